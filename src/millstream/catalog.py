@@ -1,0 +1,111 @@
+"""The objects of a database by name: streams, tables and views share one name space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from millstream.errors import CatalogError, NameError, Place, did_you_mean
+from millstream.language.statements import Name
+from millstream.plan.definitions import (
+    Definition,
+    StreamDefinition,
+    TableDefinition,
+    TimeDomain,
+    ViewDefinition,
+)
+from millstream.types import show_schema
+
+_KINDS = {"stream": StreamDefinition, "table": TableDefinition, "view": ViewDefinition}
+
+
+class CatalogOfObjects(Mapping[str, Definition]):
+    """Definitions under their names in lower case."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, Definition] = {}
+
+    def __getitem__(self, key: str) -> Definition:
+        return self._objects[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def add(self, definition: Definition, name: Name | None = None) -> None:
+        key = definition.name.lower()
+        if key in self._objects:
+            kind = kind_of(self._objects[key])
+            raise CatalogError(
+                f'there is a {kind} "{self._objects[key].name}" already',
+                hint="streams, tables and views share their names: choose another, or drop it first",
+                place=None if name is None else name.place,
+            )
+        self._objects[key] = definition
+
+    def remove(self, key: str) -> None:
+        del self._objects[key]
+
+    def find(self, kind: str, name: Name) -> Definition:
+        found = self._objects.get(name.key)
+        if found is None or not isinstance(found, _KINDS[kind]):
+            known = [d.name for d in self._objects.values() if isinstance(d, _KINDS[kind])]
+            raise self.unknown(kind, name.text, known, name.place)
+        return found
+
+    def stream(self, name: Name) -> StreamDefinition:
+        found = self.find("stream", name)
+        if not isinstance(found, StreamDefinition):
+            raise AssertionError(f"{name} is not a stream")
+        return found
+
+    def source(self, name: str, place: Place | None = None) -> StreamDefinition | TableDefinition:
+        """What rows can be put into."""
+        found = self._objects.get(name.lower())
+        if isinstance(found, ViewDefinition):
+            raise CatalogError(f'"{name}" is a view', hint="put rows into the streams it reads", place=place)
+        if found is None or "." in name:
+            known = [d.name for d in self._objects.values() if not isinstance(d, ViewDefinition)]
+            raise self.unknown("stream or table", name, known, place)
+        return found
+
+    def streams(self) -> list[StreamDefinition]:
+        return [d for d in self._objects.values() if isinstance(d, StreamDefinition)]
+
+    def views(self) -> list[ViewDefinition]:
+        return [d for d in self._objects.values() if isinstance(d, ViewDefinition)]
+
+    def users(self, keys: Iterable[str]) -> list[str]:
+        """The views that read any of these."""
+        wanted = set(keys)
+        return [view.name for view in self.views() if view.reads & wanted]
+
+    def common_domain(self) -> TimeDomain:
+        """The time domain that all streams share, where they do: instants of tables are written in it."""
+        domains = {stream.domain for stream in self.streams()}
+        return domains.pop() if len(domains) == 1 else TimeDomain(None)
+
+    def listing(self, what: str) -> list[dict[str, str]]:
+        kind = _KINDS[what.lower().removesuffix("s")]
+        shown = [d for d in self._objects.values() if isinstance(d, kind) and "." not in d.name]
+        return [{"name": d.name, "columns": show_schema(d.columns), "properties": _properties(d)} for d in shown]
+
+    @staticmethod
+    def unknown(kind: str, name: str, known: Iterable[str], place: Place | None = None) -> NameError:
+        hint = did_you_mean(name, [n for n in known if "." not in n])
+        return NameError(f'there is no {kind} called "{name}"', hint=hint, place=place)
+
+
+def kind_of(definition: Definition) -> str:
+    return next(name for name, kind in _KINDS.items() if isinstance(definition, kind))
+
+
+def _properties(definition: Definition) -> str:
+    match definition:
+        case StreamDefinition():
+            return f"timestamp {definition.timestamp.name}, {definition.domain}, heartbeat {definition.heartbeat}"
+        case TableDefinition():
+            return definition.nature.lower()
+        case ViewDefinition():
+            return f"{definition.plan.kind}: {definition.text}"

@@ -1,0 +1,91 @@
+"""The command line: `millstream demo`, `run`, `explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import millstream as ms
+from millstream.demo.run import run_demo
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="A continuous-query database on Apache Spark.")
+_console = Console()
+_errors = Console(stderr=True, highlight=False)
+
+T = TypeVar("T")
+InProcess = Annotated[bool, typer.Option("--in-process", help="Run in this process, without Spark.")]
+
+
+@app.command()
+def demo(
+    seconds: Annotated[int, typer.Option(help="Seconds of traffic.", min=60)] = 900,
+    cars: Annotated[int, typer.Option(help="Cars that take part.", min=1)] = 5000,
+    seed: Annotated[int, typer.Option(help="Seed of the traffic.")] = 1,
+) -> None:
+    """The CQL paper's Linear Road queries over simulated traffic."""
+    run_demo(seconds=seconds, cars=cars, seed=seed, tolls=False)
+
+
+@app.command()
+def run(file: Path, in_process: InProcess = False) -> None:
+    """Run the statements of a file, showing what each of the last one's rows is."""
+    with _database(in_process) as db:
+        result = _or_exit(lambda: db.execute(_text(file)), file)
+        _show(result)
+        for query in db.queries():
+            _console.print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
+
+
+@app.command()
+def explain(
+    cql: Annotated[str, typer.Argument(help="A query.")],
+    schema: Annotated[Path | None, typer.Option(help="A file of CREATE statements.")] = None,
+) -> None:
+    """Show the plan of a query, and the defaults it would get."""
+    with ms.connect(engine="inprocess") as db:
+        if schema is not None:
+            _or_exit(lambda: db.execute(_text(schema)), schema)
+        _console.print(_or_exit(lambda: db.explain(cql), None), markup=False, highlight=False)
+
+
+def _database(in_process: bool) -> ms.Database:
+    if in_process:
+        return ms.connect(engine="inprocess")
+    with _console.status("starting Spark"):
+        return ms.connect()
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ms.InputError(f"cannot read {file}", detail=str(error)) from None
+
+
+def _or_exit(work: Callable[[], T], file: Path | None) -> T:
+    """The result of the work; a user's mistake is shown, and ends the command with code 1."""
+    try:
+        return work()
+    except ms.Error as error:
+        where = f"{file}: " if file is not None else ""
+        _errors.print(f"{where}{error}", style="red", markup=False)
+        raise typer.Exit(1) from None
+
+
+def _show(result: ms.Result) -> None:
+    _console.print(result.message, markup=False, highlight=False)
+    if result.table is not None:
+        _console.print(_grid(result.table))
+
+
+def _grid(rows: pa.Table) -> Table:
+    grid = Table(*rows.column_names)
+    for row in rows.to_pylist():
+        grid.add_row(*("NULL" if value is None else str(value) for value in row.values()))
+    return grid

@@ -1,0 +1,297 @@
+"""The engine: one shared pipeline over all sources, stepped epoch by epoch, each epoch committed as a snapshot.
+
+Between epochs the pipeline may change: that is how queries come and go. A query that comes late is first run over the
+kept history, up to exactly the committed snapshot, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from millstream.engine.runner import Runner
+from millstream.engine.task import EpochTask
+from millstream.errors import EvaluationError
+from millstream.kernel.batch import Batch, empty_batch
+from millstream.kernel.pipeline import Pipeline
+from millstream.plan import logical as lo
+from millstream.plan.physical import CLOCK, Lowering
+from millstream.state.snapshot import Names, Snapshot, SourceProgress
+from millstream.types import Schema
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """A source as the engine sees it: its columns, and whether it has a heartbeat of its own (or follows the clock)."""
+
+    schema: Schema
+    has_heartbeat: bool
+    counts_arrivals: bool
+
+
+class Engine:
+    """Owns the committed snapshot and the pipeline. Every public method is safe from any thread."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.snapshot = Snapshot()
+        self.pipeline = Pipeline()
+        self.failures: dict[str, EvaluationError] = {}
+        self.lock = threading.RLock()
+        self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
+        self._shown: Counter[str] = Counter()
+
+    # Sources
+
+    def add_source(self, name: str, row: SourceRow) -> None:
+        with self.lock:
+            self._sources[name] = row
+
+    def drop_source(self, name: str) -> None:
+        """Forget a source and its history; no query reads it any more."""
+        with self.lock:
+            del self._sources[name]
+            self.runner.store.remove(self.snapshot.history.get(name, ()))
+            self.snapshot = replace(
+                self.snapshot,
+                sources={key: value for key, value in self.snapshot.sources.items() if key != name},
+                history={key: value for key, value in self.snapshot.history.items() if key != name},
+            )
+
+    def history(self, name: str) -> Batch:
+        """All accepted rows of a source."""
+        with self.lock:
+            frames = [self.runner.store.read(segment) for segment in self.snapshot.history.get(name, ())]
+            return pl.concat([self._empty(name), *frames])
+
+    def frontier(self, source: str) -> int:
+        if self._sources[source].has_heartbeat:
+            return self.snapshot.progress(source).heartbeat
+        return self.snapshot.clock
+
+    # Epochs
+
+    def epoch(self, arrived: Mapping[str, Batch], progress: Mapping[str, SourceProgress], clock: int) -> None:
+        """Take new rows and heartbeats in, run what they concern, commit."""
+        with self.lock:
+            before = self._frontiers()
+            names = {
+                source: (self.runner.store.write(f"e{self.snapshot.epoch + 1}-{source}", batch),)
+                for source, batch in arrived.items()
+                if batch.height
+            }
+            committed = self.snapshot
+            self.snapshot = replace(
+                committed,
+                clock=max(clock, committed.clock),
+                sources={**committed.sources, **progress},
+                history=_appended(committed.history, names),
+            )
+            try:
+                self._run_epoch(names, before)
+            except BaseException:
+                self.snapshot = committed
+                raise
+
+    def _run_epoch(self, names: Mapping[str, Names], before: Mapping[str, int]) -> None:
+        after = self._frontiers()
+        changed = {source for source in self._sources if source in names or after[source] != before[source]}
+        concerned = self._downstream(changed)
+        if not concerned:
+            self.snapshot = replace(self.snapshot, epoch=self.snapshot.epoch + 1)
+            return
+        # A step that is not concerned keeps its state; its edge says nothing, which its readers must be told.
+        needed = self.pipeline.only(concerned)
+        self._commit(self._task(needed, names, before, after, self.snapshot.states), concerned)
+
+    def _task(
+        self,
+        pipeline: Pipeline,
+        names: Mapping[str, Names],
+        before: Mapping[str, int],
+        after: Mapping[str, int],
+        states: Mapping[str, Mapping[str, Names]],
+    ) -> EpochTask:
+        steps = {step.name for step in pipeline.steps}
+        inputs = {edge for step in pipeline.steps for edge in step.inputs} - steps
+        quiet = {edge for edge in inputs if edge not in self._sources}
+        empty = {edge: self._quiet_edge(edge) if edge in quiet else self._empty(edge) for edge in inputs}
+        all_before, all_after = self.pipeline.frontiers(before), self.pipeline.frontiers(after)
+        return EpochTask(
+            self.snapshot.epoch + 1,
+            pipeline,
+            {source: segments for source, segments in names.items() if source in inputs},
+            empty,
+            {step: synopses for step, synopses in states.items() if step in steps},
+            {edge: all_before[edge] for edge in inputs},
+            {edge: all_after[edge] for edge in inputs},
+            tuple(edge for edge in self._shown if edge in steps),
+        )
+
+    def _commit(self, task: EpochTask, concerned: set[str]) -> None:
+        outcome = self.runner.run(task)
+        kept = {step: names for step, names in self.snapshot.states.items() if step not in concerned}
+        states = {**kept, **outcome.states}
+        # A source that is itself shown (a query for all of it) has its history as its result.
+        shown_sources = {edge: task.arrived[edge] for edge in self._shown if edge in task.arrived}
+        stale = _all_names(self.snapshot.states) - _all_names(states)
+        self.snapshot = replace(
+            self.snapshot,
+            epoch=task.epoch,
+            states=states,
+            results=_appended(_appended(self.snapshot.results, outcome.results), shown_sources),
+        )
+        self._fail(dict(outcome.failures))
+        self.runner.store.remove(stale)
+
+    def _fail(self, failures: dict[str, EvaluationError]) -> None:
+        """Take failed steps out of the pipeline; the queries over them show the error."""
+        if failures:
+            self.failures.update(failures)
+            self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failures))
+
+    # Queries
+
+    def show(self, plan: lo.Node, max_rstream_rows: int) -> str:
+        """Keep a plan's rows as results from now on, its past included; gives the edge that carries them."""
+        with self.lock:
+            edge, backfill = self._prepare(plan, max_rstream_rows)
+            self._shown[edge] += 1
+            if edge in self._sources:
+                self.snapshot = replace(
+                    self.snapshot,
+                    results={**self.snapshot.results, edge: self.snapshot.history.get(edge, ())},
+                )
+            elif self._shown[edge] == 1:
+                try:
+                    self._backfill(edge, backfill)
+                except BaseException:
+                    del self._shown[edge]
+                    raise
+            return edge
+
+    def evaluate(self, plan: lo.Node, max_rstream_rows: int, until: int) -> Batch:
+        """A plan's rows from the kept history, final up to `until`; nothing is kept."""
+        with self.lock:
+            edge, pipeline = self._prepare(plan, max_rstream_rows)
+            if edge in self._sources:
+                return self.history(edge)
+            sources = dict.fromkeys(self._sources, -1)
+            final = {source: max(until, self.frontier(source)) for source in self._sources}
+            task = replace(
+                self._history_task(pipeline),
+                before=sources,
+                after=final,
+                shown=(edge,),
+                epoch=self.snapshot.epoch,
+            )
+            outcome = self.runner.run(task)
+            if edge in outcome.failures:
+                raise outcome.failures[edge]
+            names = outcome.results.get(edge, ())
+            frames = [self.runner.store.read(name) for name in names]
+            rows = pl.concat([empty_batch(plan.schema), *(f.select(empty_batch(plan.schema).columns) for f in frames)])
+            self.runner.store.remove([*names, *_all_names(outcome.states)])
+            return rows
+
+    def hide(self, edge: str) -> None:
+        """A query over the edge is gone; forget what no other one needs."""
+        with self.lock:
+            self._shown[edge] -= 1
+            if self._shown[edge] > 0:
+                return
+            del self._shown[edge]
+            needed = {below for shown in self._shown for below in self.pipeline.edges_below(shown)}
+            self.pipeline = self.pipeline.only(needed)
+            self.failures = {step: error for step, error in self.failures.items() if step in needed}
+            dropped = [name for name in self.snapshot.results.get(edge, ()) if edge not in self._sources]
+            states = {step: names for step, names in self.snapshot.states.items() if step in needed}
+            stale = _all_names(self.snapshot.states) - _all_names(states)
+            results = {key: names for key, names in self.snapshot.results.items() if key != edge}
+            self.snapshot = replace(self.snapshot, states=states, results=results)
+            self.runner.store.remove([*dropped, *stale])
+
+    def rows(self, edge: str, schema: Schema) -> tuple[Batch, Snapshot]:
+        """All rows that an edge has shown, and the snapshot they belong to."""
+        with self.lock:
+            if edge in self.failures:
+                raise self.failures[edge]
+            snapshot = self.snapshot
+            like = empty_batch(schema)
+            frames = [self.runner.store.read(name).select(like.columns) for name in snapshot.results.get(edge, ())]
+        return pl.concat([like, *frames]), snapshot
+
+    def inputs(self, edge: str) -> set[str]:
+        """The sources that an edge is made from."""
+        return {below for below in self.pipeline.edges_below(edge) if below in self._sources}
+
+    def _prepare(self, plan: lo.Node, max_rstream_rows: int) -> tuple[str, Pipeline]:
+        lowering = Lowering(max_rstream_rows)
+        edge = lowering.lower(plan)
+        return edge, Pipeline(tuple(lowering.steps.values()))
+
+    def _backfill(self, edge: str, pipeline: Pipeline) -> None:
+        known = {step.name for step in self.pipeline.steps}
+        frontiers = self._frontiers()
+        task = replace(
+            self._history_task(pipeline),
+            before=dict.fromkeys(frontiers, -1),
+            after=frontiers,
+            shown=(edge,),
+        )
+        outcome = self.runner.run(task)
+        if edge in outcome.failures:
+            raise outcome.failures[edge]
+        new = {step: names for step, names in outcome.states.items() if step not in known}
+        self.runner.store.remove(_all_names(outcome.states) - _all_names(new))
+        self.pipeline = self.pipeline.with_steps(pipeline.steps)
+        self.snapshot = replace(
+            self.snapshot,
+            epoch=task.epoch,
+            states={**self.snapshot.states, **new},
+            results=_appended(self.snapshot.results, outcome.results),
+        )
+
+    def _history_task(self, pipeline: Pipeline) -> EpochTask:
+        steps = {step.name for step in pipeline.steps}
+        inputs = {edge for step in pipeline.steps for edge in step.inputs} - steps
+        return EpochTask(
+            self.snapshot.epoch + 1,
+            pipeline,
+            {source: self.snapshot.history.get(source, ()) for source in inputs},
+            {source: self._empty(source) for source in inputs},
+            {},
+            {},
+            {},
+            (),
+        )
+
+    def _frontiers(self) -> dict[str, int]:
+        return {source: self.frontier(source) for source in self._sources}
+
+    def _downstream(self, sources: set[str]) -> set[str]:
+        reached = set(sources)
+        for step in self.pipeline.steps:
+            if reached.intersection(step.inputs):
+                reached.add(step.name)
+        return reached - set(self._sources)
+
+    def _empty(self, source: str) -> Batch:
+        row = self._sources[source]
+        return empty_batch(row.schema, arrival=row.counts_arrivals)
+
+    def _quiet_edge(self, edge: str) -> Batch:
+        step = next(step for step in self.pipeline.steps if step.name == edge)
+        return empty_batch(step.operator.schema)
+
+
+def _appended(names: Mapping[str, Names], more: Mapping[str, Names]) -> dict[str, Names]:
+    return {**names, **{key: names.get(key, ()) + added for key, added in more.items()}}
+
+
+def _all_names(states: Mapping[str, Mapping[str, Names]]) -> set[str]:
+    return {name for synopses in states.values() for names in synopses.values() for name in names}

@@ -1,0 +1,114 @@
+"""Elements of a stream at the door: ticks, arrival numbers, lateness and the heartbeat that they raise.
+
+An element at or below its stream's heartbeat is late. That is judged element by element in arrival order: the
+heartbeat that meets an element is the one that all elements before it have raised, whatever the batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from millstream.errors import InputError
+from millstream.kernel.batch import ARRIVAL, END, START, WEIGHT, Batch, value_column
+from millstream.plan.definitions import HeartbeatRule, StreamDefinition, TimeDomain
+from millstream.state.snapshot import SourceProgress
+
+MAX_TICK = 2**62  # leaves room for windows to add to it
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """What became of an insert."""
+
+    accepted: Batch
+    late: Batch
+    progress: SourceProgress
+
+
+def admit(stream: StreamDefinition, table: pa.Table, progress: SourceProgress, now: int | None) -> Arrival:
+    """Judge the rows of a table (the stream's input columns, in arrival order)."""
+    instants = _instants(stream, table, progress, now)
+    frame = _values(stream, table, instants)
+    number = pl.int_range(progress.arrived, progress.arrived + len(instants), dtype=pl.Int64, eager=True)
+    frame = frame.with_columns(
+        instants.alias(START),
+        (instants + 1).alias(END),
+        pl.lit(1, pl.Int64).alias(WEIGHT),
+        number.alias(ARRIVAL),
+    )
+    raised = heartbeat_after(stream.heartbeat, instants, progress.heartbeat)
+    met = raised.shift(1, fill_value=progress.heartbeat)
+    late = instants <= met
+    return Arrival(
+        frame.filter(~late),
+        frame.filter(late),
+        SourceProgress(
+            heartbeat=progress.heartbeat if raised.is_empty() else int(raised[-1]),
+            arrived=progress.arrived + frame.height,
+            late=progress.late + int(late.sum()),
+            last_change=progress.last_change,
+        ),
+    )
+
+
+def heartbeat_after(rule: HeartbeatRule, instants: pl.Series, heartbeat: int) -> pl.Series:
+    """The heartbeat after each element, given the one before all of them."""
+    if rule.kind == "EXPLICIT":
+        return pl.repeat(heartbeat, len(instants), dtype=pl.Int64, eager=True)
+    greatest = instants.cum_max() - rule.delay - 1
+    return greatest.clip(lower_bound=heartbeat)
+
+
+def ticks_of(column: pl.Series, domain: TimeDomain, owner: str, name: str) -> pl.Series:
+    """A timestamp column in ticks; NULL, negative and absurdly far ones are errors."""
+    missing = column.is_null()
+    if missing.any():
+        row = int(missing.arg_max() or 0) + 1
+        raise InputError(f'{owner}: row {row}: timestamp "{name}" is NULL', hint="every element needs a timestamp")
+    if domain.type.is_temporal:
+        column = column.dt.epoch("us") // (domain.tick or 1)
+    ticks = column.cast(pl.Int64)
+    wrong = (ticks < 0) | (ticks > MAX_TICK)
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise InputError(
+            f'{owner}: row {row + 1}: timestamp "{name}" is {ticks[row]} ticks',
+            hint="time starts at 0 (for TIMESTAMP columns: 1970-01-01 UTC)",
+        )
+    return ticks
+
+
+def _instants(stream: StreamDefinition, table: pa.Table, progress: SourceProgress, now: int | None) -> pl.Series:
+    if now is not None:
+        # The clock may go backwards; the stream's time does not.
+        return pl.repeat(max(now, progress.heartbeat + 1), table.num_rows, dtype=pl.Int64, eager=True)
+    stamp = stream.timestamp
+    return ticks_of(_series(table, stamp.name), stream.domain, f"stream {stream.name}", stamp.name)
+
+
+def _values(stream: StreamDefinition, table: pa.Table, instants: pl.Series) -> Batch:
+    columns = {}
+    for index, field in enumerate(stream.columns):
+        if stream.heartbeat.kind == "CLOCK" and index == stream.timestamp.position:
+            columns[value_column(index)] = _mirrored(instants, stream)
+        else:
+            columns[value_column(index)] = _series(table, field.name)
+    return pl.DataFrame(columns) if columns else pl.DataFrame({"_": instants}).drop("_")
+
+
+def _mirrored(instants: pl.Series, stream: StreamDefinition) -> pl.Series:
+    """The clock's instants in the type of the column that mirrors them."""
+    if stream.domain.type.is_temporal:
+        zone = "UTC" if stream.timestamp.type.name == "TIMESTAMP" else None
+        return (instants * (stream.domain.tick or 1)).cast(pl.Datetime("us", zone))
+    return instants
+
+
+def _series(table: pa.Table, name: str) -> pl.Series:
+    series = pl.from_arrow(table.column(name))
+    if not isinstance(series, pl.Series):
+        raise AssertionError(f"column {name} is not a column")
+    return series.rechunk()

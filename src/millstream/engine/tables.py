@@ -1,0 +1,46 @@
+"""Tables that statements change: each change is rows from its instant on, added or taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_columns
+from millstream.kernel.evaluate import evaluate, select_true
+from millstream.kernel.expressions import Expression
+
+
+def inserted(table: pa.Table, at: int) -> Batch:
+    """The rows of an Arrow table, in the relation from `at` on."""
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame):
+        raise AssertionError("rows that are no table")
+    names = value_columns(table.num_columns)
+    return _from(frame.rename(dict(zip(frame.columns, names, strict=True))), at, pl.lit(1, pl.Int64))
+
+
+def bag_at(history: Batch, width: int, at: int) -> Batch:
+    """The table at an instant: its rows, and how many copies of each."""
+    columns = value_columns(width)
+    alive = history.filter((pl.col(START) <= at) & (pl.col(END) > at))
+    return alive.group_by(columns).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) > 0)
+
+
+def deleted(bag: Batch, condition: Expression | None, at: int) -> Batch:
+    chosen = bag if condition is None else select_true(bag, condition)
+    return _from(chosen, at, -pl.col(WEIGHT))
+
+
+def updated(bag: Batch, condition: Expression | None, values: Sequence[Expression], at: int) -> Batch:
+    chosen = bag if condition is None else select_true(bag, condition)
+    new = pl.concat([evaluate(chosen, values, value_columns(len(values))), chosen.select(WEIGHT)], how="horizontal")
+    return pl.concat([_from(chosen, at, -pl.col(WEIGHT)), _from(new, at, pl.col(WEIGHT))])
+
+
+def _from(rows: Batch, at: int, weight: pl.Expr) -> Batch:
+    values = [name for name in rows.columns if not name.startswith("_")]
+    return rows.select(
+        *values, pl.lit(at, pl.Int64).alias(START), pl.lit(INF, pl.Int64).alias(END), weight.alias(WEIGHT)
+    )

@@ -1,0 +1,131 @@
+"""One class tree for everything a user can do wrong.
+
+An error has a primary line (lower case, no full stop), an optional detail, an optional hint that says what to do,
+and, where it comes from a query text, the place in that text. `str(error)` shows all of it, with a caret.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Place:
+    """A span of a text: characters start to end (exclusive)."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def line(self) -> int:
+        return self.text.count("\n", 0, self.start) + 1
+
+    @property
+    def column(self) -> int:
+        return self.start - (self.text.rfind("\n", 0, self.start) + 1) + 1
+
+    def render(self) -> str:
+        """The line of the text with carets below the span (cut where the span runs into the next line)."""
+        line_start = self.text.rfind("\n", 0, self.start) + 1
+        line_end = self.text.find("\n", self.start)
+        line_end = len(self.text) if line_end < 0 else line_end
+        source = self.text[line_start:line_end]
+        # Tabs are kept in the padding so that the carets stay below the span however wide the terminal shows them.
+        padding = "".join("\t" if character == "\t" else " " for character in source[: self.start - line_start])
+        carets = "^" * max(1, min(self.end, line_end) - self.start)
+        return f"line {self.line}, column {self.column}:\n  {source}\n  {padding}{carets}"
+
+
+class Error(Exception):
+    """Base of all errors that Millstream raises on purpose."""
+
+    def __init__(
+        self, primary: str, *, detail: str | None = None, hint: str | None = None, place: Place | None = None
+    ) -> None:
+        super().__init__(primary)
+        self.primary = primary
+        self.detail = detail
+        self.hint = hint
+        self.place = place
+
+    def __str__(self) -> str:
+        lines = [self.primary]
+        if self.place is not None:
+            lines.append(self.place.render())
+        if self.detail:
+            lines.append(f"detail: {self.detail}")
+        if self.hint:
+            lines.append(f"hint: {self.hint}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors travel from Spark's Python workers to the driver; keyword-only arguments need help to be pickled.
+        return (_restore, (type(self), self.primary, self.detail, self.hint, self.place))
+
+
+def _restore(kind: type[Error], primary: str, detail: str | None, hint: str | None, place: Place | None) -> Error:
+    return kind(primary, detail=detail, hint=hint, place=place)
+
+
+class StatementError(Error):
+    """The text of a statement or query is wrong."""
+
+
+class SyntaxError(StatementError):  # noqa: A001 - `ms.SyntaxError` is what users look for
+    """The text does not follow the grammar."""
+
+
+class BindError(StatementError):
+    """The text parses, but does not make sense: names, types, kinds, windows."""
+
+
+class NameError(BindError):  # noqa: A001 - as above
+    """A stream, table, view, query, column or function that is not there, or is ambiguous."""
+
+
+class TypeError(BindError):  # noqa: A001 - as above
+    """An expression or value of the wrong type."""
+
+
+class CatalogError(Error):
+    """The statement clashes with what the database holds: duplicate names, objects in use."""
+
+
+class InputError(Error):
+    """Rows, timestamps or heartbeats that cannot be accepted; nothing of the insert was taken."""
+
+
+class TimeError(Error):
+    """An instant that is not final yet, or no longer kept."""
+
+
+class EvaluationError(Error):
+    """A query failed on its data: division by zero, overflow, a failed cast, a function that raised."""
+
+
+class NotSupportedError(Error):
+    """Valid, but this version cannot run it."""
+
+
+class SetupError(Error):
+    """The surroundings are wrong: no Java, a Spark session of the wrong kind, a directory in use."""
+
+
+class ClosedError(Error):
+    """The database, or the query, is closed."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names what is near to a misspelt name, or lists what there is when nothing is."""
+    by_key = {candidate.lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.lower(), list(by_key), n=1, cutoff=0.6)
+    if near:
+        return f'did you mean "{by_key[near[0]]}"?'
+    if not by_key:
+        return None
+    names = sorted(by_key.values())
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"there are: {shown}"

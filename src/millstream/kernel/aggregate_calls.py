@@ -1,0 +1,132 @@
+"""Which aggregate functions there are, what they take and what type they give.
+
+Types follow Spark SQL: sums of integers are BIGINT, sums of DECIMAL(p,s) have ten more digits, averages of decimals four
+more, averages of the rest are DOUBLE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import polars as pl
+
+from millstream.errors import NameError, TypeError, did_you_mean
+from millstream.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    INTERVAL,
+    MAX_DECIMAL_PRECISION,
+    NULL,
+    DataType,
+    decimal,
+)
+
+ALIASES: Mapping[str, str] = {
+    "mean": "avg",
+    "std": "stddev",
+    "stddev_samp": "stddev",
+    "var_samp": "variance",
+    "some": "any",
+    "bool_or": "any",
+    "all": "every",
+    "bool_and": "every",
+    "first_value": "first",
+    "last_value": "last",
+    "any_value": "first",
+}
+# The best row by some order: by value, or by time.
+EXTREMES = ("min", "max", "first", "last", "single_value")
+VARIANCES = ("stddev", "stddev_pop", "variance", "var_pop")
+BOOLEANS = ("any", "every", "count_if")
+FUNCTIONS = ("count", "sum", "avg", *EXTREMES, *VARIANCES, *BOOLEANS)
+
+
+class UserAggregate(Protocol):
+    """A user-defined aggregate. `batch` is a Polars column of argument values, NULLs and repetitions included.
+
+    The state may be anything that can be pickled. A class may also have `retract(state, batch)`, which takes values
+    out again; one that has not is computed anew from the values that remain.
+    """
+
+    def initialize(self) -> Any: ...
+
+    def iterate(self, state: Any, batch: pl.Series) -> Any: ...
+
+    def terminate(self, state: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One aggregate of a SELECT list: a function over a column of the input row (None for COUNT(*))."""
+
+    function: str
+    argument: int | None
+    distinct: bool
+    type: DataType
+    definition: Callable[[], UserAggregate] | None = None
+
+    @property
+    def name(self) -> str:
+        """The function under its one name here, whatever the user called it."""
+        return self.function if self.definition is not None else canonical(self.function)
+
+    def show(self, columns: tuple[str, ...]) -> str:
+        argument = "*" if self.argument is None else columns[self.argument]
+        return f"{self.function}({'DISTINCT ' if self.distinct else ''}{argument})"
+
+
+def canonical(name: str) -> str:
+    lower = name.lower()
+    return ALIASES.get(lower, lower)
+
+
+def is_aggregate(name: str) -> bool:
+    return canonical(name) in FUNCTIONS
+
+
+def resolve_aggregate(name: str, argument_type: DataType | None, distinct: bool) -> DataType:
+    """The type of a built-in aggregate over an argument of a type (None for the `*` of COUNT(*))."""
+    function = canonical(name)
+    if function not in FUNCTIONS:
+        raise NameError(
+            f'there is no aggregate function "{name}"',
+            hint=did_you_mean(name, (*FUNCTIONS, *ALIASES)),
+        )
+    if argument_type is None:
+        if function != "count" or distinct:
+            shown = f"{name}(DISTINCT *)" if distinct else f"{name}(*)"
+            raise TypeError(f"{shown} has no meaning", hint=f"name a column: {name}(column)")
+        return BIGINT
+    if function == "count":
+        return BIGINT
+    if function in BOOLEANS:
+        if argument_type not in (BOOLEAN, NULL):
+            raise TypeError(
+                f"{name} takes a BOOLEAN, not {argument_type}",
+                hint=f"compare the value with something, as in {name}(x > 0)",
+            )
+        return BIGINT if function == "count_if" else BOOLEAN
+    if function in EXTREMES:
+        return argument_type
+    return _numeric_result(name, function, argument_type)
+
+
+def _numeric_result(name: str, function: str, argument: DataType) -> DataType:
+    if argument == INTERVAL and function in ("sum", "avg"):
+        return INTERVAL
+    if not argument.is_numeric and argument != NULL:
+        raise TypeError(
+            f"{name} takes a number, not {argument}", hint=f"cast the argument, as in {name}(CAST(x AS DOUBLE))"
+        )
+    if function == "sum":
+        if argument.is_decimal:
+            return decimal(min(MAX_DECIMAL_PRECISION, argument.precision + 10), argument.scale)
+        return BIGINT if argument.is_integer else DOUBLE
+    if function == "avg" and argument.is_decimal:
+        return decimal(
+            min(MAX_DECIMAL_PRECISION, argument.precision + 4), min(MAX_DECIMAL_PRECISION, argument.scale + 4)
+        )
+    return DOUBLE

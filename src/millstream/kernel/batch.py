@@ -1,0 +1,72 @@
+"""A batch: a bag of weighted intervals.
+
+    (values, start, end, weight)  stands for `weight` copies of `values` at every instant t with start <= t < end,
+    R(t) = the sum over all rows.
+
+Relations and streams share this form: a stream is kept as the relation `S [NOW]`, an element (r, t) being
+(r, t, t+1, +1), so that `[NOW]` and RSTREAM are the identity. A batch is a Polars frame; value columns are named by
+position (`c0`, `c1`, ...), which makes equal plans equal whatever their aliases. Batches are never changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+
+from millstream.types import Schema, to_polars
+
+Batch = pl.DataFrame
+
+START, END, WEIGHT = "_start", "_end", "_weight"
+# Elements of base streams carry their arrival number: it orders ties, and seeds SAMPLE's coin toss.
+ARRIVAL = "_arrival"
+INTERVAL_COLUMNS = (START, END, WEIGHT)
+
+INF = 2**63 - 1
+BEFORE_TIME = -1  # the frontier of an input of which nothing is final yet
+
+
+def value_column(index: int) -> str:
+    return f"c{index}"
+
+
+def value_columns(width: int) -> list[str]:
+    return [value_column(index) for index in range(width)]
+
+
+def batch_schema(schema: Schema, *, arrival: bool = False) -> dict[str, pl.DataType]:
+    columns: dict[str, pl.DataType] = {value_column(i): to_polars(f.type) for i, f in enumerate(schema)}
+    columns |= {name: pl.Int64() for name in INTERVAL_COLUMNS}
+    if arrival:
+        columns[ARRIVAL] = pl.Int64()
+    return columns
+
+
+def empty_batch(schema: Schema, *, arrival: bool = False) -> Batch:
+    return pl.DataFrame(schema=batch_schema(schema, arrival=arrival))
+
+
+def concat(batches: Iterable[Batch], like: Batch) -> Batch:
+    """All rows of the batches; `like` gives the columns when there are none."""
+    filled = [batch for batch in batches if batch.height]
+    if not filled:
+        return like.clear()
+    return pl.concat(filled) if len(filled) > 1 else filled[0]
+
+
+def saturating_add(column: pl.Expr, ticks: int) -> pl.Expr:
+    """column + ticks, where what would pass INF is INF."""
+    return pl.when(column > INF - ticks).then(pl.lit(INF, pl.Int64)).otherwise(column + ticks)
+
+
+def changes(batch: Batch, columns: Sequence[str]) -> Batch:
+    """The batch as change points (values, _start = instant, _weight = change), not yet summed."""
+    starts = batch.select(*columns, START, WEIGHT)
+    ends = batch.filter(pl.col(END) < INF).select(*columns, pl.col(END).alias(START), -pl.col(WEIGHT))
+    return pl.concat([starts, ends])
+
+
+def net_changes(points: Batch, columns: Sequence[str]) -> Batch:
+    """Change points summed per (values, instant), those that cancel left out."""
+    return points.group_by(*columns, START).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)

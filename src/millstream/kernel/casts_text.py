@@ -1,0 +1,187 @@
+"""Values as texts, and texts as values, in Spark's formats.
+
+A text that cannot be read gives NULL here; the cast makes that a failure.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from millstream.kernel import decimals, floats
+from millstream.kernel.outcome import by_column
+from millstream.types import (
+    BINARY,
+    BOOLEAN,
+    DATE,
+    FLOAT,
+    INTERVAL,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    to_polars,
+)
+
+# Spark trims white space and control characters before it reads a number, date or boolean.
+_TRIMMED = "".join(map(chr, (*range(0x21), 0x7F)))
+_TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
+_NOT_FINITE = {
+    **dict.fromkeys(("inf", "+inf", "infinity", "+infinity"), float("inf")),
+    **dict.fromkeys(("-inf", "-infinity"), float("-inf")),
+    "nan": float("nan"),
+}
+_DAY = r"^([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
+_CLOCK = r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?"
+_ZONE = r" ?(?:(?:Z|UTC|GMT|UT)|(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?)"
+_SECOND, _MINUTE, _HOUR, _DAY_LENGTH = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
+
+
+def to_text(column: pl.Expr, source: DataType) -> pl.Expr:
+    if source.is_fractional:
+        return by_column(_double_to_text, [column], pl.String())
+    if source in (TIMESTAMP, TIMESTAMP_NTZ):
+        # Fractions of a second are shown as far as they go.
+        return column.dt.strftime("%Y-%m-%d %H:%M:%S%.6f").str.replace(r"\.?0+$", "")
+    if source == INTERVAL:
+        return _interval_to_text(column)
+    if source == BINARY:
+        return by_column(_binary_to_text, [column], pl.String())
+    return column.cast(pl.String)
+
+
+def _double_to_text(values: pl.Series) -> pl.Series:
+    """As Java prints doubles: 1.5, 1.0E7 from ten million on, 1.0E-4 below a thousandth."""
+    texts = values.cast(pl.String).alias("text")  # the shortest digits that read back as the same number
+    numbers = texts.str.extract_groups(r"^(-?)([0-9]+)(?:\.([0-9]+))?(?:e([+-]?[0-9]+))?$").struct.unnest()
+    numbers.columns = ["sign", "whole", "fraction", "exponent"]
+    whole, all_digits = pl.col("whole"), pl.concat_str("whole", pl.col("fraction").fill_null(""))
+    digits = all_digits.str.strip_chars_start("0")
+    zeros = all_digits.str.len_chars().cast(pl.Int32) - digits.str.len_chars().cast(pl.Int32)
+    written = pl.col("exponent").cast(pl.Int32, strict=False).fill_null(0)
+    parts = numbers.select(
+        "sign",
+        digits=digits.str.strip_chars_end("0"),
+        exponent=written + whole.str.len_chars().cast(pl.Int32) - 1 - zeros,
+    ).with_columns(texts, values.alias("value"), size=values.abs())
+    first, rest = pl.col("digits").str.slice(0, 1), pl.col("digits").str.slice(1)
+    fraction = pl.when(rest == "").then(pl.lit("0")).otherwise(rest)
+    scientific = pl.concat_str("sign", first, pl.lit("."), fraction, pl.lit("E"), pl.col("exponent").cast(pl.String))
+    value, size = pl.col("value"), pl.col("size")
+    shown = (
+        pl.when(value.is_infinite())
+        .then(pl.when(value > 0).then(pl.lit("Infinity")).otherwise(pl.lit("-Infinity")))
+        .when(value.is_nan() | (size == 0) | ((size >= 1e-3) & (size < 1e7)))
+        .then(pl.col("text"))
+        .otherwise(scientific)
+    )
+    return parts.select(shown).to_series()
+
+
+def _interval_to_text(column: pl.Expr) -> pl.Expr:
+    size = column.to_physical().abs()
+    fraction = pl.concat_str(pl.lit("."), (size % _SECOND).cast(pl.String).str.zfill(6).str.strip_chars_end("0"))
+    return pl.concat_str(
+        pl.when(column.to_physical() < 0).then(pl.lit("INTERVAL '-")).otherwise(pl.lit("INTERVAL '")),
+        (size // _DAY_LENGTH).cast(pl.String),
+        pl.lit(" "),
+        _two_digits(size // _HOUR % 24),
+        pl.lit(":"),
+        _two_digits(size // _MINUTE % 60),
+        pl.lit(":"),
+        _two_digits(size // _SECOND % 60),
+        pl.when(size % _SECOND == 0).then(pl.lit("")).otherwise(fraction),
+        pl.lit("' DAY TO SECOND"),
+    )
+
+
+def _two_digits(column: pl.Expr) -> pl.Expr:
+    return column.cast(pl.String).str.zfill(2)
+
+
+def _binary_to_text(values: pl.Series) -> pl.Series:
+    try:
+        return values.cast(pl.String)
+    except pl.exceptions.ComputeError:  # bytes that are no UTF-8: rare, and Polars has no lenient decoder
+        texts = [None if value is None else value.decode("utf-8", "replace") for value in values]
+        return pl.Series(texts, dtype=pl.String)
+
+
+def from_text(column: pl.Expr, target: DataType) -> pl.Expr:
+    if target == BINARY:
+        return column.cast(pl.Binary)
+    text = column.str.strip_chars(_TRIMMED)
+    if target.is_integer:
+        return text.cast(to_polars(target), strict=False)
+    if target.is_fractional:
+        return _text_to_double(text, target)
+    if target.is_decimal:
+        return decimals.scaled(by_column(lambda texts: _text_to_digits(texts, target), [text], pl.Int128()), target)
+    if target == BOOLEAN:
+        values = dict.fromkeys(_TRUE, True) | dict.fromkeys(_FALSE, False)
+        return text.str.to_lowercase().replace_strict(values, default=None, return_dtype=pl.Boolean)
+    if target == DATE:
+        return by_column(_text_to_date, [text], pl.Date())
+    return by_column(lambda texts: _text_to_timestamp(texts, target), [text], to_polars(target))
+
+
+def _text_to_digits(texts: pl.Series, target: DataType) -> pl.Series:
+    return decimals.fitting(floats.digits_of_text(texts, target.scale), target.precision)
+
+
+def _text_to_double(text: pl.Expr, target: DataType) -> pl.Expr:
+    dtype = pl.Float32() if target == FLOAT else pl.Float64()
+    # Java reads a type suffix as part of a number.
+    number = text.str.extract(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?$", 1)
+    special = text.str.to_lowercase().replace_strict(_NOT_FINITE, default=None, return_dtype=dtype)
+    return pl.coalesce(number.cast(dtype, strict=False), special)
+
+
+def _text_to_date(texts: pl.Series) -> pl.Series:
+    """yyyy, yyyy-[m]m, or yyyy-[m]m-[d]d with anything after a blank or T."""
+    parts = texts.str.extract_groups(_DAY + r"(?:[ T].*)?)?)?$").struct.unnest()
+    days = days_of(_part(1), _part(2, 1), _part(3, 1))
+    return parts.select(days.cast(pl.Int32, strict=False).cast(pl.Date)).to_series()
+
+
+def _text_to_timestamp(texts: pl.Series, target: DataType) -> pl.Series:
+    """yyyy-[m]m-[d]d[ |T][h]h:[m]m:[s]s.[fraction][zone], with parts left out from the right; the zone is an offset.
+
+    Names of regions (Europe/Paris) are not read, nor times without a date, which would mean today.
+    """
+    parts = texts.str.extract_groups(_DAY + r"(?:[ T]" + _CLOCK + f"(?:{_ZONE})?" + r")?)?)?)?)?$").struct.unnest()
+    hour, minute, second = _part(4, 0), _part(5, 0), _part(6, 0)
+    fraction = pl.col("7").fill_null("").str.pad_end(6, "0").str.slice(0, 6).cast(pl.Int64)
+    offset = _part(9, 0) * _HOUR + _part(10, 0) * _MINUTE
+    valid = (hour < 24) & (minute < 60) & (second < 60) & (_part(10, 0) < 60) & (offset <= 18 * _HOUR)
+    clock = hour * _HOUR + minute * _MINUTE + second * _SECOND + fraction
+    ticks = days_of(_part(1), _part(2, 1), _part(3, 1)).cast(pl.Int128) * _DAY_LENGTH + clock
+    if target == TIMESTAMP:  # a TIMESTAMP_NTZ keeps the clock's reading whatever the zone
+        ticks = pl.when(pl.col("8") == "-").then(ticks + offset).otherwise(ticks - offset)
+    stamps = pl.when(valid).then(ticks).cast(pl.Int64, strict=False).cast(to_polars(target))
+    return parts.select(stamps).to_series()
+
+
+def _part(index: int, missing: int | None = None) -> pl.Expr:
+    """A number among the groups of a pattern; `missing` where it was left out."""
+    value = pl.col(str(index)).cast(pl.Int64, strict=False)
+    return value if missing is None else value.fill_null(missing)
+
+
+def days_of(year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
+    """Days since 1970-01-01 in the proleptic Gregorian calendar, for Int64 parts; NULL for a date that is not there.
+
+    Counts years from March, so that the leap day is a year's last, in eras of 400 years.
+    """
+    shifted = pl.when(month <= 2).then(year - 1).otherwise(year)
+    era = shifted // 400
+    year_of_era = shifted - era * 400
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    days = era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
+    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
+    length = (
+        pl.when(month == 2)
+        .then(pl.when(leap).then(29).otherwise(28))
+        .when(month.is_in([4, 6, 9, 11]))
+        .then(30)
+        .otherwise(31)
+    )
+    return pl.when((month >= 1) & (month <= 12) & (day >= 1) & (day <= length)).then(days)

@@ -1,0 +1,146 @@
+"""Rows as change points: a row enters at its start with +weight and leaves at its end with -weight.
+
+Points up to the frontier are due, the others wait in time queues. Where many rows of a group start and end together, as
+under SLIDE, their contributions are summed into panes before they become points: what waits is then a few sums per group
+and slide instead of every row of the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from millstream.kernel import accumulators, exact_sum
+from millstream.kernel.accumulators import Accumulator, Totals
+from millstream.kernel.batch import END, INF, START, WEIGHT
+from millstream.kernel.exact_sum import Limbs
+from millstream.kernel.group_table import GROUP, Arrivals
+from millstream.kernel.instants import Instants
+from millstream.kernel.time_queue import TIME
+
+Int64s = NDArray[np.int64]
+# Summing pays once a pane stands for this many rows.
+_ROWS_PER_PANE = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """What is added to the totals of groups at instants; in any order, several to an instant."""
+
+    group: Int64s
+    time: Int64s
+    totals: Totals
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def take(self, places: Int64s) -> Points:
+        return Points(
+            self.group[places],
+            self.time[places],
+            accumulators.map_totals(self.totals, lambda limbs: limbs.take(places)),
+        )
+
+    def due(self, low: int) -> tuple[Points, Points]:
+        """The points up to `low`, and those after it."""
+        is_due = self.time <= low
+        if is_due.all():
+            return self, self.take(np.zeros(0, np.int64))
+        return self.take(np.flatnonzero(is_due)), self.take(np.flatnonzero(~is_due))
+
+    def to_segment(self) -> pl.DataFrame:
+        columns = [pl.Series(TIME, self.time), pl.Series(GROUP, self.group)]
+        return pl.DataFrame(columns + accumulators.to_columns(self.totals)).sort(TIME)
+
+
+def concatenated(pieces: Sequence[Points]) -> Points:
+    if len(pieces) == 1:
+        return pieces[0]
+    if not pieces:
+        return bare(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    return Points(
+        np.concatenate([piece.group for piece in pieces]),
+        np.concatenate([piece.time for piece in pieces]),
+        accumulators.concatenated([piece.totals for piece in pieces]),
+    )
+
+
+def padded(points: Points, wanted: Sequence[Accumulator]) -> Points:
+    """The points with all accumulators wanted; they add nothing to those they did not have."""
+    missing = {name: exact_sum.zeros(len(points)) for name in wanted if name not in points.totals}
+    return Points(points.group, points.time, {**points.totals, **missing})
+
+
+def bare(group: Int64s, time: Int64s) -> Points:
+    """Points that change no totals, but at which a group is looked at."""
+    return Points(group, time, {})
+
+
+def from_segment(segment: pl.DataFrame, wanted: Sequence[Accumulator]) -> Points:
+    """Points kept as sums."""
+    return Points(
+        segment.get_column(GROUP).to_numpy(),
+        segment.get_column(TIME).to_numpy(),
+        accumulators.from_columns(segment, wanted),
+    )
+
+
+def from_rows(points: pl.DataFrame, wanted: Sequence[Accumulator]) -> Points:
+    """Points kept as rows."""
+    return Points(
+        points.get_column(GROUP).to_numpy(),
+        points.get_column(TIME).to_numpy(),
+        accumulators.contributions(points, wanted),
+    )
+
+
+def running(limbs: Limbs, instants: Instants, order: Int64s, last: Int64s, carried: Limbs) -> Limbs:
+    """What each group had, and all that its points added up to and including each instant."""
+    sums = exact_sum.cumulated(limbs.take(order)).take(last)
+    # One running sum goes through all groups: where it stood when a group began is taken off again.
+    since = np.where(instants.first > 0, instants.first - 1, 0)
+    base = [np.where(instants.first > 0, part[since], 0) for part in sums.parts]
+    begun = exact_sum.added(carried, Limbs(sums.low, tuple(base)).negated())
+    return exact_sum.added(sums, begun.take(instants.owner))
+
+
+def row_points(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Where rows enter, and where they leave."""
+    starts = rows.select(pl.col(START).alias(TIME), GROUP, WEIGHT, *columns)
+    ends = rows.filter(pl.col(END) < INF).select(pl.col(END).alias(TIME), GROUP, -pl.col(WEIGHT), *columns)
+    return starts, ends
+
+
+def split(points: Sequence[pl.DataFrame], low: int) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
+    """The points up to `low`, and those after it."""
+    due = [piece.filter(pl.col(TIME) <= low) for piece in points]
+    ahead = [piece.filter(pl.col(TIME) > low) for piece in points]
+    return [piece for piece in due if piece.height], [piece for piece in ahead if piece.height]
+
+
+def pane_points(rows: pl.DataFrame, arrivals: Arrivals, wanted: Sequence[Accumulator]) -> Points | None:
+    """The points of rows summed by group, start and end; None where too few rows go together to be worth it.
+
+    Rows that go together must follow one another, as they do when a stream comes in the order of time.
+    """
+    start, end = rows.get_column(START).to_numpy(), rows.get_column(END).to_numpy()
+    begins = np.append(False, (start[1:] != start[:-1]) | (end[1:] != end[:-1]))
+    stretch = np.cumsum(begins)
+    size = (int(stretch[-1]) + 1) * len(arrivals.number)
+    if size * _ROWS_PER_PANE > rows.height:
+        return None
+    codes = stretch * len(arrivals.number) + arrivals.owner
+    filled = np.flatnonzero(np.bincount(codes, minlength=size))
+    sums = accumulators.map_totals(
+        accumulators.contributions(rows, wanted),
+        lambda limbs: exact_sum.grouped(limbs, codes, size).take(filled),
+    )
+    heads = np.append(0, np.flatnonzero(begins))[filled // len(arrivals.number)]
+    group = arrivals.number[filled % len(arrivals.number)]
+    ends = np.flatnonzero(end[heads] < INF)
+    leaving = Points(group, end[heads], accumulators.map_totals(sums, exact_sum.Limbs.negated)).take(ends)
+    return concatenated([Points(group, start[heads], sums), leaving])

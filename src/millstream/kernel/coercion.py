@@ -1,0 +1,143 @@
+"""Spark's ANSI type coercion: which types meet in which common type, and which casts there are.
+
+The least common type of two types, as Spark 4 finds it:
+
+    any and NULL               the other type
+    two integers               the wider one
+    FLOAT and another number   DOUBLE (so that integers keep their digits as far as a double can)
+    decimals and integers      the decimal that holds both; past 38 digits the fraction gives way
+    a decimal and a float      DOUBLE
+    date and timestamps        the more exact one, TIMESTAMP before TIMESTAMP_NTZ
+    STRING and a number        BIGINT for integers, else DOUBLE: the string is parsed
+    STRING and another type    the other type, again by parsing; but not INTERVAL
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from millstream.errors import TypeError as WrongTypeError
+from millstream.kernel.casts import cast_column
+from millstream.kernel.expressions import Cast, Expression, Literal
+from millstream.kernel.literals import from_polars, to_expr
+from millstream.kernel.outcome import Outcome
+from millstream.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER_DECIMALS,
+    INTEGERS,
+    INTERVAL,
+    MAX_DECIMAL_PRECISION,
+    NULL,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DataType,
+    decimal,
+)
+
+_INSTANTS = (DATE, TIMESTAMP_NTZ, TIMESTAMP)  # from the less to the more exact
+
+
+def common_type(types: Iterable[DataType]) -> DataType | None:
+    """The type that values of all the types are cast to where they meet; None where there is none."""
+    common = NULL
+    for kind in types:
+        wider = _common_of_two(common, kind)
+        if wider is None:
+            return None
+        common = wider
+    return common
+
+
+def _common_of_two(left: DataType, right: DataType) -> DataType | None:
+    if left == right or right == NULL:
+        return left
+    if left == NULL:
+        return right
+    if STRING in (left, right):
+        return _common_with_string(right if left == STRING else left)
+    if left.is_numeric and right.is_numeric:
+        return _common_number(left, right)
+    if left in _INSTANTS and right in _INSTANTS:
+        return _INSTANTS[max(_INSTANTS.index(left), _INSTANTS.index(right))]
+    return None
+
+
+def _common_with_string(other: DataType) -> DataType | None:
+    if other.is_integer:
+        return BIGINT
+    if other.is_numeric:
+        return DOUBLE
+    return None if other == INTERVAL else other
+
+
+def _common_number(left: DataType, right: DataType) -> DataType:
+    if left.is_fractional or right.is_fractional:
+        return DOUBLE
+    if left.is_integer and right.is_integer:
+        return INTEGERS[max(INTEGERS.index(left), INTEGERS.index(right))]
+    left, right = as_decimal(left), as_decimal(right)
+    scale = max(left.scale, right.scale)
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    return decimal(min(whole + scale, MAX_DECIMAL_PRECISION), max(0, min(scale, MAX_DECIMAL_PRECISION - whole)))
+
+
+def as_decimal(kind: DataType) -> DataType:
+    """A decimal type that holds every value of an integer or decimal type."""
+    return kind if kind.is_decimal else decimal(*INTEGER_DECIMALS[kind])
+
+
+def can_cast(source: DataType, target: DataType) -> bool:
+    """Whether CAST(source AS target) exists, as in Spark's ANSI mode (strings are not parsed into intervals)."""
+    if source in (target, NULL):
+        return True
+    if target == NULL:
+        return False
+    if target == STRING:
+        return True
+    if source == STRING:
+        return target != INTERVAL
+    if source == BOOLEAN:
+        return target.is_numeric
+    if source.is_numeric:
+        return target.is_numeric or target in (BOOLEAN, TIMESTAMP) or (source.is_integer and target == INTERVAL)
+    if source == BINARY:
+        return False
+    if source in _INSTANTS:
+        return target in _INSTANTS or (source == TIMESTAMP and target.is_numeric)
+    return source == INTERVAL and target.is_integer
+
+
+def cast(expression: Expression, target: DataType, *, lenient: bool = False) -> Expression:
+    """The expression as the target type; constants are converted at once where that cannot fail."""
+    if expression.type == target:
+        return expression
+    if not can_cast(expression.type, target):
+        raise WrongTypeError(f"cannot cast {expression.type} to {target} in {expression}")
+    if isinstance(expression, Literal):
+        folded = _fold(expression, target)
+        if folded is not None:
+            return folded
+    return Cast(target, expression, lenient)
+
+
+def _fold(literal: Literal, target: DataType) -> Literal | None:
+    """The constant as a constant of another type; None where the cast fails, which is for the run to say."""
+    if literal.value is None:
+        return Literal(target, None)
+    outcome: Outcome = cast_column(to_expr(literal), literal.type, target)
+    failed = [failure.mask(outcome.value).any() for failure in outcome.failures]
+    row = pl.DataFrame(height=1).select(outcome.value.alias("value"), *(f.alias(f"f{i}") for i, f in enumerate(failed)))
+    if any(row.row(0)[1:]):
+        return None
+    try:
+        value = row.item(0, 0)
+    except (ValueError, OverflowError):  # dates that Python cannot hold stay casts of their text
+        return None
+    return from_polars(value, target)

@@ -1,0 +1,203 @@
+"""Bound scalar expressions: every name resolved to a column position, every node typed.
+
+Nodes are frozen and compare by structure, so that equal expressions of different queries are found by `==`. Names are
+kept for display only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from millstream.types import BOOLEAN, DataType
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Base of all scalar expressions."""
+
+    type: DataType
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return ()
+
+    def with_children(self, children: tuple[Expression, ...]) -> Expression:
+        return self
+
+    def walk(self) -> Iterator[Expression]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def transform(self, change: Callable[[Expression], Expression]) -> Expression:
+        """Rebuild bottom-up, each node replaced by what `change` makes of it."""
+        children = tuple(child.transform(change) for child in self.children)
+        return change(self if children == self.children else self.with_children(children))
+
+
+@dataclass(frozen=True)
+class Column(Expression):
+    """The value column at a position of the input row."""
+
+    index: int
+    name: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Literal(Expression):
+    """A constant: int, float, Decimal, str, bytes, bool, date, datetime, timedelta or None."""
+
+    value: object
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return "NULL"
+        if isinstance(self.value, bool):
+            return str(self.value).upper()
+        if isinstance(self.value, str):
+            return "'" + self.value.replace("'", "\\'") + "'"
+        if self.type.is_temporal or self.type.name == "INTERVAL":
+            return f"{self.type} '{self.value}'"
+        return str(self.value)
+
+
+_INFIX = {
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "=",
+    "<>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "<=>",
+    "and",
+    "or",
+    "||",
+    "like",
+    "&",
+    "|",
+    "^",
+}
+
+
+@dataclass(frozen=True)
+class Call(Expression):
+    """A function or operator applied to arguments already cast to what it takes."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+    def with_children(self, children: tuple[Expression, ...]) -> Expression:
+        return replace(self, arguments=children)
+
+    def __str__(self) -> str:
+        shown = [str(argument) for argument in self.arguments]
+        if self.function in _INFIX and len(shown) == 2:
+            return f"({shown[0]} {self.function.upper()} {shown[1]})"
+        if self.function in ("isnull", "isnotnull"):
+            return f"({shown[0]} IS {'NOT ' if self.function == 'isnotnull' else ''}NULL)"
+        if self.function == "not":
+            return f"(NOT {shown[0]})"
+        return f"{self.function}({', '.join(shown)})"
+
+
+@dataclass(frozen=True)
+class Case(Expression):
+    """CASE: the value of the first branch whose condition is true, else `otherwise`."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (*(part for branch in self.branches for part in branch), self.otherwise)
+
+    def with_children(self, children: tuple[Expression, ...]) -> Expression:
+        pairs = tuple((children[i], children[i + 1]) for i in range(0, len(children) - 1, 2))
+        return replace(self, branches=pairs, otherwise=children[-1])
+
+    def __str__(self) -> str:
+        whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in self.branches)
+        return f"CASE {whens} ELSE {self.otherwise} END"
+
+
+@dataclass(frozen=True)
+class Cast(Expression):
+    """A cast; `lenient` (TRY_CAST) gives NULL where a cast would fail."""
+
+    argument: Expression
+    lenient: bool = False
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.argument,)
+
+    def with_children(self, children: tuple[Expression, ...]) -> Expression:
+        return replace(self, argument=children[0])
+
+    def __str__(self) -> str:
+        return f"{'TRY_' if self.lenient else ''}CAST({self.argument} AS {self.type})"
+
+
+@dataclass(frozen=True)
+class InList(Expression):
+    """`argument IN (values...)` with SQL's NULL rules."""
+
+    argument: Expression
+    values: tuple[Expression, ...]
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.argument, *self.values)
+
+    def with_children(self, children: tuple[Expression, ...]) -> Expression:
+        return replace(self, argument=children[0], values=children[1:])
+
+    def __str__(self) -> str:
+        return f"({self.argument} IN ({', '.join(map(str, self.values))}))"
+
+
+TRUE = Literal(BOOLEAN, True)
+FALSE = Literal(BOOLEAN, False)
+
+
+def conjuncts(condition: Expression) -> list[Expression]:
+    """The conditions that an AND chain requires, in order."""
+    if isinstance(condition, Call) and condition.function == "and":
+        return [part for argument in condition.arguments for part in conjuncts(argument)]
+    return [] if condition == TRUE else [condition]
+
+
+def conjunction(conditions: list[Expression]) -> Expression:
+    """AND of the conditions; TRUE when there are none."""
+    if not conditions:
+        return TRUE
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = Call(BOOLEAN, "and", (result, condition))
+    return result
+
+
+def columns_used(expression: Expression) -> set[int]:
+    return {node.index for node in expression.walk() if isinstance(node, Column)}
+
+
+def shift_columns(expression: Expression, offset: int) -> Expression:
+    """The same expression over a row that has `offset` more columns in front."""
+    return map_columns(expression, lambda column: replace(column, index=column.index + offset))
+
+
+def map_columns(expression: Expression, change: Callable[[Column], Expression]) -> Expression:
+    return expression.transform(lambda node: change(node) if isinstance(node, Column) else node)

@@ -1,0 +1,181 @@
+"""The best row of each group at each instant: MIN, MAX, FIRST, LAST.
+
+    best(t) = the greatest v, by an order, among rows (v, start, end, weight) with start <= t < end
+
+Rows that were put into order, worst first, are intervals over the instants of a step, and the best at an instant is the
+last interval that covers it. `cover` finds it for all instants at once, without a loop over rows or instants: an interval
+is two overlapping spans of 2**k instants, kept in the k-th of log2(n) tables, and each table hands its spans down to the
+next as two halves.
+
+Where nothing is ever retracted, a row that ends no later than a better one will never be the best again. The rows that
+are left form a staircase: sorted by end, each is worse than the one before it. A step touches only the stairs that end in
+it and the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from millstream.kernel.aggregate_calls import AggregateCall
+from millstream.kernel.batch import ARRIVAL, END, START, value_column
+from millstream.kernel.group_table import GROUP
+from millstream.kernel.instants import Instants
+from millstream.kernel.operator import Segment
+from millstream.kernel.sorted_runs import Runs, add_run, bisect_within, expand
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What makes a row better: its columns `by`, compared one after the other. `value` is the column that is shown."""
+
+    value: str
+    by: tuple[str, ...]
+    least: bool  # the least is best, and not the greatest
+    null_is_worst: bool  # else NULL is the least value
+
+    def ascending(self, rows: pl.DataFrame) -> Int64s:
+        """The places of the rows, worst first."""
+        # Polars puts NULL at the front unless told otherwise, also when descending.
+        places = rows.select(
+            pl.arg_sort_by(self.by, descending=self.least, nulls_last=self.least and not self.null_is_worst)
+        )
+        return places.to_series().to_numpy().astype(np.int64)
+
+    def ranks(self, rows: pl.DataFrame) -> Int64s:
+        """A number for each row, equal for rows equally good, greater for better ones."""
+        places = self.ascending(rows)
+        sorted_rows = rows.select(self.by).gather(places)
+        differs = np.zeros(rows.height, np.bool_)
+        for column in sorted_rows.iter_columns():
+            differs |= column.ne_missing(column.shift(1)).to_numpy()
+        differs[:1] = False
+        ranks = np.empty(rows.height, np.int64)
+        ranks[places] = np.cumsum(differs)
+        return ranks
+
+
+def order_of(call: AggregateCall, *, arrival: bool, started: str = START) -> Order:
+    """The order of a call; `started` is the column that says since when a row is there."""
+    assert call.argument is not None
+    value = value_column(call.argument)
+    if call.name in ("first", "last"):
+        by = (started, ARRIVAL, value) if arrival else (started, value)
+        return Order(value, by, call.name == "first", null_is_worst=False)
+    return Order(value, (value,), call.name != "max", null_is_worst=True)
+
+
+def cover(start: Int64s, stop: Int64s, size: int) -> Int64s:
+    """For each place in [0, size) the last of the intervals [start, stop) that holds it, or -1."""
+    length = stop - start
+    numbers = np.flatnonzero(length > 0)
+    best = np.full(size, -1, np.int64)
+    if not len(numbers):
+        return best
+    level = (np.frexp(length[numbers].astype(np.float64))[1] - 1).astype(np.int8)
+    by_level = numbers[np.argsort(level, kind="stable")]
+    bounds = np.searchsorted(np.sort(level), np.arange(int(level.max()) + 2))
+    for k in range(int(level.max()), -1, -1):
+        span = 1 << k
+        # `best` holds spans of twice this length: both halves are covered.
+        halves = best.copy()
+        np.maximum(halves[span:], best[:-span], out=halves[span:])
+        best = halves
+        here = by_level[bounds[k] : bounds[k + 1]]
+        if len(here):
+            table = np.full(size, -1, np.int64)
+            # Later assignments win, and intervals come in ascending order.
+            table[np.column_stack((start[here], stop[here] - span)).ravel()] = np.repeat(here, 2)
+            np.maximum(best, table, out=best)
+    return best
+
+
+def best_values(items: pl.DataFrame, order: Order, start: Int64s, stop: Int64s, size: int) -> Int64s:
+    """For each of `size` instants the best item whose interval [start, stop) holds it, or -1."""
+    places = order.ascending(items)
+    best = cover(start[places], stop[places], size)
+    return np.where(best >= 0, places[np.maximum(best, 0)], -1) if len(places) else best
+
+
+def gathered(column: pl.Series, places: Int64s) -> pl.Series:
+    """The column at places, NULL where a place is -1."""
+    missing = places < 0
+    if not len(column):
+        return pl.Series(column.name, [None], dtype=column.dtype).new_from_index(0, len(places))
+    values = column.gather(np.maximum(places, 0))
+    return values.set(pl.Series(missing), None) if missing.any() else values
+
+
+def undominated(rows: pl.DataFrame, order: Order) -> pl.DataFrame:
+    """The rows for which no better or equal row of their group ends later or together, by group and end."""
+    if not rows.height:
+        return rows
+    rank = order.ranks(rows)
+    ranked = rows.select(GROUP, END).with_columns(pl.Series("_rank", rank))
+    latest_first = ranked.select(pl.arg_sort_by(GROUP, END, "_rank", descending=True)).to_series()
+    places = latest_first.to_numpy().astype(np.int64)
+    group = rows.get_column(GROUP).to_numpy()[places]
+    # Numbers that grow with the group and, within it, with the rank: one running maximum serves all groups.
+    ordinal = np.cumsum(np.append(False, group[1:] != group[:-1]))
+    number = ordinal * (rows.height + 1) + rank[places]
+    highest = np.maximum.accumulate(number)
+    kept = np.append(True, number[1:] > highest[:-1])
+    return rows.gather(places[kept][::-1])
+
+
+class Staircase:
+    """Undominated rows of all groups, for one call over an input without retractions."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.columns = [GROUP, *order.by, END]
+
+    def best(
+        self, runs: Runs, rows: pl.DataFrame, instants: Instants, before: int, low: int
+    ) -> tuple[pl.Series, Bools]:
+        """The value at each instant, and whether there is any row; `rows` started after `before` and up to `low`."""
+        carried, carried_owner = self._carried(runs, instants, before, low)
+        fresh = rows.select(self.columns)
+        fresh_owner = instants.owners(fresh.get_column(GROUP).to_numpy())
+        items = pl.concat([*carried, fresh])
+        owner = np.concatenate((carried_owner, fresh_owner))
+        start = np.concatenate(
+            (
+                instants.first[carried_owner],
+                instants.place(fresh_owner, rows.get_column(START).to_numpy()),
+            )
+        )
+        stop = instants.place(owner, items.get_column(END).to_numpy())
+        best = best_values(items, self.order, start, stop, len(instants))
+        return gathered(items.get_column(self.order.value), best), best >= 0
+
+    def _carried(self, runs: Runs, instants: Instants, before: int, low: int) -> tuple[list[pl.DataFrame], Int64s]:
+        """The stairs that end in this step, and in each run the first of each group that does not."""
+        pieces, owners = [], []
+        for run in runs:
+            known, end = run.get_column(GROUP).to_numpy(), run.get_column(END).to_numpy()
+            first = np.searchsorted(known, instants.group, side="left")
+            stop = np.searchsorted(known, instants.group, side="right")
+            since = bisect_within(end, first, stop, before)
+            until = np.minimum(bisect_within(end, first, stop, low) + 1, stop)
+            places, owner = expand(since, until)
+            pieces.append(run.gather(places).select(self.columns))
+            owners.append(owner)
+        return pieces, np.concatenate(owners) if owners else np.zeros(0, np.int64)
+
+    def kept(self, rows: pl.DataFrame, low: int) -> pl.DataFrame:
+        """What must be remembered of the rows that started up to `low`."""
+        return undominated(rows.select(self.columns).filter(pl.col(END) > low), self.order)
+
+    def added(self, runs: Runs, rows: pl.DataFrame, low: int) -> Runs:
+        def merge(merged: Sequence[Segment], oldest: bool) -> Segment:
+            return undominated(pl.concat(merged).filter(pl.col(END) > low), self.order)
+
+        return add_run(runs, rows, merge)

@@ -1,0 +1,176 @@
+"""What + - * / mean for dates, timestamps and intervals.
+
+    DATE ± days                   DATE            DATE - DATE, timestamp - timestamp    INTERVAL
+    DATE or timestamp ± INTERVAL  timestamp       INTERVAL ± INTERVAL                   INTERVAL
+    INTERVAL * or / number        INTERVAL (rounded half up to a microsecond)
+
+Intervals are days to microseconds; there is no interval type for days alone, so a constant INTERVAL of whole days
+added to a DATE stays a DATE (as INTERVAL '1' DAY does in Spark), and any other INTERVAL makes it a timestamp.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel import decimals, floats
+from millstream.kernel.expressions import Call, Expression, Literal
+from millstream.kernel.outcome import Failure, Outcome, fails_where_null
+from millstream.kernel.signature import Signature
+from millstream.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INT,
+    INTERVAL,
+    NULL,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    TINYINT,
+    DataType,
+    decimal,
+    to_polars,
+)
+
+TAKES = {
+    "+": "(number, number), (date, days), (timestamp, interval) or (interval, interval)",
+    "-": "(number, number), (date, days), (date, date), (timestamp, timestamp or interval) or (interval, interval)",
+    "*": "(number, number) or (interval, number)",
+    "/": "(number, number) or (interval, number)",
+}
+_STAMPS = (TIMESTAMP, TIMESTAMP_NTZ)
+_DAYS = (TINYINT, SMALLINT, INT)
+_DAY = 86_400_000_000
+
+
+def bind(operator: str, arguments: Sequence[Expression]) -> Signature | None:
+    left, right = (argument.type for argument in arguments)
+    if operator in ("*", "/"):
+        return _bind_scaling(operator, left, right)
+    if operator not in ("+", "-"):
+        return None
+    if left == INTERVAL and right in (INTERVAL, NULL) or right == INTERVAL and left == NULL:
+        return Signature((INTERVAL, INTERVAL), INTERVAL)
+    if operator == "+" and (right.is_temporal and left in (*_DAYS, INTERVAL, NULL)):
+        # What is added may stand first; the date or timestamp decides.
+        flipped = bind(operator, (arguments[1], arguments[0]))
+        return flipped and Signature((flipped.arguments[1], flipped.arguments[0]), flipped.result)
+    if left == DATE and right in _DAYS:
+        return Signature((DATE, INT), DATE)
+    if operator == "-" and (left.is_temporal or right.is_temporal):
+        difference = _bind_difference(left, right)
+        if difference is not None:
+            return difference
+    if left.is_temporal and right in (INTERVAL, NULL):
+        if left == DATE and _is_whole_days(arguments[1]):
+            return Signature((DATE, INTERVAL), DATE)
+        stamp = TIMESTAMP if left == DATE else left
+        return Signature((stamp, INTERVAL), stamp)
+    return None
+
+
+def _bind_difference(left: DataType, right: DataType) -> Signature | None:
+    """Dates are days apart; with a timestamp on either side both are timestamps."""
+    kinds = {left, right}
+    if not kinds <= {DATE, *_STAMPS, STRING, NULL}:
+        return None
+    if kinds <= {DATE, STRING, NULL}:
+        return Signature((DATE, DATE), INTERVAL)
+    stamp = TIMESTAMP if TIMESTAMP in kinds else TIMESTAMP_NTZ
+    return Signature((stamp, stamp), INTERVAL)
+
+
+def _bind_scaling(operator: str, left: DataType, right: DataType) -> Signature | None:
+    if operator == "*" and right == INTERVAL:
+        flipped = _bind_scaling(operator, right, left)
+        return flipped and Signature((flipped.arguments[1], flipped.arguments[0]), flipped.result)
+    if left != INTERVAL:
+        return None
+    if right.is_integer:
+        return Signature((INTERVAL, BIGINT), INTERVAL)
+    if right.is_decimal:
+        return Signature((INTERVAL, right), INTERVAL)
+    return Signature((INTERVAL, DOUBLE), INTERVAL) if right.is_fractional or right in (STRING, NULL) else None
+
+
+def _is_whole_days(argument: Expression) -> bool:
+    value = argument.value if isinstance(argument, Literal) else None
+    return isinstance(value, dt.timedelta) and value % dt.timedelta(days=1) == dt.timedelta(0)
+
+
+def add(node: Call, left: pl.Expr, right: pl.Expr, sign: int) -> Outcome | None:
+    """left + sign * right where time is involved; None where it is not."""
+    one, other = (argument.type for argument in node.arguments)
+    if not (one.is_temporal or other.is_temporal or INTERVAL in (one, other)):
+        return None
+    if node.type == INTERVAL and one == DATE:
+        days = left.to_physical().cast(pl.Int64) - right.to_physical().cast(pl.Int64)
+        return Outcome((days * _DAY).cast(pl.Duration("us")))
+    if node.type == DATE:
+        return _add_days(left, right, one, other, sign)
+    # Everything else counts microseconds in 64 bits.
+    first, second = left.to_physical(), right.to_physical()
+    total = first + second if sign > 0 else first - second
+
+    def overflows(result: pl.Expr) -> pl.Expr:
+        ticks = result.to_physical()
+        return ((first ^ ticks) & ((second ^ ticks) if sign > 0 else (first ^ second))) < 0
+
+    return Outcome(total.cast(to_polars(node.type)), (Failure(overflows, f"{node.type} overflow"),))
+
+
+def _add_days(left: pl.Expr, right: pl.Expr, one: DataType, other: DataType, sign: int) -> Outcome:
+    def days_of(column: pl.Expr, kind: DataType) -> pl.Expr:
+        days = column.to_physical().cast(pl.Int64)
+        return days // _DAY if kind == INTERVAL else days
+
+    total = days_of(left, one) + sign * days_of(right, other)
+    value = total.cast(pl.Int32, strict=False).cast(pl.Date)
+    return Outcome(value, (fails_where_null((left, right), "DATE overflow"),))
+
+
+def multiply(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
+    kinds = [argument.type for argument in node.arguments]
+    span, factor, kind = (left, right, kinds[1]) if kinds[0] == INTERVAL else (right, left, kinds[0])
+    ticks = span.to_physical()
+    if kind == BIGINT:
+        product = ticks.cast(pl.Int128) * factor.cast(pl.Int128)
+    elif kind.is_decimal:
+        types = (decimal(20, 0), kind)
+        product = decimals.multiply(ticks.cast(pl.Int128), decimals.unscaled(factor), types, decimal(38, 0))
+    else:
+        return _rounded(ticks.cast(pl.Float64) * factor, (left, right))
+    return _interval(product, (left, right))
+
+
+def divide(node: Call, left: pl.Expr, right: pl.Expr, by_zero: Failure) -> Outcome:
+    kind = node.arguments[1].type
+    ticks = left.to_physical()
+    nonzero = pl.when(right.to_physical() != 0).then(right)
+    if kind.is_fractional:
+        outcome = _rounded(floats.divide(ticks.cast(pl.Float64), right), (left, nonzero))
+    else:
+        exact = kind if kind.is_decimal else decimal(20, 0)
+        divisor = decimals.unscaled(right) if kind.is_decimal else right.cast(pl.Int128)
+        quotient = decimals.divide(ticks.cast(pl.Int128), divisor, (decimal(20, 0), exact), decimal(38, 0))
+        outcome = _interval(quotient, (left, nonzero))
+    return Outcome(outcome.value, (by_zero, *outcome.failures))
+
+
+def _rounded(microseconds: pl.Expr, arguments: Sequence[pl.Expr]) -> Outcome:
+    return _interval(floats.by_numpy(_half_away_from_zero, microseconds), arguments)
+
+
+def _half_away_from_zero(values: floats.Doubles) -> floats.Doubles:
+    whole = np.trunc(values)
+    return whole + np.sign(values) * (np.abs(values - whole) >= 0.5)
+
+
+def _interval(microseconds: pl.Expr, arguments: Sequence[pl.Expr]) -> Outcome:
+    value = microseconds.cast(pl.Int64, strict=False).cast(pl.Duration("us"))
+    return Outcome(value, (fails_where_null(arguments, "INTERVAL overflow"),))

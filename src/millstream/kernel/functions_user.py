@@ -1,0 +1,90 @@
+"""User-defined functions: a Python callable over whole columns, called on the rows that need it.
+
+The callable gets one column per argument and gives one back, of the same length. It runs only on rows that reach it
+(a CASE branch's rows, for one), never on none, and must give equal results for equal rows, whatever the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import polars as pl
+import pyarrow as pa
+
+from millstream.errors import EvaluationError
+from millstream.kernel.expressions import Call, Expression
+from millstream.kernel.outcome import column_of_height
+from millstream.types import DataType, to_arrow, to_polars
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A function that a user made: argument types are not checked, the result must fit `returns`."""
+
+    name: str
+    body: Callable[..., Any] = field(repr=False)
+    returns: DataType
+    columns: Literal["polars", "arrow"] = "polars"  # what the body takes
+
+    def __call__(self, arguments: Sequence[Expression]) -> UserCall:
+        return UserCall(self.returns, self.name, tuple(arguments), self)
+
+
+@dataclass(frozen=True)
+class UserCall(Call):
+    """A call that carries its function along, so that a plan needs no registry where it runs."""
+
+    user_function: UserFunction
+
+
+def call_expr(node: UserCall, arguments: Sequence[pl.Expr], guard: pl.Expr | None) -> pl.Expr:
+    """The call as a Polars expression; `guard` marks the rows that need it (None: all of them)."""
+
+    def compute(columns: Sequence[pl.Series]) -> pl.Series:
+        height = columns[0].len()
+        needed, *values = (column_of_height(column, height) for column in columns[1:])
+        if needed.all():
+            return _apply(node.user_function, values, height)
+        kept = [value.filter(needed) for value in values]
+        result = _apply(node.user_function, kept, int(needed.sum()))
+        empty = pl.Series([None], dtype=result.dtype).new_from_index(0, height)
+        return empty.scatter(needed.arg_true(), result)
+
+    needed = pl.lit(True) if guard is None else guard
+    return pl.map_batches([pl.int_range(pl.len()), needed, *arguments], compute, return_dtype=to_polars(node.type))
+
+
+def _apply(function: UserFunction, values: Sequence[pl.Series], height: int) -> pl.Series:
+    dtype = to_polars(function.returns)
+    if not height:
+        return pl.Series([], dtype=dtype)
+    columns: list[Any] = list(values)
+    if function.columns == "arrow":
+        columns = [value.to_arrow() for value in values]
+    try:
+        result = function.body(*columns)
+    except Exception as error:
+        raise EvaluationError(f"function {function.name} raised {type(error).__name__}: {error}") from error
+    series = _as_series(function, result, dtype)
+    if series.len() != height:
+        raise EvaluationError(
+            f"function {function.name} gave {series.len()} values for {height} rows",
+            hint="it gets whole columns and must give one value for each row",
+        )
+    return series
+
+
+def _as_series(function: UserFunction, result: object, dtype: pl.DataType) -> pl.Series:
+    try:
+        if isinstance(result, pa.Array | pa.ChunkedArray):
+            result = pl.from_arrow(result.cast(to_arrow(function.returns)))
+        if isinstance(result, pl.Series):
+            return result.cast(dtype)
+        return pl.Series(result, dtype=dtype)  # type: ignore[arg-type] - NumPy arrays, lists and so on
+    except Exception as error:  # what a user's function gives can be anything
+        raise EvaluationError(
+            f"function {function.name} gave {type(result).__name__}, which is not a column of {function.returns}",
+            detail=str(error).partition("\n")[0],
+        ) from error

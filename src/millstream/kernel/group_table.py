@@ -1,0 +1,178 @@
+"""The groups of an aggregation: their keys, their numbers, and what is kept for each.
+
+A group is numbered when its first row arrives, and everything else an aggregate keeps refers to the number. Two synopses
+of sorted runs hold this: the directory finds the number of a key, the table holds one record per number, of which the
+newest counts. A group is forgotten when it has no copies and nothing of it is still to come; numbers are not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from millstream.kernel.batch import Batch
+from millstream.kernel.operator import Segment, State
+from millstream.kernel.sorted_runs import Runs, add_run, find
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+GROUP = "_group"
+UNTIL = "_until"  # the last instant at which something known of the group still changes
+EXISTS = "_exists"  # whether the group's row is in the output at the frontier
+DEAD = "_dead"  # a record that only hides older ones of the same group
+TABLE, DIRECTORY, NEXT = "groups", "directory", "next_group"
+
+
+def key_column(index: int) -> str:
+    return f"k{index}"
+
+
+def one_zero(column: str, kind: pl.DataType) -> pl.Expr:
+    """The column with 0.0 for -0.0, so that values that are equal have the same bits."""
+    if not kind.is_float():
+        return pl.col(column)
+    # Not `column + 0.0`: Polars takes that for the column itself.
+    return pl.when(pl.col(column) == 0).then(pl.lit(0.0, kind)).otherwise(pl.col(column)).alias(column)
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """The groups of the rows of a batch."""
+
+    owner: Int64s  # of each row: the place of its group in `number`
+    number: Int64s
+    fresh: pl.DataFrame  # the keys and numbers of those that were not there
+
+
+class GroupTable:
+    """Finds, reads and writes groups; `columns` are what a record holds beside its key."""
+
+    def __init__(self, keys: Sequence[tuple[str, pl.DataType]], columns: Mapping[str, pl.DataType]) -> None:
+        self.inputs = [name for name, _ in keys]
+        self.keys = [key_column(index) for index in range(len(keys))]
+        kinds = dict(zip(self.keys, (kind for _, kind in keys), strict=True))
+        fixed = {UNTIL: pl.Int64(), EXISTS: pl.Boolean(), DEAD: pl.Boolean()}
+        self.directory = pl.DataFrame(schema={**kinds, GROUP: pl.Int64()})
+        self.record = pl.DataFrame(schema={GROUP: pl.Int64(), **kinds, **fixed, **columns})
+
+    def identify(self, rows: Batch, state: State) -> Arrivals:
+        """Number the groups of a batch."""
+        none = self.directory.clear()
+        if not self.keys:
+            return Arrivals(np.zeros(rows.height, np.int64), np.zeros(min(rows.height, 1), np.int64), none)
+        keys = rows.select(
+            one_zero(name, rows.schema[name]).alias(key) for name, key in zip(self.inputs, self.keys, strict=True)
+        )
+        if not rows.height:
+            return Arrivals(np.zeros(0, np.int64), np.zeros(0, np.int64), none)
+        firsts = keys.with_row_index("_row").select(pl.col("_row").first().over(self.keys)).to_series()
+        representative = firsts.to_numpy().astype(np.int64)
+        is_first = representative == np.arange(rows.height)
+        places = np.flatnonzero(is_first)
+        owner = (np.cumsum(is_first) - 1)[representative]
+        distinct = keys.gather(places)
+        number = self._numbers(distinct, state)
+        unknown = np.flatnonzero(number < 0)
+        following = self._next(state)
+        number[unknown] = following + np.arange(len(unknown))
+        fresh = distinct.gather(unknown).with_columns(pl.Series(GROUP, number[unknown]))
+        return Arrivals(owner, number, fresh)
+
+    def _numbers(self, distinct: pl.DataFrame, state: State) -> Int64s:
+        number = np.full(distinct.height, -1, np.int64)
+        for run in reversed(state.get(DIRECTORY, ())):
+            missing = np.flatnonzero(number < 0)
+            if not len(missing):
+                break
+            place = find(run, self.keys, distinct.gather(missing))
+            found = place >= 0
+            number[missing[found]] = run.get_column(GROUP).to_numpy()[place[found]]
+        known = np.flatnonzero(number >= 0)
+        alive = self._alive(state.get(TABLE, ()), number[known])
+        number[known[~alive]] = -1
+        return number
+
+    def _next(self, state: State) -> int:
+        counter = state.get(NEXT, ())
+        return int(counter[0].item()) if counter else 0
+
+    def _alive(self, table: Runs, number: Int64s) -> Bools:
+        alive = np.zeros(len(number), np.bool_)
+        missing = np.arange(len(number))
+        for run in reversed(table):
+            place, found = _search(run, number[missing])
+            alive[missing[found]] = ~run.get_column(DEAD).to_numpy()[place[found]]
+            missing = missing[~found]
+        return alive
+
+    def fetch(self, number: Int64s, state: State, fresh: pl.DataFrame) -> pl.DataFrame:
+        """The records of groups, numbers ascending; those that are new begin empty."""
+        pieces, places = [self.record], []
+        missing = np.arange(len(number))
+        for run in reversed(state.get(TABLE, ())):
+            if not len(missing):
+                break
+            place, found = _search(run, number[missing])
+            pieces.append(run if found.all() and found.size == run.height else run.gather(place[found]))
+            places.append(missing[found])
+            missing = missing[~found]
+        if len(missing):
+            new = pl.DataFrame({GROUP: number[missing]})
+            if self.keys:
+                new = new.join(fresh, on=GROUP, how="left", maintain_order="left")
+            pieces.append(new.with_columns(pl.lit(-1, pl.Int64).alias(UNTIL), *_flags(False, False)))
+            places.append(missing)
+        records = pl.concat(pieces, how="diagonal", rechunk=True)
+        if len(places) <= 1:
+            return records
+        order = np.empty(len(number), np.int64)
+        order[np.concatenate(places)] = np.arange(len(number))
+        return records.gather(order)
+
+    def store(self, records: pl.DataFrame, fresh: pl.DataFrame, state: State) -> dict[str, Runs]:
+        """The synopses with records written anew; records marked dead hide their group."""
+        known = np.isin(records.get_column(GROUP).to_numpy(), fresh.get_column(GROUP).to_numpy(), invert=True)
+        dead = records.get_column(DEAD).to_numpy()
+        # A group that came and went within the step leaves no trace.
+        written = records if known.all() else records.filter(pl.Series(known | ~dead))
+        table = add_run(tuple(state.get(TABLE, ())), written, _newest)
+        result: dict[str, Runs] = {TABLE: table} if table else {}
+        if not self.keys:
+            return result
+        counter = (pl.DataFrame({NEXT: [self._next(state) + fresh.height]}),)
+        result[NEXT] = counter if fresh.height else tuple(state.get(NEXT, ()))
+        if not table:
+            return result
+        lasting = fresh.filter(pl.col(GROUP).is_in(written.get_column(GROUP).implode()))
+
+        def merge(runs: Sequence[Segment], oldest: bool) -> Segment:
+            entries = pl.concat(runs)
+            alive = self._alive(table, entries.get_column(GROUP).to_numpy())
+            return entries.filter(pl.Series(alive)).sort(self.keys)
+
+        directory = tuple(state.get(DIRECTORY, ()))
+        result[DIRECTORY] = add_run(directory, lasting.select(self.directory.columns).sort(self.keys), merge)
+        return result
+
+
+def _flags(exists: bool, dead: bool) -> tuple[pl.Expr, pl.Expr]:
+    return pl.lit(exists).alias(EXISTS), pl.lit(dead).alias(DEAD)
+
+
+def _search(run: Segment, number: Int64s) -> tuple[Int64s, Bools]:
+    """Where group numbers are in a run of the table, and whether they are."""
+    known = run.get_column(GROUP).to_numpy()
+    place = np.minimum(np.searchsorted(known, number), len(known) - 1)
+    return place, known[place] == number
+
+
+def _newest(runs: Sequence[Segment], oldest: bool) -> Segment:
+    """One record per group, that of the newest run; the dead are needed only while older runs may have the group."""
+    records = pl.concat(list(reversed(runs)), how="diagonal")
+    records = records.unique(GROUP, keep="first", maintain_order=True).sort(GROUP)
+    return records.filter(~pl.col(DEAD)) if oldest else records

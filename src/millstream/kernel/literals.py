@@ -1,0 +1,82 @@
+"""Constants: how Spark types the numbers in a query text, and how constants enter and leave Polars."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from decimal import Decimal
+
+import polars as pl
+
+from millstream import errors
+from millstream.kernel.expressions import Literal
+from millstream.types import (
+    BIGINT,
+    DOUBLE,
+    FLOAT,
+    INT,
+    INTEGER_BITS,
+    MAX_DECIMAL_PRECISION,
+    SMALLINT,
+    TIMESTAMP,
+    TINYINT,
+    DataType,
+    decimal,
+    to_polars,
+)
+
+_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(BD|[LSYFD])?", re.IGNORECASE)
+_SUFFIX_TYPES = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT, "F": FLOAT, "D": DOUBLE}
+
+
+def number_literal(text: str) -> Literal:
+    """The constant that a number in a query text stands for.
+
+    As in Spark: 1 is INT (BIGINT, then DECIMAL, where it does not fit), 1L BIGINT, 1S SMALLINT, 1Y TINYINT, 1.5
+    DECIMAL(2,1), 1.5BD DECIMAL too, 1e0 and 1D DOUBLE, 1F FLOAT. A sign belongs to the number: -2147483648 is INT.
+    """
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        raise errors.TypeError(f'"{text}" is not a number')
+    digits, suffix = match[1], (match[2] or "").upper()
+    if suffix == "BD" or (not suffix and "." in digits and "e" not in digits.lower()):
+        return _decimal_literal(Decimal(digits), text)
+    if suffix in ("F", "D") or (not suffix and "e" in digits.lower()):
+        return Literal(_SUFFIX_TYPES.get(suffix, DOUBLE), float(digits))
+    if "." in digits or "e" in digits.lower():
+        raise errors.TypeError(f'"{text}" has the suffix of an integer, but is none')
+    value = int(digits)
+    for kind in (_SUFFIX_TYPES[suffix],) if suffix else (INT, BIGINT):
+        if in_integer_range(value, kind):
+            return Literal(kind, value)
+    if suffix:
+        raise errors.TypeError(f'"{text}" is out of the range of {_SUFFIX_TYPES[suffix]}')
+    return _decimal_literal(Decimal(value), text)
+
+
+def _decimal_literal(value: Decimal, text: str) -> Literal:
+    digits, exponent = value.as_tuple().digits, value.as_tuple().exponent
+    scale = max(0, -int(exponent))
+    precision = max(len(digits) + max(0, int(exponent)), scale, 1)
+    if precision > MAX_DECIMAL_PRECISION:
+        raise errors.TypeError(f'"{text}" has more than {MAX_DECIMAL_PRECISION} digits', hint="write it as a DOUBLE, such as 1e40")
+    return Literal(decimal(precision, scale), value)
+
+
+def in_integer_range(value: int, kind: DataType) -> bool:
+    bits = INTEGER_BITS[kind]
+    return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+
+
+def to_expr(literal: Literal) -> pl.Expr:
+    value, dtype = literal.value, to_polars(literal.type)
+    if value is not None and literal.type.is_fractional:
+        value = float(value)  # type: ignore[arg-type] - a literal of a float type holds a number
+    return pl.lit(value, dtype=dtype)
+
+
+def from_polars(value: object, kind: DataType) -> Literal:
+    """The constant for a value that Polars computed; timestamps are kept with UTC as their zone, plainly."""
+    if kind == TIMESTAMP and isinstance(value, dt.datetime):
+        value = value.astimezone(dt.UTC)
+    return Literal(kind, value)

@@ -1,0 +1,55 @@
+"""What the kernel's operators have in common.
+
+An operator is a pure function: batches of its inputs, its state and the progress of time in, one batch and a new
+state out. It holds nothing itself, so that any process can run it for any shard, and a failed attempt leaves no trace.
+
+State is a mapping from synopsis name to immutable segments. A step returns unchanged segments as the very same
+objects, so that only new ones need to be written.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from millstream.kernel.batch import Batch
+from millstream.types import Schema
+
+Segment = pl.DataFrame
+State = Mapping[str, tuple[Segment, ...]]
+NO_STATE: State = {}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far each input is final, before and after this step (inclusive instants; -1 where nothing is)."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def low_before(self) -> int:
+        """The instant up to which the output was final before: the least over all inputs."""
+        return min(self.before)
+
+    @property
+    def low(self) -> int:
+        """The instant up to which the output is final after this step."""
+        return min(self.after)
+
+
+class Operator(ABC):
+    """One operator of the shared plan; `schema` describes its output."""
+
+    schema: Schema
+
+    @abstractmethod
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        """Take what is new on each input; give what is new on the output.
+
+        Rows that arrive later never start or end at or before an input's `after` frontier, nor do later outputs
+        change R(t) for t <= `low`. Called with empty inputs too: time passing is a change of its own.
+        """

@@ -1,0 +1,70 @@
+"""Results that replace one another by label: the output rows of a group-by.
+
+    at an instant t where the row of a group changes from `old` to `new`:  (old, t, INF, -1) and (new, t, end, +1)
+
+where `end` is the next change of the group if this step knows it, and INF if not. Equal rows do not replace each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
+from millstream.kernel.instants import Instants
+
+Bools = NDArray[np.bool_]
+
+
+def replacements(
+    instants: Instants,
+    keys: Sequence[pl.Series],
+    shown_before: tuple[Bools, Sequence[pl.Series]],
+    shown: tuple[Bools, Sequence[pl.Series]],
+) -> Batch:
+    """The output of a step: whether each group has a row and of what values, before the step and at each instant."""
+    existed, old = shown_before
+    exists, new = shown
+    differs = np.zeros(len(instants), np.bool_)
+    for before, values in zip(old, new, strict=True):
+        differs |= _differs(instants, before, values)
+    was = np.append(False, exists[:-1])
+    was[instants.first] = existed
+    changed = np.flatnonzero((exists != was) | (exists & differs))
+    owner = instants.owner[changed]
+    time = instants.time[changed]
+    same = owner[1:] == owner[:-1]
+    end = np.append(np.where(same, time[1:], INF), INF) if len(changed) else time
+    begins = np.append(True, ~same) if len(changed) else np.zeros(0, np.bool_)
+    gone = np.flatnonzero(begins & existed[owner])
+    here = np.flatnonzero(exists[changed])
+    retracted = _rows(keys, old, owner[gone], owner[gone], time[gone], np.full(len(gone), INF), -1)
+    inserted = _rows(keys, new, owner[here], changed[here], time[here], end[here], 1)
+    return pl.concat([retracted, inserted])
+
+
+def _differs(instants: Instants, before: pl.Series, values: pl.Series) -> Bools:
+    """Where a value is not the one before it in its group, NULL and NaN being equal to themselves."""
+    if values.dtype == pl.Null:
+        return np.zeros(len(instants), np.bool_)
+    differs: Bools = values.ne_missing(values.shift(1)).to_numpy(writable=True)
+    differs[instants.first] = values.gather(instants.first).ne_missing(before).to_numpy()
+    return differs
+
+
+def _rows(
+    keys: Sequence[pl.Series],
+    values: Sequence[pl.Series],
+    owner: NDArray[np.int64],
+    place: NDArray[np.int64],
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    weight: int,
+) -> Batch:
+    columns = [key.gather(owner) for key in keys] + [value.gather(place) for value in values]
+    named = [column.alias(value_column(index)) for index, column in enumerate(columns)]
+    weights = np.full(len(start), weight, np.int64)
+    return pl.DataFrame([*named, pl.Series(START, start), pl.Series(END, end), pl.Series(WEIGHT, weights)])

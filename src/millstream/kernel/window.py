@@ -1,0 +1,145 @@
+"""Time-based windows: stream to relation by arithmetic on start and end.
+
+Each specification knows the interval during which an element of instant t is in the window, as two Polars expressions
+over t. All sizes are in ticks. ROWS windows, which must count, are in `rows_window`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from millstream.kernel.batch import END, INF, START, Batch, saturating_add
+from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.types import Schema
+
+_INFINITY = pl.lit(INF, pl.Int64)
+
+
+@dataclass(frozen=True)
+class Unbounded:
+    """[RANGE UNBOUNDED]: (t, INF)."""
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        return t, _INFINITY
+
+    def __str__(self) -> str:
+        return "[RANGE UNBOUNDED]"
+
+
+@dataclass(frozen=True)
+class Now:
+    """[NOW]: (t, t+1), which is how streams are kept anyway."""
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        return t, t + 1
+
+    def __str__(self) -> str:
+        return "[NOW]"
+
+
+@dataclass(frozen=True)
+class Range:
+    """[RANGE size SLIDE slide], closed on both sides, or half open where the database says so."""
+
+    size: int
+    slide: int = 1
+    half_open: bool = False
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        if self.slide == 1:
+            return t, saturating_add(t, self.size if self.half_open else self.size + 1)
+        start = _ceiling(t, self.slide)
+        if self.half_open:
+            return start, _ceiling(saturating_add(t, self.size), self.slide)
+        end = saturating_add(saturating_add(t, self.size) // self.slide * self.slide, self.slide)
+        # The paper leaves the window empty before slide - 1, so what came at 0 shows from there.
+        return pl.max_horizontal(start, pl.lit(self.slide - 1, pl.Int64)), end
+
+    def __str__(self) -> str:
+        slide = f" SLIDE {self.slide}" if self.slide != 1 else ""
+        return f"[RANGE {self.size}{slide}{' HALF OPEN' if self.half_open else ''}]"
+
+
+@dataclass(frozen=True)
+class Tumble:
+    """[TUMBLE size]: half open, so that windows partition the stream; shown when complete."""
+
+    size: int
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        start = saturating_add(t // self.size * self.size, self.size)
+        return start, saturating_add(start, self.size)
+
+    def __str__(self) -> str:
+        return f"[TUMBLE {self.size}]"
+
+
+@dataclass(frozen=True)
+class BeginEnd:
+    """[BEGIN x END y] of PSoup. A bound is an instant (`begin`, `end`) or an age relative to now."""
+
+    begin: int | None
+    begin_age: int
+    end: int | None
+    end_age: int
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        if self.begin is None and self.end is None:
+            return saturating_add(t, self.end_age), saturating_add(t, self.begin_age + 1)
+        if self.begin is None:
+            return t, pl.when(t <= self.end).then(saturating_add(t, self.begin_age + 1)).otherwise(t)
+        inside = t >= self.begin if self.end is None else t.is_between(self.begin, self.end)
+        start = saturating_add(t, self.end_age) if self.end is None else t
+        return start, pl.when(inside).then(_INFINITY).otherwise(start)
+
+    @property
+    def is_monotonic(self) -> bool:
+        return self.begin is not None
+
+    def __str__(self) -> str:
+        return f"[BEGIN {_bound(self.begin, self.begin_age)} END {_bound(self.end, self.end_age)}]"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """[ROWS rows SLIDE slide], separately for each value of the partition columns."""
+
+    rows: int
+    slide: int = 1
+    partition: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        slide = f" SLIDE {self.slide}" if self.slide != 1 else ""
+        by = f"PARTITION BY {', '.join(f'#{column}' for column in self.partition)} " if self.partition else ""
+        return f"[{by}ROWS {self.rows}{slide}]"
+
+
+TimeSpecification = Unbounded | Now | Range | Tumble | BeginEnd
+WindowSpecification = TimeSpecification | Rows
+
+
+class TimeWindow(Operator):
+    """S [w] = { (r, w.start(t), w.end(t), +1) : (r, t) in S }. Linear: keeps nothing."""
+
+    def __init__(self, schema: Schema, window: TimeSpecification) -> None:
+        self.schema = schema
+        self.window = window
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        start, end = self.window.interval(pl.col(START))
+        shown = inputs[0].with_columns(start.alias(START), end.alias(END))
+        return shown.filter(pl.col(START) < pl.col(END)), NO_STATE
+
+
+def _ceiling(t: pl.Expr, step: int) -> pl.Expr:
+    """The least multiple of step that is not below t; INF where that would pass it."""
+    return pl.when(t > INF - step).then(_INFINITY).otherwise(-(-t // step) * step)
+
+
+def _bound(instant: int | None, age: int) -> str:
+    if instant is not None:
+        return str(instant)
+    return f"NOW - {age}" if age else "NOW"

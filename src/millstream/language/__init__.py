@@ -1,0 +1,1 @@
+"""From text to a bound logical plan: parsing, names, types, kinds, defaults."""

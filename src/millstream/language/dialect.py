@@ -1,0 +1,309 @@
+"""CQL as a sqlglot dialect on top of its Spark dialect.
+
+What it adds to queries: windows and SAMPLE after any table, view or subquery in FROM, and the relation-to-stream
+operators around a select list or a whole query. What it changes: functions keep the names that users wrote (the
+binder, not sqlglot, knows them). Statements are in `statement_parser`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import TokenType
+
+from millstream.language.syntax import (
+    SAMPLE,
+    SOURCE_TEXT,
+    STREAM_OPERATORS,
+    WINDOW,
+    Instant,
+    StreamOperator,
+    StreamSample,
+    StreamWindow,
+    spanned,
+)
+
+_KEPT_FUNCTION_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "SUBSTR", "TRIM")
+
+
+class QueryParser(SparkParser):
+    """Parses CQL queries."""
+
+    # An empty table makes every call `exp.Anonymous` under the name that the user wrote.
+    FUNCTIONS: ClassVar[Any] = {}
+    FUNCTION_PARSERS: ClassVar[Any] = {
+        name: parse for name, parse in SparkParser.FUNCTION_PARSERS.items() if name in _KEPT_FUNCTION_PARSERS
+    }
+    NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
+    STRICT_CAST: ClassVar[bool] = True
+    # BEGIN closes a FROM list (PSoup's window for all its streams), so it cannot be an alias without AS.
+    TABLE_ALIAS_TOKENS: ClassVar[Any] = SparkParser.TABLE_ALIAS_TOKENS - {TokenType.BEGIN}
+
+    def _refuse(self, message: str) -> NoReturn:
+        """Stop at the current token."""
+        self.raise_error(message)
+        raise AssertionError("the parser raises at once")
+
+    def _parse_table_parts(self, *args: Any, **kwargs: Any) -> Any:
+        table = super()._parse_table_parts(*args, **kwargs)
+        return self._parse_reading(table) if isinstance(table, exp.Table) else table
+
+    def _parse_subquery(self, this: Any, parse_alias: bool = True) -> Any:
+        if not this:
+            return None
+        # `(ISTREAM(..)) [w]` comes with parentheses of its own: one pair is enough.
+        while isinstance(this, exp.Subquery) and isinstance(this.this, exp.Query) and _is_bare(this):
+            this = this.this
+        reading = self._parse_reading(exp.Subquery(this=exp.Null()))
+        subquery = super()._parse_subquery(this, parse_alias=parse_alias)
+        if subquery is None:
+            return None
+        for argument in (SAMPLE, WINDOW):
+            subquery.set(argument, reading.args.get(argument))
+        return subquery
+
+    def _parse_reading(self, item: exp.Expr) -> exp.Expr:
+        """How a FROM item is read: `[SAMPLE (p PERCENT)] [window]`, both optional."""
+        if self._curr.text.upper() == "SAMPLE" and self._next.token_type == TokenType.L_PAREN:
+            item.set(SAMPLE, self._parse_stream_sample())
+        if self._match(TokenType.L_BRACKET, advance=False):
+            item.set(WINDOW, self._parse_stream_window())
+        return item
+
+    def _parse_stream_sample(self) -> StreamSample:
+        start = self._curr.start
+        self._advance(2)
+        percent = self._parse_number()
+        if percent is None:
+            self._refuse("SAMPLE takes a percentage, as in SAMPLE (10 PERCENT)")
+        if not self._match_text_seq("PERCENT"):
+            self._refuse("expected PERCENT, as in SAMPLE (10 PERCENT)")
+        self._match_r_paren()
+        sample = StreamSample(this=percent)
+        spanned(sample, start, self._prev.end + 1)
+        return sample
+
+    def _parse_stream_window(self) -> StreamWindow:
+        start = self._curr.start
+        self._advance()
+        window = self._parse_begin_end() if self._match_text_seq("BEGIN") else self._parse_sliding_window()
+        if not self._match(TokenType.R_BRACKET):
+            self._refuse("expected ] at the end of the window")
+        spanned(window, start, self._prev.end + 1)
+        return window
+
+    def _parse_sliding_window(self) -> StreamWindow:
+        partition: list[Any] | None = None
+        if self._match_text_seq("PARTITION", "BY") or self._match(TokenType.PARTITION_BY):
+            partition = self._parse_csv(self._parse_column)
+            self._match(TokenType.COMMA)
+        size: Any = None
+        if self._match_text_seq("NOW"):
+            kind = "NOW"
+        elif self._match_texts(("RANGE", "ROWS", "TUMBLE")):
+            kind = self._prev.text.upper()
+            size = exp.Var(this="UNBOUNDED") if self._match_text_seq("UNBOUNDED") else self._parse_size(kind)
+        else:
+            self._refuse(
+                "a window is [NOW], [RANGE ..], [ROWS ..], [PARTITION BY .. ROWS ..], [TUMBLE ..] or [BEGIN .. END ..]"
+            )
+        slide = self._parse_size("SLIDE") if self._match_text_seq("SLIDE") else None
+        return StreamWindow(kind=kind, size=size, slide=slide, partition=partition)
+
+    def _parse_size(self, keyword: str) -> exp.Expr:
+        """A number of ticks or rows, `30 SECONDS`, or an INTERVAL."""
+        if self._match(TokenType.INTERVAL, advance=False):
+            interval = self._parse_interval()
+            if not isinstance(interval, exp.Interval):
+                self._refuse(f"{keyword} takes one interval, as in INTERVAL '1' HOUR")
+            return interval
+        negative = self._match(TokenType.DASH)
+        token = self._curr
+        if not self._match(TokenType.NUMBER):
+            self._refuse(f"{keyword} takes a number or an interval, as in 30 SECONDS")
+        digits = token.text
+        # The CQL paper writes `Rows 50,000`.
+        while self._curr.token_type == TokenType.COMMA and _is_group_of_three(self._next):
+            digits += self._next.text
+            self._advance(2)
+        number = exp.Literal.number(("-" if negative else "") + digits).update_positions(token)
+        if self._match_set(self.ID_VAR_TOKENS, advance=False) and self._curr.text.upper() not in (
+            "SLIDE",
+            "END",
+        ):
+            unit = self._curr
+            self._advance()
+            return exp.Interval(this=number, unit=exp.Var(this=unit.text.upper()).update_positions(unit))
+        return number
+
+    def _parse_begin_end(self) -> StreamWindow:
+        begin = self._parse_instant()
+        if not self._match(TokenType.END):
+            self._refuse("expected END, as in BEGIN NOW - 10 END NOW")
+        return StreamWindow(kind="BEGIN", begin=begin, end=self._parse_instant())
+
+    def _parse_instant(self) -> Instant:
+        if self._match_text_seq("NOW"):
+            offset = self._parse_size("NOW -") if self._match(TokenType.DASH) else None
+            return Instant(now=True, offset=offset)
+        at = self._parse_unary()
+        if at is None:
+            self._refuse("expected NOW, NOW - interval, or an instant")
+        return Instant(now=False, at=at)
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        query = super()._parse_query_modifiers(this)
+        if isinstance(query, exp.Select) and self._match(TokenType.BEGIN, advance=False):
+            start = self._curr.start
+            self._advance()
+            window = self._parse_begin_end()
+            spanned(window, start, self._prev.end + 1)
+            query.set(WINDOW, window)
+        return query
+
+    def _at_stream_operator(self) -> bool:
+        return self._curr.text.upper() in STREAM_OPERATORS and self._next.token_type == TokenType.L_PAREN
+
+    def _parse_projections(self) -> Any:
+        if not self._at_stream_operator():
+            return super()._parse_projections()
+        operator = self._curr
+        self._advance(2)
+        distinct = self._match(TokenType.DISTINCT)
+        expressions = self._parse_expressions()
+        self._match_r_paren()
+        node = StreamOperator(this=operator.text.upper(), expressions=expressions, distinct=distinct)
+        spanned(node, operator.start, operator.end + 1)
+        if self._match(TokenType.COMMA, advance=False):
+            self._refuse(f"{node.this} stands around the whole select list, as in SELECT {node.this}(a, b)")
+        return [node], None
+
+    def _parse_expressions(self) -> Any:
+        return self._parse_csv(self._parse_select_item)
+
+    def _parse_select_item(self) -> Any:
+        first = self._curr
+        item = self._parse_expression()
+        if item is not None and not isinstance(item, exp.Alias):
+            item.meta[SOURCE_TEXT] = self.sql[first.start : self._prev.end + 1]
+        return item
+
+    def _parse_select_query(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._at_stream_operator():
+            return super()._parse_select_query(*args, **kwargs)
+        operator = self._curr
+        self._advance(2)
+        query = self._parse_select(nested=True, parse_set_operation=False)
+        query = self._parse_query_modifiers(self._parse_set_operations(query))
+        if query is None:
+            self._refuse(f"{operator.text.upper()} around a query takes a SELECT")
+        self._match_r_paren()
+        stream = StreamOperator(this=operator.text.upper(), expressions=[exp.Star()], whole=True)
+        spanned(stream, operator.start, operator.end + 1)
+        if not isinstance(query, exp.Subquery):
+            query = exp.Subquery(this=query)
+        select = exp.Select(expressions=[stream], from_=exp.From(this=query))
+        return self._parse_subquery(select) if kwargs.get("table") else self._parse_set_operations(select)
+
+    def _parse_statement(self) -> Any:
+        """A query (sqlglot also calls this for what follows WITH)."""
+        if self._at_stream_operator() or self._curr.token_type in (
+            TokenType.SELECT,
+            TokenType.WITH,
+            TokenType.L_PAREN,
+        ):
+            query = self._parse_set_operations(self._parse_select(nested=True))
+            query = self._parse_query_modifiers(query)
+            while isinstance(query, exp.Subquery) and query.is_wrapper and not query.args.get(WINDOW):
+                query = query.this
+            return query
+        self._refuse("expected a query")
+
+
+def _is_bare(subquery: exp.Subquery) -> bool:
+    """Only parentheses: no alias, window, sample or join."""
+    return not any(value for name, value in subquery.args.items() if name != "this")
+
+
+def _is_group_of_three(token: Any) -> bool:
+    return token.token_type == TokenType.NUMBER and len(token.text) == 3 and token.text.isdigit()
+
+
+class CQLGenerator(SparkGenerator):
+    """Prints a query back as CQL: the expanded text that shows which defaults were applied."""
+
+    TRANSFORMS: ClassVar[Any] = {
+        **SparkGenerator.TRANSFORMS,
+        StreamOperator: lambda self, node: self.streamoperator_sql(node),
+        StreamSample: lambda self, node: f"SAMPLE ({self.sql(node, 'this')} PERCENT)",
+        StreamWindow: lambda self, node: self.streamwindow_sql(node),
+        Instant: lambda self, node: self.instant_sql(node),
+    }
+
+    def table_parts(self, expression: exp.Table) -> str:
+        return super().table_parts(expression) + self._reading_sql(expression)
+
+    def subquery_sql(self, expression: exp.Subquery, sep: str = " AS ") -> str:
+        reading = self._reading_sql(expression)
+        if not reading:
+            return super().subquery_sql(expression, sep)
+        alias = self.sql(expression, "alias")
+        return self.wrap(expression) + reading + (f"{sep}{alias}" if alias else "")
+
+    def _reading_sql(self, expression: exp.Expr) -> str:
+        parts = [self.sql(expression, argument) for argument in (SAMPLE, WINDOW)]
+        return "".join(f" {part}" for part in parts if part)
+
+    def select_sql(self, expression: exp.Select) -> str:
+        operator = expression.expressions[0] if expression.expressions else None
+        if isinstance(operator, StreamOperator) and operator.args.get("whole"):
+            return self.prepend_ctes(expression, f"{operator.this}({self.sql(expression.args['from_'].this.this)})")
+        window = self.sql(expression, WINDOW)
+        return super().select_sql(expression) + (f" {window[1:-1]}" if window else "")
+
+    def streamoperator_sql(self, expression: StreamOperator) -> str:
+        distinct = "DISTINCT " if expression.args.get("distinct") else ""
+        return f"{expression.this}({distinct}{self.expressions(expression, flat=True)})"
+
+    def streamwindow_sql(self, expression: StreamWindow) -> str:
+        kind = expression.args["kind"]
+        if kind == "BEGIN":
+            return f"[BEGIN {self.sql(expression, 'begin')} END {self.sql(expression, 'end')}]"
+        words = []
+        if expression.args.get("partition"):
+            words.append(f"PARTITION BY {self.expressions(expression, key='partition', flat=True)}")
+        words.append(kind)
+        words.extend(
+            self._size_sql(expression.args[part], prefix)
+            for part, prefix in (("size", ""), ("slide", "SLIDE "))
+            if expression.args.get(part)
+        )
+        return f"[{' '.join(words)}]"
+
+    def _size_sql(self, size: exp.Expr, prefix: str) -> str:
+        if isinstance(size, exp.Interval) and isinstance(size.args.get("unit"), exp.Var):
+            return f"{prefix}{size.this.name} {size.args['unit'].name}"
+        return prefix + self.sql(size)
+
+    def instant_sql(self, expression: Instant) -> str:
+        if not expression.args["now"]:
+            return self.sql(expression, "at")
+        offset = expression.args.get("offset")
+        return f"NOW - {self._size_sql(offset, '')}" if offset else "NOW"
+
+    def anonymous_sql(self, expression: exp.Anonymous) -> str:
+        # sqlglot would upper-case the name.
+        return self.func(self.sql(expression, "this"), *expression.expressions, normalize=False)
+
+
+class CQL(Spark):
+    class Tokenizer(Spark.Tokenizer):
+        # No statement is passed through as raw text.
+        COMMANDS: ClassVar[Any] = set()
+
+    Parser = QueryParser
+    Generator = CQLGenerator

@@ -1,0 +1,337 @@
+"""Binds scalar expressions: sqlglot's syntax trees to typed expressions over a scope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from typing import Protocol
+
+from sqlglot import exp
+
+from millstream import types
+from millstream.errors import BindError, Error, NameError, NotSupportedError, TypeError
+from millstream.kernel.aggregate_calls import ALIASES, FUNCTIONS, resolve_aggregate
+from millstream.kernel.coercion import can_cast, cast, common_type
+from millstream.kernel.expressions import FALSE, TRUE, Case, Expression, InList, Literal
+from millstream.kernel.functions import call
+from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
+from millstream.language.durations import duration
+from millstream.language.scope import Scope
+from millstream.language.syntax import STREAM_OPERATORS, StreamOperator, place_of
+from millstream.language.type_names import data_type
+from millstream.plan.logical import AggregateCall
+
+_BINARY: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "div",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "<=>",
+    exp.And: "and",
+    exp.Or: "or",
+    exp.DPipe: "||",
+    exp.Like: "like",
+    exp.RegexpLike: "rlike",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^",
+    exp.BitwiseLeftShift: "shiftleft",
+    exp.BitwiseRightShift: "shiftright",
+}
+_UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negative", exp.BitwiseNot: "~"}
+AGGREGATES = {*FUNCTIONS, *ALIASES} - {"single_value"}  # the last serves scalar subqueries only
+INT_LIMIT, BIGINT_LIMIT = 2**31, 2**63
+
+
+class Surroundings(Protocol):
+    """What an expression may turn to: the text it stands in, user-defined aggregates, and subqueries."""
+
+    text: str
+
+    def is_aggregate(self, name: str) -> bool: ...
+
+    def bind_subquery(self, query: exp.Query, scope: Scope) -> tuple[Block, list[Expression]]: ...
+
+
+class ExpressionBinder:
+    """Binds the expressions of one clause of one query.
+
+    Aggregates are taken only where `aggregates` says so; `clause` names the clause in errors.
+    """
+
+    def __init__(self, binder: Surroundings, scope: Scope, clause: str, *, aggregates: bool = False) -> None:
+        self.binder = binder
+        self.scope = scope
+        self.clause = clause
+        self.aggregates = aggregates
+        self._inside_aggregate = False
+
+    def bind(self, node: exp.Expr) -> Expression:
+        try:
+            return self._bind(node)
+        except Error as error:
+            # Type rules know nothing of the text; the innermost node that fails is the place to show.
+            if error.place is None:
+                error.place = place_of(node, self.binder.text)
+            raise
+
+    def condition(self, node: exp.Expr) -> Expression:
+        bound = self.bind(node)
+        if bound.type == types.NULL:
+            return cast(bound, types.BOOLEAN)
+        if bound.type != types.BOOLEAN:
+            raise TypeError(
+                f"{self.clause} takes a condition, not a {bound.type}", place=place_of(node, self.binder.text)
+            )
+        return bound
+
+    def _bind(self, node: exp.Expr) -> Expression:
+        kind = type(node)
+        if kind in _BINARY:
+            return call(_BINARY[kind], [self.bind(node.this), self.bind(node.expression)])
+        if kind in _UNARY:
+            return self._unary(node)
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            raise NotSupportedError(f"{_describe(node)} is not supported here")
+        return handler(self, node)
+
+    def _unary(self, node: exp.Expr) -> Expression:
+        inner = node.this
+        if isinstance(node, exp.Neg) and isinstance(inner, exp.Literal) and not inner.is_string:
+            return _number("-" + inner.name)
+        return call(_UNARY[type(node)], [self.bind(inner)])
+
+    def _column(self, node: exp.Column) -> Expression:
+        if isinstance(node.this, exp.Star):
+            raise BindError("* stands for columns only in a select list or in COUNT(*)")
+        if node.args.get("db"):
+            raise NameError(f'unknown column "{node.sql(dialect="spark")}"', hint="write column or item.column")
+        return self.scope.resolve(node.table or None, node.name, place_of(node, self.binder.text))
+
+    def _literal(self, node: exp.Literal) -> Expression:
+        return Literal(types.STRING, node.name) if node.is_string else _number(node.name)
+
+    def _cast(self, node: exp.Cast) -> Expression:
+        target = data_type(node.args["to"], place_of(node, self.binder.text))
+        value = self.bind(node.this)
+        if not can_cast(value.type, target):
+            raise TypeError(f"cannot cast {value.type} to {target}")
+        return cast(value, target, lenient=isinstance(node, exp.TryCast))
+
+    def _is(self, node: exp.Is) -> Expression:
+        value = self.bind(node.this)
+        if isinstance(node.expression, exp.Null):
+            return call("isnull", [value])
+        if isinstance(node.expression, exp.Boolean):
+            wanted = TRUE if node.expression.this else FALSE
+            return call("<=>", [value, wanted])
+        raise NotSupportedError("IS takes NULL, TRUE or FALSE")
+
+    def _between(self, node: exp.Between) -> Expression:
+        value, low, high = (self.bind(node.args[part]) for part in ("this", "low", "high"))
+        return call("and", [call(">=", [value, low]), call("<=", [value, high])])
+
+    def _ilike(self, node: exp.ILike) -> Expression:
+        return call("like", [call("lower", [self.bind(node.this)]), call("lower", [self.bind(node.expression)])])
+
+    def _escape(self, node: exp.Escape) -> Expression:
+        like = node.this
+        return call("like", [self.bind(like.this), self.bind(like.expression), self.bind(node.expression)])
+
+    def _in(self, node: exp.In) -> Expression:
+        value = self.bind(node.this)
+        if node.args.get("query"):
+            return self._subquery("in", node.args["query"].this, value)
+        if not node.expressions:
+            raise NotSupportedError("IN takes a list of values or a subquery")
+        values = [self.bind(item) for item in node.expressions]
+        common = common_type([value.type, *(item.type for item in values)])
+        if common is None:
+            raise TypeError(f"IN compares {value.type} with {', '.join(str(item.type) for item in values)}")
+        return InList(types.BOOLEAN, cast(value, common), tuple(cast(item, common) for item in values))
+
+    def _case(self, node: exp.Case) -> Expression:
+        subject = self.bind(node.this) if node.this else None
+        conditions = []
+        for branch in node.args["ifs"]:
+            condition = self.bind(branch.this) if subject is None else call("=", [subject, self.bind(branch.this)])
+            if condition.type not in (types.BOOLEAN, types.NULL):
+                raise TypeError(f"WHEN takes a condition, not a {condition.type}")
+            conditions.append(cast(condition, types.BOOLEAN))
+        default = node.args.get("default")
+        values = [self.bind(branch.args["true"]) for branch in node.args["ifs"]]
+        otherwise = self.bind(default) if default is not None else Literal(types.NULL, None)
+        common = common_type([value.type for value in (*values, otherwise)])
+        if common is None:
+            raise TypeError(f"the branches of CASE differ: {', '.join(str(value.type) for value in values)}")
+        branches = tuple((c, cast(v, common)) for c, v in zip(conditions, values, strict=True))
+        return Case(common, branches, cast(otherwise, common))
+
+    def _interval(self, node: exp.Interval) -> Expression:
+        span = duration(node, self.binder.text)
+        return Literal(types.INTERVAL, timedelta(microseconds=span.amount))
+
+    def _extract(self, node: exp.Extract) -> Expression:
+        field = {"DOW": "dayofweek", "DOY": "dayofyear", "WEEK": "weekofyear"}.get(node.name.upper(), node.name)
+        return call(field, [self.bind(node.expression)])
+
+    def _substring(self, node: exp.Substring) -> Expression:
+        parts = [node.this, node.args.get("start"), node.args.get("length")]
+        return call("substring", [self.bind(part) for part in parts if part is not None])
+
+    def _trim(self, node: exp.Trim) -> Expression:
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
+        if node.args.get("expression"):
+            raise NotSupportedError("TRIM of given characters")
+        return call(name, [self.bind(node.this)])
+
+    def _position(self, node: exp.StrPosition) -> Expression:
+        return call("position", [self.bind(node.args["substr"]), self.bind(node.this)])
+
+    def _if(self, node: exp.If) -> Expression:
+        otherwise = node.args.get("false")
+        parts = [self.bind(node.this), self.bind(node.args["true"])]
+        return call("if", [*parts, self.bind(otherwise) if otherwise else Literal(types.NULL, None)])
+
+    def _function(self, node: exp.Anonymous) -> Expression:
+        name = node.name.lower()
+        if name.upper() in STREAM_OPERATORS:
+            raise BindError(
+                f"{name.upper()} cannot stand inside an expression or in {self.clause}",
+                hint=f"it turns a whole relation into a stream: SELECT {name.upper()}(...) FROM ...",
+            )
+        if name in AGGREGATES or self.binder.is_aggregate(name):
+            return self._aggregate(node, name)
+        for argument in node.expressions:
+            if isinstance(argument, exp.Distinct):
+                raise BindError(f"DISTINCT inside {name}, which is not an aggregate")
+            if isinstance(argument, exp.Star):
+                raise BindError(f"{name}(*) means nothing", hint="only COUNT takes *")
+        return call(name, [self.bind(argument) for argument in node.expressions])
+
+    def _aggregate(self, node: exp.Anonymous, name: str) -> Expression:
+        if not self.aggregates:
+            hint = "use HAVING" if self.clause == "WHERE" else None
+            raise BindError(f"aggregate {name} in {self.clause}", hint=hint)
+        if self._inside_aggregate:
+            raise BindError(f"aggregate {name} inside another aggregate", hint="compute the inner one in a subquery")
+        arguments, distinct = list(node.expressions), False
+        if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
+            arguments, distinct = list(arguments[0].expressions), True
+        star = len(arguments) == 1 and isinstance(arguments[0], exp.Star)
+        if star and name != "count":
+            raise BindError(f"{name}(*) means nothing", hint="only COUNT takes *")
+        if len(arguments) != 1:
+            raise BindError(f"{name} takes one argument, not {len(arguments)}")
+        argument = None if star else self._aggregate_argument(arguments[0])
+        kind = resolve_aggregate(name, None if argument is None else argument.type, distinct)
+        return AggregateReference(kind, AggregateCall(name, argument, distinct, kind))
+
+    def _aggregate_argument(self, node: exp.Expr) -> Expression:
+        self._inside_aggregate = True
+        try:
+            return self.bind(node)
+        finally:
+            self._inside_aggregate = False
+
+    def _exists(self, node: exp.Exists) -> Expression:
+        query = node.this
+        return self._subquery("exists", query.this if isinstance(query, exp.Subquery) else query, None)
+
+    def _scalar(self, node: exp.Subquery) -> Expression:
+        return self._subquery("scalar", node.this, None)
+
+    def _subquery(self, form: str, query: exp.Query, argument: Expression | None) -> Expression:
+        if self._inside_aggregate:
+            raise NotSupportedError("a subquery inside an aggregate", hint="compute it in a subquery in FROM")
+        block, outer = self.binder.bind_subquery(query, self.scope)
+        if form != "exists" and len(block.select) != 1:
+            raise BindError(
+                f"the subquery gives {len(block.select)} columns where one is wanted",
+                place=place_of(query, self.binder.text),
+            )
+        kind = block.select[0].type if form == "scalar" else types.BOOLEAN
+        if form == "in" and argument is not None and common_type([argument.type, block.select[0].type]) is None:
+            raise TypeError(f"IN compares {argument.type} with {block.select[0].type}")
+        return SubqueryExpression(kind, form, tuple(outer), argument, block, id(block))  # type: ignore[arg-type]
+
+    def _star(self, node: exp.Star) -> Expression:
+        raise BindError("* stands for columns only in a select list or in COUNT(*)")
+
+    def _placeholder(self, node: exp.Placeholder) -> Expression:
+        raise BindError("a parameter (?) without a value", hint="use register_many to register a template")
+
+    def _over(self, node: exp.Window) -> Expression:
+        raise NotSupportedError(
+            "OVER (...) is not supported", hint="windows stand in FROM: FROM s [RANGE 5 MINUTES] ... GROUP BY"
+        )
+
+
+def _number(text: str) -> Literal:
+    """A number as Spark types it: INT, BIGINT or DECIMAL by size, DECIMAL with a point, DOUBLE with an exponent."""
+    if text.lstrip("-").isdigit():
+        value = int(text)
+        if -INT_LIMIT <= value < INT_LIMIT:
+            return Literal(types.INT, value)
+        if -BIGINT_LIMIT <= value < BIGINT_LIMIT:
+            return Literal(types.BIGINT, value)
+        digits = len(text.lstrip("-"))
+        if digits > types.MAX_DECIMAL_PRECISION:
+            raise TypeError(f"{text} has more than {types.MAX_DECIMAL_PRECISION} digits")
+        return Literal(types.decimal(digits, 0), Decimal(text))
+    if "e" in text.lower():
+        return Literal(types.DOUBLE, float(text))
+    number = Decimal(text)
+    _, digits_tuple, exponent = number.as_tuple()
+    scale = -int(exponent)
+    precision = max(len(digits_tuple), scale)
+    if precision > types.MAX_DECIMAL_PRECISION:
+        raise TypeError(f"{text} has more than {types.MAX_DECIMAL_PRECISION} digits")
+    return Literal(types.decimal(precision, scale), number)
+
+
+def _describe(node: exp.Expr) -> str:
+    if isinstance(node, StreamOperator):
+        return str(node.this)
+    return node.sql(dialect="spark")[:60] or type(node).__name__
+
+
+_HANDLERS: dict[type[exp.Expr], Callable[..., Expression]] = {
+    exp.Column: ExpressionBinder._column,
+    exp.Literal: ExpressionBinder._literal,
+    exp.Boolean: lambda _, node: TRUE if node.this else FALSE,
+    exp.Null: lambda _, node: Literal(types.NULL, None),
+    exp.HexString: lambda _, node: Literal(types.BINARY, bytes.fromhex(node.name)),
+    exp.Paren: lambda self, node: self.bind(node.this),
+    exp.Cast: ExpressionBinder._cast,
+    exp.TryCast: ExpressionBinder._cast,
+    exp.Is: ExpressionBinder._is,
+    exp.Between: ExpressionBinder._between,
+    exp.ILike: ExpressionBinder._ilike,
+    exp.Escape: ExpressionBinder._escape,
+    exp.In: ExpressionBinder._in,
+    exp.Case: ExpressionBinder._case,
+    exp.If: ExpressionBinder._if,
+    exp.Interval: ExpressionBinder._interval,
+    exp.Extract: ExpressionBinder._extract,
+    exp.Substring: ExpressionBinder._substring,
+    exp.Trim: ExpressionBinder._trim,
+    exp.StrPosition: ExpressionBinder._position,
+    exp.Anonymous: ExpressionBinder._function,
+    exp.Exists: ExpressionBinder._exists,
+    exp.Subquery: ExpressionBinder._scalar,
+    exp.Star: ExpressionBinder._star,
+    exp.Placeholder: ExpressionBinder._placeholder,
+    exp.Window: ExpressionBinder._over,
+    exp.NullSafeNEQ: lambda self, node: call("not", [call("<=>", [self.bind(node.this), self.bind(node.expression)])]),
+}

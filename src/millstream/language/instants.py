@@ -1,0 +1,72 @@
+"""Constants of statements, and instants among them: a number of ticks or a timestamp."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import polars as pl
+from sqlglot import exp
+
+from millstream.errors import BindError, InputError, Place
+from millstream.kernel.evaluate import evaluate
+from millstream.kernel.expressions import Expression, Literal
+from millstream.language.expressions import ExpressionBinder
+from millstream.language.scope import Scope
+from millstream.plan.definitions import TimeDomain
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class ConstantsOnly:
+    """The surroundings of an expression that may name nothing."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def is_aggregate(self, name: str) -> bool:
+        return False
+
+    def bind_subquery(self, query: exp.Expr, scope: Scope) -> Any:
+        raise BindError("a subquery where a constant is wanted")
+
+
+def constant(node: exp.Expr, text: str) -> Literal:
+    """The value of an expression without columns."""
+    bound = ExpressionBinder(ConstantsOnly(text), Scope(), "a constant").bind(node)
+    return Literal(bound.type, folded(bound))
+
+
+def folded(expression: Expression) -> object:
+    """The value of a bound expression that reads no column."""
+    if isinstance(expression, Literal):
+        return expression.value
+    return evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"]).item()
+
+
+def instant(value: object, domain: TimeDomain, place: Place | None = None) -> int:
+    """The tick that a number of ticks, a timestamp or a timestamp's text means."""
+    if isinstance(value, str) and domain.type.is_temporal:
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise InputError(f"{value!r} is not a timestamp", place=place) from None
+    if isinstance(value, datetime | date) and domain.tick is not None:
+        moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+        tick = (moment - _EPOCH) // _MICROSECOND // domain.tick
+    elif isinstance(value, int) and not isinstance(value, bool):
+        tick = value
+    else:
+        raise InputError(f"{value!r} is not an instant", hint="give a number of ticks or a timestamp", place=place)
+    if tick < 0:
+        raise InputError(f"{value} lies before time 0", hint="time starts at 0", place=place)
+    return tick
+
+
+def shown_instant(tick: int, domain: TimeDomain | None) -> int | datetime:
+    """A tick as users write it: in the timestamp's type."""
+    if domain is None or not domain.type.is_temporal or domain.tick is None:
+        return tick
+    return _EPOCH + tick * domain.tick * _MICROSECOND

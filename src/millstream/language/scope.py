@@ -1,0 +1,131 @@
+"""Names in scope: the FROM items of a query, and those of the query around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from millstream.errors import BindError, NameError, Place, did_you_mean
+from millstream.kernel.expressions import Column, Expression
+from millstream.types import Schema
+
+
+@dataclass(frozen=True)
+class OuterColumn(Expression):
+    """A value of the surrounding query's row: the index counts the values that a subquery takes from there.
+
+    It stands only inside the binder; unnesting replaces it.
+    """
+
+    index: int
+    name: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Source:
+    """A FROM item under its alias, its columns at `offset` of the joined row."""
+
+    name: str
+    schema: Schema
+    offset: int
+
+    def columns(self) -> Iterator[Column]:
+        for position, column in enumerate(self.schema):
+            yield Column(column.type, self.offset + position, column.name)
+
+
+class Scope:
+    """Resolves column names over the FROM items, then over the query around (correlation)."""
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self.parent = parent
+        self.sources: list[Source] = []
+        # What USING and NATURAL joins made one column of: an unqualified name means this expression.
+        self.merged: dict[str, Expression] = {}
+        # The values that this scope takes from its parent's row, in the order of OuterColumn's index.
+        self.outer: list[Expression] = []
+
+    @property
+    def width(self) -> int:
+        return sum(len(source.schema) for source in self.sources)
+
+    def add(self, name: str, schema: Schema, place: Place) -> None:
+        if name and any(source.name.lower() == name.lower() for source in self.sources):
+            raise NameError(
+                f'"{name}" stands twice in FROM',
+                hint=f"give one of them another name: {name} AS other",
+                place=place,
+            )
+        self.sources.append(Source(name, schema, self.width))
+
+    def columns(self, table: str | None, place: Place) -> list[tuple[str, Expression]]:
+        """What `*` or `table.*` stands for: names and columns."""
+        if table is not None:
+            found = [source for source in self.sources if source.name.lower() == table.lower()]
+            if not found:
+                raise self._unknown_table(table, place)
+            return [(column.name, column) for column in found[0].columns()]
+        merged = [(name, expression) for name, expression in self.merged.items()]
+        names = {name.lower() for name in self.merged}
+        plain = [(c.name, c) for source in self.sources for c in source.columns() if c.name.lower() not in names]
+        return [*merged, *plain]
+
+    def resolve(self, table: str | None, name: str, place: Place) -> Expression:
+        found = self._find(table, name, place)
+        if found is not None:
+            return found
+        if self.parent is not None:
+            value = self.parent._find(table, name, place)
+            if value is not None:
+                return self.take(value, name)
+            if self.parent.parent is not None and self.parent.parent._find(table, name, place) is not None:
+                raise BindError(
+                    f'"{name}" belongs to a query two levels further out',
+                    hint="a subquery can use the columns of the query just around it",
+                    place=place,
+                )
+        if table is not None and not self._known_table(table):
+            raise self._unknown_table(table, place)
+        known = [
+            c.name for source in self.sources for c in source.columns() if table is None or _same(source.name, table)
+        ]
+        shown = f"{table}.{name}" if table else name
+        raise NameError(f'unknown column "{shown}"', hint=did_you_mean(name, known), place=place)
+
+    def take(self, value: Expression, name: str) -> OuterColumn:
+        """A value of the parent's row, as this scope sees it."""
+        if value not in self.outer:
+            self.outer.append(value)
+        return OuterColumn(value.type, self.outer.index(value), name)
+
+    def _find(self, table: str | None, name: str, place: Place) -> Expression | None:
+        if table is None:
+            for merged, expression in self.merged.items():
+                if _same(merged, name):
+                    return expression
+        matches = [
+            (source, column)
+            for source in self.sources
+            if table is None or _same(source.name, table)
+            for column in source.columns()
+            if _same(column.name, name)
+        ]
+        if len(matches) > 1:
+            where = ", ".join(f"{source.name}.{column.name}" for source, column in matches)
+            raise NameError(f'"{name}" is ambiguous', detail=f"it could be {where}", hint="qualify it", place=place)
+        return matches[0][1] if matches else None
+
+    def _known_table(self, table: str) -> bool:
+        known = any(_same(source.name, table) for source in self.sources)
+        return known or (self.parent is not None and self.parent._known_table(table))
+
+    def _unknown_table(self, table: str, place: Place) -> NameError:
+        names = [source.name for source in self.sources if source.name]
+        return NameError(f'nothing in FROM is called "{table}"', hint=did_you_mean(table, names), place=place)
+
+
+def _same(one: str, other: str) -> bool:
+    return one.lower() == other.lower()

@@ -1,0 +1,365 @@
+"""Parses texts of statements; queries inside them are left to the dialect's query parser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from millstream.errors import Place, SyntaxError, TypeError, did_you_mean
+from millstream.language import statements as st
+from millstream.language.dialect import CQL, QueryParser
+from millstream.language.durations import duration
+from millstream.language.type_names import data_type
+
+_STATEMENT_WORDS = (
+    "ADVANCE", "CREATE", "DELETE", "DROP", "EXPLAIN", "INSERT", "REGISTER", "SELECT", "SET", "SHOW", "UPDATE", "WITH",
+)  # fmt: skip
+_DROPPABLE = ("QUERY", "VIEW", "STREAM", "TABLE", "SINK")
+_SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "PLAN")
+
+
+def parse(text: str) -> list[st.Statement]:
+    """The statements of a text, in order."""
+    try:
+        tokens = CQL().tokenize(text)
+    except TokenError as error:
+        raise SyntaxError(
+            "cannot read the text",
+            detail=str(error).split("\n")[0],
+            hint="is a quote or a comment left open?",
+        ) from None
+    parser = StatementParser(dialect=CQL())
+    try:
+        found: list[Any] = parser._parse(_one_statement, tokens, text)
+    except ParseError as error:
+        raise _syntax_error(error, text, parser) from None
+    except RecursionError:
+        raise SyntaxError("the text is nested too deeply") from None
+    return [statement for statement in found if statement is not None]
+
+
+def parse_query(text: str) -> exp.Query:
+    """The one query that a text holds."""
+    found = parse(text)
+    if len(found) == 1 and isinstance(found[0], st.Query):
+        return found[0].query
+    raise SyntaxError(
+        "expected one query",
+        detail=f"the text holds {len(found)} statements" if len(found) != 1 else "the text is another statement",
+        hint="use execute() for statements",
+        place=found[-1].place if found else None,
+    )
+
+
+def _syntax_error(error: ParseError, text: str, parser: StatementParser) -> SyntaxError:
+    """sqlglot's message at the token where its parser stopped, in our words."""
+    message = str(error.errors[0].get("description") if error.errors else error) or "cannot read the text"
+    token = parser._curr
+    if not token:
+        end = parser._prev.end + 1 if parser._prev else len(text)
+        unfinished = message.startswith(("Invalid expression", "Required keyword"))
+        return SyntaxError("the text ends too early" if unfinished else _lower(message), place=Place(text, end, end))
+    place = Place(text, token.start, token.end + 1)
+    if message.startswith(("Invalid expression", "Required keyword")):
+        message = f'unexpected "{text[place.start : place.end]}"'
+    return SyntaxError(_lower(message), place=place)
+
+
+def _lower(message: str) -> str:
+    return message[0].lower() + message[1:] if message[1:2].islower() else message
+
+
+def _one_statement(parser: Any) -> Any:
+    return parser.parse_one_statement()
+
+
+class StatementParser(QueryParser):
+    """All statements of the language; anything else must be a query."""
+
+    def parse_one_statement(self) -> st.Statement | None:
+        # A semicolon with a comment behind it comes as a statement of its own.
+        if not self._curr or self._match(TokenType.SEMICOLON):
+            return None
+        first = self._curr
+        parsers: dict[str, Callable[[], st.Statement]] = {
+            "CREATE": self._parse_creation,
+            "REGISTER": self._parse_register,
+            "DROP": self._parse_dropping,
+            "INSERT": self._parse_insertion,
+            "DELETE": self._parse_deletion,
+            "UPDATE": self._parse_updating,
+            "ADVANCE": self._parse_advance,
+            "SET": self._parse_setting,
+            "EXPLAIN": self._parse_explain,
+            "SHOW": self._parse_showing,
+        }
+        keyword = first.text.upper()
+        if keyword in parsers and first.token_type != TokenType.IDENTIFIER:
+            self._advance()
+            self._statement_start = first.start
+            return parsers[keyword]()
+        if not (
+            self._at_stream_operator() or first.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
+        ):
+            hint = did_you_mean(first.text, _STATEMENT_WORDS)
+            raise SyntaxError(
+                f'no statement starts with "{first.text}"',
+                place=Place(self.sql, first.start, first.end + 1),
+                hint=hint,
+            )
+        self._statement_start = first.start
+        return st.Query(query=self._parse_cql(), **self._placed())
+
+    def _placed(self) -> dict[str, Place]:
+        return {"place": Place(self.sql, self._statement_start, self._prev.end + 1)}
+
+    def _parse_cql(self) -> exp.Query:
+        query = self._parse_statement()
+        if isinstance(query, exp.Query):
+            return query
+        self._refuse("expected a query")
+
+    def _expect(self, *words: str) -> None:
+        for word in words:
+            if not self._match_text_seq(word):
+                self._refuse(f"expected {word}")
+
+    def _name(self, what: str, *, dotted: bool = False) -> st.Name:
+        first = self._curr
+        identifier = self._parse_id_var(any_token=False)
+        if identifier is None:
+            self._refuse(f"expected the name of {what}")
+        text = identifier.name
+        while dotted and self._match(TokenType.DOT):
+            text += f".{self._name(what).text}"
+        return st.Name(text, Place(self.sql, first.start, self._prev.end + 1))
+
+    def _names(self, what: str) -> tuple[st.Name, ...]:
+        self._match_l_paren()
+        names = self._parse_csv(lambda: self._name(what))
+        self._match_r_paren()
+        return tuple(names)
+
+    def _type(self) -> Any:
+        first = self._curr
+        kind = self._parse_types(check_func=False, schema=True)
+        place = Place(self.sql, first.start, self._prev.end + 1)
+        if not isinstance(kind, exp.DataType):
+            raise TypeError(f'unknown type "{first.text}"', place=place)
+        return data_type(kind, place)
+
+    def _columns(self) -> tuple[st.ColumnDefinition, ...]:
+        self._match_l_paren()
+        columns = self._parse_csv(lambda: st.ColumnDefinition(self._name("a column"), self._type()))
+        self._match_r_paren()
+        return tuple(columns)
+
+    def _duration(self, keyword: str) -> st.Duration:
+        return duration(self._parse_size(keyword), self.sql)
+
+    def _constant(self, what: str) -> exp.Expr:
+        value = self._parse_bitwise()
+        if value is None:
+            self._refuse(f"expected {what}")
+        return value
+
+    def _parse_creation(self) -> st.Statement:
+        if self._match_text_seq("STREAM"):
+            return self._parse_create_stream()
+        if self._match_text_seq("TABLE"):
+            return self._parse_create_table()
+        if self._match_text_seq("VIEW"):
+            name = self._name("a view")
+            columns = self._names("a column") if self._match(TokenType.L_PAREN, advance=False) else ()
+            self._expect("AS")
+            return st.CreateView(name=name, columns=columns, query=self._parse_cql(), **self._placed())
+        if self._match_text_seq("SINK"):
+            name = self._name("a sink")
+            self._expect("FOR")
+            query = self._name("a query")
+            target = self._parse_external()
+            if target is None:
+                self._refuse("expected USING <format>")
+            return st.CreateSink(name=name, query=query, target=target, **self._placed())
+        self._refuse("CREATE makes a STREAM, TABLE, VIEW or SINK")
+
+    def _parse_create_stream(self) -> st.Statement:
+        name, columns = self._name("a stream"), self._columns()
+        self._expect("TIMESTAMP", "BY")
+        timestamp = self._parse_timestamp_column()
+        tick = self._parse_tick()
+        heartbeat = self._parse_heartbeat()
+        retain, forever = None, False
+        if self._match_text_seq("RETAIN"):
+            forever = self._match_text_seq("FOREVER")
+            retain = None if forever else self._duration("RETAIN")
+        return st.CreateStream(
+            name=name,
+            columns=columns,
+            timestamp=timestamp,
+            tick=tick,
+            heartbeat=heartbeat,
+            retain=retain,
+            retain_forever=forever,
+            source=self._parse_external(),
+            **self._placed(),
+        )
+
+    def _parse_create_table(self) -> st.Statement:
+        name, columns = self._name("a table"), self._columns()
+        key = self._names("a key column") if self._match_text_seq("KEY") else ()
+        nature: Any = ""
+        if self._match_text_seq("NON", "RETROACTIVE"):
+            nature = "NON RETROACTIVE"
+        elif self._match_text_seq("APPEND", "ONLY"):
+            nature = "APPEND ONLY"
+        changes_by, timestamp, tick, heartbeat = None, None, None, st.Heartbeat()
+        if self._match_text_seq("CHANGES", "BY"):
+            changes_by = self._name("the column that says what a row changes")
+            self._expect("TIMESTAMP", "BY")
+            timestamp = self._parse_timestamp_column()
+            tick = self._parse_tick()
+            heartbeat = self._parse_heartbeat()
+        return st.CreateTable(
+            name=name,
+            columns=columns,
+            key=key,
+            nature=nature,
+            changes_by=changes_by,
+            timestamp=timestamp,
+            tick=tick,
+            heartbeat=heartbeat,
+            source=self._parse_external(),
+            **self._placed(),
+        )
+
+    def _parse_timestamp_column(self) -> st.TimestampColumn:
+        name = self._name("the timestamp column")
+        clause = ("TICK", "HEARTBEAT", "RETAIN", "USING")
+        ends = not self._curr or self._curr.text.upper() in clause
+        return st.TimestampColumn(name, None if ends else self._type())
+
+    def _parse_tick(self) -> st.Duration | None:
+        return self._duration("TICK") if self._match_text_seq("TICK") else None
+
+    def _parse_heartbeat(self) -> st.Heartbeat:
+        kind: Any = "ASCENDING"
+        delay = None
+        if self._match_text_seq("HEARTBEAT"):
+            if not self._match_texts(("ASCENDING", "DELAY", "CLOCK", "EXPLICIT")):
+                self._refuse("HEARTBEAT is ASCENDING, DELAY d, CLOCK or EXPLICIT")
+            kind = self._prev.text.upper()
+            delay = self._duration("DELAY") if kind == "DELAY" else None
+        idle = self._duration("IDLE AFTER") if self._match_text_seq("IDLE", "AFTER") else None
+        return st.Heartbeat(kind, delay, idle)
+
+    def _parse_external(self) -> st.External | None:
+        if not self._match_text_seq("USING"):
+            return None
+        start = self._prev.start
+        source_format = self._name("a format", dotted=True).text
+        options: list[tuple[str, str]] = []
+        if self._match_text_seq("OPTIONS"):
+            self._match_l_paren()
+            options = self._parse_csv(self._parse_option)
+            self._match_r_paren()
+        return st.External(source_format, tuple(options), Place(self.sql, start, self._prev.end + 1))
+
+    def _parse_option(self) -> tuple[str, str]:
+        name = self._prev.text if self._match(TokenType.STRING) else self._name("an option", dotted=True).text
+        self._match(TokenType.EQ)
+        if not (self._match_set((TokenType.STRING, TokenType.NUMBER)) or self._match_texts(("TRUE", "FALSE"))):
+            self._refuse(f"expected a value for the option {name}")
+        return name, self._prev.text
+
+    def _parse_register(self) -> st.Statement:
+        self._expect("QUERY")
+        name = self._name("a query")
+        mode: Any = None
+        if self._match_text_seq("MODE"):
+            if not self._match_texts(("EAGER", "LAZY", "NONE")):
+                self._refuse("MODE is EAGER, LAZY or NONE")
+            mode = self._prev.text.upper()
+        self._expect("AS")
+        return st.RegisterQuery(name=name, mode=mode, query=self._parse_cql(), **self._placed())
+
+    def _parse_dropping(self) -> st.Statement:
+        if not self._match_texts(_DROPPABLE):
+            self._refuse("DROP takes a QUERY, VIEW, STREAM, TABLE or SINK")
+        kind: Any = self._prev.text.upper()
+        return st.Drop(kind=kind, name=self._name(f"a {kind.lower()}"), **self._placed())
+
+    def _parse_at(self) -> exp.Expr | None:
+        return self._constant("an instant") if self._match_text_seq("AT") else None
+
+    def _parse_insertion(self) -> st.Statement:
+        self._expect("INTO")
+        target = self._name("a stream or table")
+        columns = self._names("a column") if self._match(TokenType.L_PAREN, advance=False) else ()
+        self._expect("VALUES")
+        rows = self._parse_csv(self._value_row)
+        return st.Insert(target=target, columns=columns, rows=tuple(rows), at=self._parse_at(), **self._placed())
+
+    def _value_row(self) -> tuple[exp.Expr, ...]:
+        self._match_l_paren()
+        values = self._parse_csv(lambda: self._constant("a value"))
+        self._match_r_paren()
+        return tuple(values)
+
+    def _parse_condition_clause(self) -> exp.Expr | None:
+        where = self._parse_where()
+        return where.this if where is not None else None
+
+    def _parse_deletion(self) -> st.Statement:
+        self._expect("FROM")
+        target = self._name("a table")
+        return st.Delete(target=target, where=self._parse_condition_clause(), at=self._parse_at(), **self._placed())
+
+    def _parse_updating(self) -> st.Statement:
+        target = self._name("a table")
+        self._expect("SET")
+        assignments = self._parse_csv(self._parse_assignment_pair)
+        where = self._parse_condition_clause()
+        return st.Update(
+            target=target, assignments=tuple(assignments), where=where, at=self._parse_at(), **self._placed()
+        )
+
+    def _parse_assignment_pair(self) -> tuple[st.Name, exp.Expr]:
+        column = self._name("a column")
+        if not self._match(TokenType.EQ):
+            self._refuse("expected =")
+        return column, self._constant("a value")
+
+    def _parse_advance(self) -> st.Statement:
+        stream = None if self._match_text_seq("TO", advance=False) else self._name("a stream")
+        self._expect("TO")
+        return st.Advance(stream=stream, to=self._constant("an instant"), **self._placed())
+
+    def _parse_setting(self) -> st.Statement:
+        name = self._name("a setting", dotted=True)
+        if not self._match(TokenType.EQ):
+            self._refuse("expected =, as in SET range_bounds = 'half_open'")
+        first = self._curr
+        self._advance()
+        value: str | int | float | bool = first.text
+        if first.token_type == TokenType.NUMBER:
+            value = float(first.text) if "." in first.text else int(first.text)
+        elif first.text.upper() in ("TRUE", "FALSE") and first.token_type != TokenType.STRING:
+            value = first.text.upper() == "TRUE"
+        return st.SetOption(name=name, value=value, **self._placed())
+
+    def _parse_explain(self) -> st.Statement:
+        analyze = self._match_text_seq("ANALYZE")
+        if self._match_text_seq("QUERY"):
+            return st.Explain(analyze=analyze, query=None, name=self._name("a query"), **self._placed())
+        return st.Explain(analyze=analyze, query=self._parse_cql(), name=None, **self._placed())
+
+    def _parse_showing(self) -> st.Statement:
+        if not self._match_texts(_SHOWABLE):
+            self._refuse("SHOW takes STREAMS, TABLES, VIEWS, QUERIES, SINKS or PLAN")
+        what: Any = self._prev.text.upper()
+        return st.Show(what=what, **self._placed())

@@ -1,0 +1,197 @@
+"""The statements of the language, as the parser hands them on: frozen, unbound, each with its place in the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from sqlglot import exp
+
+from millstream.errors import Place
+from millstream.types import DataType
+
+
+@dataclass(frozen=True)
+class Name:
+    """An identifier as the user wrote it; names are compared without case."""
+
+    text: str
+    place: Place
+
+    @property
+    def key(self) -> str:
+        return self.text.lower()
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class ColumnDefinition:
+    name: Name
+    type: DataType
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A span of time: microseconds where a unit was given, else ticks."""
+
+    amount: int
+    in_ticks: bool
+    place: Place
+
+    def __str__(self) -> str:
+        if self.in_ticks:
+            return f"{self.amount} ticks"
+        for unit, size in (
+            ("day", 86_400_000_000),
+            ("hour", 3_600_000_000),
+            ("minute", 60_000_000),
+            ("second", 1_000_000),
+            ("millisecond", 1_000),
+        ):
+            if self.amount and self.amount % size == 0:
+                count = self.amount // size
+                return f"{count} {unit}{'s' if count != 1 else ''}"
+        return f"{self.amount} microseconds"
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    kind: OneOf["ASCENDING", "DELAY", "CLOCK", "EXPLICIT"] = "ASCENDING"
+    delay: Duration | None = None
+    idle_after: Duration | None = None
+
+
+@dataclass(frozen=True)
+class TimestampColumn:
+    """TIMESTAMP BY name [type]; the type is given only where the column is not among the declared ones."""
+
+    name: Name
+    type: DataType | None = None
+
+
+@dataclass(frozen=True)
+class External:
+    """USING format OPTIONS (...)."""
+
+    format: str
+    options: tuple[tuple[str, str], ...]
+    place: Place
+
+
+@dataclass(frozen=True)
+class Statement:
+    place: Place
+
+
+@dataclass(frozen=True)
+class CreateStream(Statement):
+    name: Name
+    columns: tuple[ColumnDefinition, ...]
+    timestamp: TimestampColumn
+    tick: Duration | None
+    heartbeat: Heartbeat
+    retain: Duration | None
+    retain_forever: bool
+    source: External | None
+
+
+@dataclass(frozen=True)
+class CreateTable(Statement):
+    name: Name
+    columns: tuple[ColumnDefinition, ...]
+    key: tuple[Name, ...]
+    nature: OneOf["", "NON RETROACTIVE", "APPEND ONLY"]
+    changes_by: Name | None
+    timestamp: TimestampColumn | None
+    tick: Duration | None
+    heartbeat: Heartbeat
+    source: External | None
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    name: Name
+    columns: tuple[Name, ...]
+    query: exp.Query
+
+
+@dataclass(frozen=True)
+class CreateSink(Statement):
+    name: Name
+    query: Name
+    target: External
+
+
+@dataclass(frozen=True)
+class RegisterQuery(Statement):
+    name: Name
+    mode: OneOf["EAGER", "LAZY", "NONE"] | None
+    query: exp.Query
+
+
+@dataclass(frozen=True)
+class Drop(Statement):
+    kind: OneOf["QUERY", "VIEW", "STREAM", "TABLE", "SINK"]
+    name: Name
+
+
+@dataclass(frozen=True)
+class Insert(Statement):
+    """Rows are tuples of unbound constant expressions."""
+
+    target: Name
+    columns: tuple[Name, ...]
+    rows: tuple[tuple[exp.Expr, ...], ...]
+    at: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class Delete(Statement):
+    target: Name
+    where: exp.Expr | None
+    at: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class Update(Statement):
+    target: Name
+    assignments: tuple[tuple[Name, exp.Expr], ...]
+    where: exp.Expr | None
+    at: exp.Expr | None
+
+
+@dataclass(frozen=True)
+class Advance(Statement):
+    """ADVANCE s TO ts, or ADVANCE TO ts for all streams."""
+
+    stream: Name | None
+    to: exp.Expr
+
+
+@dataclass(frozen=True)
+class SetOption(Statement):
+    name: Name
+    value: str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Query(Statement):
+    """An ad-hoc query."""
+
+    query: exp.Query
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    """EXPLAIN of a query text, or of a registered query by name."""
+
+    analyze: bool
+    query: exp.Query | None
+    name: Name | None
+
+
+@dataclass(frozen=True)
+class Show(Statement):
+    what: OneOf["STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "PLAN"]

@@ -1,0 +1,76 @@
+"""Syntax nodes that CQL adds to sqlglot's, and where a node stands in the text.
+
+FROM items (`exp.Table`, `exp.Subquery`) carry a `StreamWindow` and a `StreamSample` under the argument names below;
+a Select carries PSoup's trailing BEGIN .. END under the same window argument.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+
+from millstream.errors import Place
+
+WINDOW = "stream_window"
+SAMPLE = "stream_sample"
+STREAM_OPERATORS = ("ISTREAM", "DSTREAM", "RSTREAM")
+# The text of an unnamed select item is its column's name; the parser notes it here.
+SOURCE_TEXT = "source_text"
+
+
+class StreamWindow(exp.Expression):
+    """`[NOW]`, `[RANGE size SLIDE slide]`, `[ROWS ..]`, `[PARTITION BY .. ROWS ..]`, `[TUMBLE size]`,
+    `[BEGIN begin END end]`.
+
+    `kind` is NOW, RANGE, ROWS, TUMBLE or BEGIN; sizes are exp.Literal (ticks or rows), exp.Interval, or
+    exp.Var UNBOUNDED.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "kind": True,
+        "size": False,
+        "slide": False,
+        "partition": False,
+        "begin": False,
+        "end": False,
+    }
+
+
+class Instant(exp.Expression):
+    """An end of a BEGIN .. END window: `NOW`, `NOW - offset`, or a fixed instant."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"now": True, "offset": False, "at": False}
+
+
+class StreamSample(exp.Expression):
+    """`SAMPLE (p PERCENT)`: a coin toss per element, before the window."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class StreamOperator(exp.Expression):
+    """ISTREAM, DSTREAM or RSTREAM around a select list.
+
+    `whole` marks the form around a whole query, `ISTREAM(SELECT ...)`, which is parsed as
+    `SELECT ISTREAM(*) FROM (SELECT ...)`.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True, "distinct": False, "whole": False}
+
+
+def place_of(node: exp.Expr, text: str) -> Place:
+    """The span of the text that a node was read from (its own tokens' and its descendants')."""
+    starts, ends = [], []
+    for part in node.walk():
+        if "start" in part.meta:
+            starts.append(part.meta["start"])
+            ends.append(part.meta["end"] + 1)
+    if not starts:
+        return Place(text, 0, 0) if node.parent is None else place_of(node.parent, text)
+    return Place(text, min(starts), max(ends))
+
+
+def spanned(node: exp.Expr, start: int, end: int) -> None:
+    """Note that a node covers the characters start to end (exclusive)."""
+    node.meta["start"], node.meta["end"] = start, end - 1

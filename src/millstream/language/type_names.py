@@ -1,0 +1,48 @@
+"""sqlglot's data types as ours."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from millstream import types
+from millstream.errors import Place, TypeError
+from millstream.types import DataType
+
+_NAMES: dict[exp.DType, DataType] = {
+    exp.DType.BOOLEAN: types.BOOLEAN,
+    exp.DType.TINYINT: types.TINYINT,
+    exp.DType.SMALLINT: types.SMALLINT,
+    exp.DType.INT: types.INT,
+    exp.DType.BIGINT: types.BIGINT,
+    exp.DType.FLOAT: types.FLOAT,
+    exp.DType.DOUBLE: types.DOUBLE,
+    exp.DType.TEXT: types.STRING,
+    exp.DType.VARCHAR: types.STRING,
+    exp.DType.CHAR: types.STRING,
+    exp.DType.BINARY: types.BINARY,
+    exp.DType.DATE: types.DATE,
+    exp.DType.TIMESTAMP: types.TIMESTAMP,
+    exp.DType.TIMESTAMPTZ: types.TIMESTAMP,
+    exp.DType.TIMESTAMPLTZ: types.TIMESTAMP,
+    exp.DType.TIMESTAMPNTZ: types.TIMESTAMP_NTZ,
+}
+
+
+def data_type(kind: exp.DataType, place: Place | None) -> DataType:
+    if kind.this == exp.DType.DECIMAL:
+        sizes = [int(parameter.this.name) for parameter in kind.expressions]
+        precision, scale = (sizes + [10, 0][len(sizes) :])[:2]
+        if not (0 < precision <= types.MAX_DECIMAL_PRECISION and 0 <= scale <= precision):
+            raise TypeError(
+                f"DECIMAL({precision},{scale}) is not possible",
+                hint="precision is 1 to 38, scale 0 to precision",
+                place=place,
+            )
+        return types.decimal(precision, scale)
+    if kind.this not in _NAMES:
+        raise TypeError(
+            f"type {kind.sql(dialect='spark')} is not supported",
+            hint="columns are scalars: BOOLEAN, integers, FLOAT, DOUBLE, DECIMAL, STRING, BINARY, DATE, TIMESTAMP",
+            place=place,
+        )
+    return _NAMES[kind.this]

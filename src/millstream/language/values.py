@@ -1,0 +1,94 @@
+"""Constants and conditions of INSERT, DELETE and UPDATE, bound to the columns that they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from millstream.errors import Error, InputError, NameError, TypeError, did_you_mean
+from millstream.kernel.coercion import can_cast, cast
+from millstream.kernel.expressions import Column, Expression, Literal
+from millstream.language import statements as st
+from millstream.language.expressions import ExpressionBinder
+from millstream.language.instants import ConstantsOnly, constant, folded
+from millstream.language.scope import Scope, Source
+from millstream.language.syntax import place_of
+from millstream.types import NULL, STRING, DataType, Schema
+
+
+def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...]]:
+    """The statement's rows in the order of the columns; columns that it leaves out are NULL."""
+    text = statement.place.text
+    positions = _positions(statement, columns)
+    rows = []
+    for number, row in enumerate(statement.rows, 1):
+        if len(row) != len(positions):
+            raise InputError(
+                f"{statement.target}: row {number} has {len(row)} values, not {len(positions)}",
+                detail=f"the columns are {', '.join(columns[index].name for index in positions)}",
+                place=place_of(row[0], text) if row else statement.place,
+            )
+        values: list[object] = [None] * len(columns)
+        for index, value in zip(positions, row, strict=True):
+            values[index] = _assigned(constant(value, text), columns[index].type, columns[index].name, value, text)
+        rows.append(tuple(values))
+    return rows
+
+
+def condition_on(where: exp.Expr | None, columns: Schema, owner: str, text: str) -> Expression | None:
+    """A WHERE over one table's columns."""
+    return None if where is None else _binder(columns, owner, text, "WHERE").condition(where)
+
+
+def assignments(statement: st.Update, columns: Schema) -> list[Expression]:
+    """For every column its new value, over the old row."""
+    text = statement.place.text
+    binder = _binder(columns, statement.target.text, text, "SET")
+    names = {field.name.lower(): index for index, field in enumerate(columns)}
+    values: list[Expression] = [Column(field.type, index, field.name) for index, field in enumerate(columns)]
+    for name, value in statement.assignments:
+        if name.key not in names:
+            hint = did_you_mean(name.text, [field.name for field in columns])
+            raise NameError(f'{statement.target} has no column "{name}"', hint=hint, place=name.place)
+        field = columns[names[name.key]]
+        values[names[name.key]] = _coerced(binder.bind(value), field.type, field.name, value, text)
+    return values
+
+
+def _positions(statement: st.Insert, columns: Schema) -> Sequence[int]:
+    if not statement.columns:
+        return range(len(columns))
+    names = {field.name.lower(): index for index, field in enumerate(columns)}
+    found = []
+    for name in statement.columns:
+        if name.key not in names:
+            hint = did_you_mean(name.text, [field.name for field in columns])
+            raise NameError(f'{statement.target} has no column "{name}"', hint=hint, place=name.place)
+        if names[name.key] in found:
+            raise NameError(f'column "{name}" is named twice', place=name.place)
+        found.append(names[name.key])
+    return found
+
+
+def _binder(columns: Schema, owner: str, text: str, clause: str) -> ExpressionBinder:
+    scope = Scope()
+    scope.sources = [Source(owner, columns, 0)]
+    return ExpressionBinder(ConstantsOnly(text), scope, clause)
+
+
+def _assigned(value: Literal, kind: DataType, name: str, node: exp.Expr, text: str) -> object:
+    try:
+        return folded(_coerced(value, kind, name, node, text))
+    except Error as error:
+        error.place = error.place or place_of(node, text)
+        raise
+
+
+def _coerced(value: Expression, kind: DataType, name: str, node: exp.Expr, text: str) -> Expression:
+    """As ANSI assigns: numbers to numbers, texts only to texts, timestamps also from their text."""
+    same = value.type == kind or value.type == NULL or (value.type.is_numeric and kind.is_numeric)
+    temporal = kind.is_temporal and (value.type.is_temporal or value.type == STRING)
+    if not (same or temporal) or not can_cast(value.type, kind):
+        raise TypeError(f'column "{name}" is {kind}, not {value.type}', place=place_of(node, text))
+    return cast(value, kind)

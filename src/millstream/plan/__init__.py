@@ -1,0 +1,1 @@
+"""Logical plans: nodes, rewrite rules, explain, and the shared physical plan."""

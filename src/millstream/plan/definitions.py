@@ -1,0 +1,118 @@
+"""What a database holds: streams, tables and views, as their statements defined them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+from millstream.plan.logical import Node, TableNature
+from millstream.types import BIGINT, TIMESTAMP, DataType, Field, Schema
+
+HeartbeatKind = OneOf["ASCENDING", "DELAY", "CLOCK", "EXPLICIT"]
+
+
+@dataclass(frozen=True)
+class TimeDomain:
+    """How instants are counted: microseconds per tick (None where ticks are bare numbers) and the type of `_ts`."""
+
+    tick: int | None
+    type: DataType = BIGINT
+
+    def __str__(self) -> str:
+        return "plain ticks" if self.tick is None else f"{self.tick} microseconds a tick"
+
+    @property
+    def is_microseconds(self) -> bool:
+        return self.tick == 1
+
+    def shared_with(self, other: TimeDomain) -> TimeDomain | None:
+        """The domain of a query over both, or None where their ticks differ."""
+        if self.tick != other.tick:
+            return None
+        return self if self.type.is_temporal or not other.type.is_temporal else other
+
+
+@dataclass(frozen=True)
+class HeartbeatRule:
+    """How a source's heartbeat rises; delay and idle time in ticks (idle in microseconds)."""
+
+    kind: HeartbeatKind
+    delay: int = 0
+    idle_after: int | None = None
+
+    def __str__(self) -> str:
+        return f"DELAY {self.delay}" if self.kind == "DELAY" else self.kind
+
+
+@dataclass(frozen=True)
+class ExternalData:
+    """A Spark format and its options."""
+
+    format: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class TimestampDefinition:
+    """The timestamp column; `position` is its place among the declared columns, None where it is implicit."""
+
+    name: str
+    type: DataType
+    position: int | None
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    name: str
+    columns: Schema
+    timestamp: TimestampDefinition
+    domain: TimeDomain
+    heartbeat: HeartbeatRule
+    retain: int | None  # ticks; None keeps everything
+    source: ExternalData | None = None
+
+    @property
+    def input_columns(self) -> Schema:
+        """The columns that rows are given in: those declared, then an implicit timestamp.
+
+        Under HEARTBEAT CLOCK the arrival time is the timestamp, so rows come without one.
+        """
+        stamp = self.timestamp
+        if self.heartbeat.kind == "CLOCK":
+            return tuple(field for index, field in enumerate(self.columns) if index != stamp.position)
+        return self.columns if stamp.position is not None else (*self.columns, Field(stamp.name, stamp.type))
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    name: str
+    columns: Schema
+    key: tuple[int, ...]
+    nature: TableNature
+    operation: str | None = None  # the CHANGES BY column
+    timestamp: TimestampDefinition | None = None
+    domain: TimeDomain | None = None
+    heartbeat: HeartbeatRule | None = None
+    source: ExternalData | None = None
+
+
+@dataclass(frozen=True)
+class ViewDefinition:
+    """A derived stream or relation; its plan is bound when it is made."""
+
+    name: str
+    columns: Schema
+    plan: Node
+    domain: TimeDomain | None
+    text: str
+    reads: frozenset[str]  # keys of the streams, tables and views it names
+
+
+Definition = StreamDefinition | TableDefinition | ViewDefinition
+
+
+def timestamp_domain(kind: DataType, tick: int | None) -> TimeDomain:
+    """A TIMESTAMP counts microseconds unless a TICK says otherwise; an integer counts ticks itself."""
+    if kind.is_temporal:
+        return TimeDomain(tick or 1, TIMESTAMP if kind == TIMESTAMP else kind)
+    return TimeDomain(tick, BIGINT)

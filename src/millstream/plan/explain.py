@@ -1,0 +1,73 @@
+"""A plan as a stable text tree: operator, kind, schema, window, key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millstream.kernel.window import Rows
+from millstream.plan import logical as lo
+from millstream.plan.keys import split_condition
+from millstream.types import show_schema
+
+
+def explain(plan: lo.Node) -> str:
+    return "\n".join(_lines(plan, "", ""))
+
+
+def _lines(node: lo.Node, first: str, rest: str) -> Iterator[str]:
+    yield f"{first}{describe(node)}  {node.kind} {show_schema(node.schema)}"
+    for index, child in enumerate(node.children):
+        last = index == len(node.children) - 1
+        yield from _lines(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+
+def describe(node: lo.Node) -> str:
+    """One operator in words."""
+    match node:
+        case lo.StreamScan():
+            return f"Stream {node.name}"
+        case lo.TableScan():
+            return f"Table {node.name}{f' {node.nature}' if node.nature else ''}"
+        case lo.OneRow():
+            return "One row"
+        case lo.Sample():
+            return f"Sample {node.percent:g} percent, seed {node.seed}"
+        case lo.Window():
+            return f"Window {_window(node)}"
+        case lo.RelationToStream():
+            return node.operator.capitalize()
+        case lo.Filter():
+            return f"Filter {node.condition}"
+        case lo.Project():
+            return f"Project {', '.join(str(expression) for expression in node.expressions)}"
+        case lo.Join():
+            return _join(node)
+        case lo.Aggregate():
+            key = f" key {', '.join(map(str, node.keys))}" if node.keys else ""
+            return f"Aggregate{key} computing {', '.join(map(str, node.calls)) or 'nothing'}"
+        case lo.Distinct():
+            return "Distinct"
+        case lo.SetOperation():
+            return node.operation.capitalize()
+        case _:
+            return type(node).__name__
+
+
+def _window(node: lo.Window) -> str:
+    window = node.window
+    if isinstance(window, Rows) and window.partition:
+        names = ", ".join(node.schema[index].name for index in window.partition)
+        slide = f" SLIDE {window.slide}" if window.slide != 1 else ""
+        return f"[PARTITION BY {names} ROWS {window.rows}{slide}] key {names}"
+    return str(window)
+
+
+def _join(node: lo.Join) -> str:
+    keys, residual = split_condition(node.condition, len(node.left.schema))
+    words = [f"Join {node.join}"]
+    if keys:
+        pairs = (f"{left} {'<=>' if safe else '='} {right}" for left, right, safe in keys)
+        words.append(f"key {', '.join(pairs)}")
+    if residual:
+        words.append(f"where {' AND '.join(map(str, residual))}")
+    return " ".join(words)

@@ -1,0 +1,272 @@
+"""Logical nodes: frozen, checked when built, equal when they mean the same.
+
+Columns are positions, and names are kept for display only, so that equal sub-plans of different queries compare equal
+whatever aliases their authors chose. That equality is how plans are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal as OneOf
+
+from millstream.kernel.expressions import TRUE, Expression, columns_used
+from millstream.kernel.window import WindowSpecification
+from millstream.types import BOOLEAN, DataType, Field, Schema
+
+Kind = OneOf["stream", "relation"]
+JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
+SetKind = OneOf["union all", "union", "intersect all", "intersect", "except all", "except"]
+StreamKind = OneOf["istream", "dstream", "rstream"]
+TableNature = OneOf["", "NON RETROACTIVE", "APPEND ONLY"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """Base of all logical nodes."""
+
+    @property
+    def kind(self) -> Kind:
+        return "relation"
+
+    @property
+    def schema(self) -> Schema:
+        raise NotImplementedError
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return ()
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return self
+
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def transform(self, change: Callable[[Node], Node]) -> Node:
+        """Rebuild bottom-up, each node replaced by what `change` makes of it."""
+        children = tuple(child.transform(change) for child in self.children)
+        return change(self if children == self.children else self.with_children(children))
+
+
+def _check(condition: bool, message: str) -> None:
+    # A plan that fails here was built wrongly by Millstream; users' mistakes are found by the binder.
+    if not condition:
+        raise AssertionError(message)
+
+
+@dataclass(frozen=True)
+class StreamScan(Node):
+    """The elements of a base stream."""
+
+    name: str
+    columns: Schema = field(compare=False)
+
+    @property
+    def kind(self) -> Kind:
+        return "stream"
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class TableScan(Node):
+    """A base relation."""
+
+    name: str
+    columns: Schema = field(compare=False)
+    nature: TableNature = ""
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class OneRow(Node):
+    """The relation of one row without columns, at every instant: what a SELECT without FROM ranges over."""
+
+    @property
+    def schema(self) -> Schema:
+        return ()
+
+
+@dataclass(frozen=True)
+class _Unary(Node):
+    input: Node
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, input=children[0])
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+
+@dataclass(frozen=True)
+class Sample(_Unary):
+    """A coin toss per element."""
+
+    percent: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        _check(self.input.kind == "stream", "SAMPLE of a relation")
+
+    @property
+    def kind(self) -> Kind:
+        return "stream"
+
+
+@dataclass(frozen=True)
+class Window(_Unary):
+    """Stream to relation."""
+
+    window: WindowSpecification
+
+    def __post_init__(self) -> None:
+        _check(self.input.kind == "stream", "a window on a relation")
+
+
+@dataclass(frozen=True)
+class RelationToStream(_Unary):
+    """ISTREAM, DSTREAM or RSTREAM."""
+
+    operator: StreamKind
+
+    def __post_init__(self) -> None:
+        _check(self.input.kind == "relation", f"{self.operator} of a stream")
+
+    @property
+    def kind(self) -> Kind:
+        return "stream"
+
+
+@dataclass(frozen=True)
+class Filter(_Unary):
+    condition: Expression
+
+    def __post_init__(self) -> None:
+        _check(self.input.kind == "relation", "a filter on a stream")
+        _check(self.condition.type == BOOLEAN, "a condition that is not boolean")
+        _check_columns(self.condition, self.input.schema)
+
+
+@dataclass(frozen=True)
+class Project(_Unary):
+    expressions: tuple[Expression, ...]
+    names: tuple[str, ...] = field(compare=False)
+
+    def __post_init__(self) -> None:
+        _check(self.input.kind == "relation", "a projection of a stream")
+        _check(len(self.expressions) == len(self.names), "names and expressions differ in number")
+        for expression in self.expressions:
+            _check_columns(expression, self.input.schema)
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(Field(name, e.type) for name, e in zip(self.names, self.expressions, strict=True))
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """Any join; the condition is over the left columns followed by the right ones."""
+
+    left: Node
+    right: Node
+    join: JoinKind
+    condition: Expression = TRUE
+
+    def __post_init__(self) -> None:
+        _check(self.left.kind == self.right.kind == "relation", "a join of streams")
+        _check_columns(self.condition, self.left.schema + self.right.schema)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, left=children[0], right=children[1])
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema if self.join in ("semi", "anti") else self.left.schema + self.right.schema
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One aggregate of a GROUP BY; the argument is None for COUNT(*)."""
+
+    function: str
+    argument: Expression | None
+    distinct: bool
+    type: DataType
+
+    def __str__(self) -> str:
+        distinct = "DISTINCT " if self.distinct else ""
+        return f"{self.function}({distinct}{'*' if self.argument is None else self.argument})"
+
+
+@dataclass(frozen=True)
+class Aggregate(_Unary):
+    """GROUP BY: the keys, then one column per call. Without keys there is always one row."""
+
+    keys: tuple[Expression, ...]
+    calls: tuple[AggregateCall, ...]
+
+    def __post_init__(self) -> None:
+        _check(self.input.kind == "relation", "an aggregate of a stream")
+        for key in self.keys:
+            _check_columns(key, self.input.schema)
+
+    @property
+    def schema(self) -> Schema:
+        keys = tuple(Field(str(key), key.type) for key in self.keys)
+        return keys + tuple(Field(str(call), call.type) for call in self.calls)
+
+
+@dataclass(frozen=True)
+class Distinct(_Unary):
+    def __post_init__(self) -> None:
+        _check(self.input.kind == "relation", "DISTINCT of a stream")
+
+
+@dataclass(frozen=True)
+class SetOperation(Node):
+    operation: SetKind
+    left: Node
+    right: Node
+
+    def __post_init__(self) -> None:
+        _check(self.left.kind == self.right.kind == "relation", "a set operation of streams")
+        types = [tuple(f.type for f in child.schema) for child in self.children]
+        _check(types[0] == types[1], f"{self.operation} of different types")
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, left=children[0], right=children[1])
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema
+
+
+def _check_columns(expression: Expression, schema: Schema) -> None:
+    outside = [index for index in columns_used(expression) if not 0 <= index < len(schema)]
+    _check(not outside, f"{expression} uses columns {outside} of an input with {len(schema)}")
+
+
+def sources(plan: Node) -> set[StreamScan | TableScan]:
+    """The base streams and tables that a plan reads."""
+    return {node for node in plan.walk() if isinstance(node, StreamScan | TableScan)}

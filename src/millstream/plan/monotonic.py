@@ -1,0 +1,43 @@
+"""The conservative test of monotonicity: R(s) is contained in R(t) whenever s <= t.
+
+It decides where ISTREAM is applied by default, and is the first of the update patterns.
+"""
+
+from __future__ import annotations
+
+from millstream.kernel.window import BeginEnd, Unbounded
+from millstream.plan import logical as lo
+
+
+def is_monotonic(plan: lo.Node) -> bool:
+    match plan:
+        case lo.OneRow():
+            return True
+        case lo.TableScan():
+            return plan.nature == "APPEND ONLY"
+        case lo.Window():
+            return isinstance(plan.window, Unbounded) or (
+                isinstance(plan.window, BeginEnd) and plan.window.is_monotonic
+            )
+        case lo.Filter() | lo.Project() | lo.Distinct():
+            return is_monotonic(plan.input)
+        case lo.Join(join="inner"):
+            return _monotonic_or_fixed(plan.left, plan.right) or _monotonic_or_fixed(plan.right, plan.left)
+        case lo.Join(join="semi"):
+            return is_monotonic(plan.left) and is_monotonic(plan.right)
+        case lo.SetOperation(operation="union all" | "union" | "intersect" | "intersect all"):
+            return is_monotonic(plan.left) and is_monotonic(plan.right)
+        case _:
+            return False
+
+
+def _monotonic_or_fixed(side: lo.Node, other: lo.Node) -> bool:
+    """A monotonic side keeps its join monotonic with another one, or with a table whose changes never act back."""
+    return is_monotonic(side) and (is_monotonic(other) or is_non_retroactive(other))
+
+
+def is_non_retroactive(plan: lo.Node) -> bool:
+    """A NON RETROACTIVE table, perhaps filtered or projected."""
+    while isinstance(plan, lo.Filter | lo.Project):
+        plan = plan.input
+    return isinstance(plan, lo.TableScan) and plan.nature == "NON RETROACTIVE"

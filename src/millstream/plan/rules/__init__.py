@@ -1,0 +1,1 @@
+"""Rewrite rules, one file each: pure functions from a node to an equivalent one."""

@@ -1,0 +1,60 @@
+"""Selections move into and below joins, and through projections of plain columns.
+
+    σ_p(L ⋈_q R)  =  σ_pL(L) ⋈_{q and pBoth} σ_pR(R)
+
+for inner joins; for semi, anti and left joins only what the left side alone decides. A selection never passes a window:
+it commutes with time-based ones, but the window below may be shared by queries with other selections. Nothing moves
+below a join with a NON RETROACTIVE table on the table's side: the table is read as of an instant, and filtering it is
+the same before or after, so that is safe too.
+"""
+
+from __future__ import annotations
+
+from millstream.kernel.expressions import (
+    Column,
+    Expression,
+    conjunction,
+    conjuncts,
+    map_columns,
+    shift_columns,
+)
+from millstream.plan import logical as lo
+from millstream.plan.keys import side_of
+
+
+def push_selections(node: lo.Node) -> lo.Node:
+    if not isinstance(node, lo.Filter):
+        return node
+    below = node.input
+    if isinstance(below, lo.Filter):
+        return push_selections(
+            lo.Filter(below.input, conjunction([*conjuncts(below.condition), *conjuncts(node.condition)]))
+        )
+    if isinstance(below, lo.Join) and below.join in ("inner", "semi", "anti", "left"):
+        return _into_join(node, below)
+    if isinstance(below, lo.Project) and all(isinstance(e, Column) for e in below.expressions):
+        condition = map_columns(node.condition, lambda column: below.expressions[column.index])
+        return lo.Project(push_selections(lo.Filter(below.input, condition)), below.expressions, below.names)
+    return node
+
+
+def _into_join(node: lo.Filter, join: lo.Join) -> lo.Node:
+    width = len(join.left.schema)
+    left, right, both, above = [], [], [], []
+    for part in conjuncts(node.condition):
+        side = side_of(part, width)
+        if side == "left":
+            left.append(part)
+        elif join.join != "inner":
+            above.append(part)
+        elif side == "right":
+            right.append(shift_columns(part, -width))
+        else:
+            both.append(part)
+    condition = conjunction([*conjuncts(join.condition), *both])
+    pushed = lo.Join(_filtered(join.left, left), _filtered(join.right, right), join.join, condition)
+    return lo.Filter(pushed, conjunction(above)) if above else pushed
+
+
+def _filtered(node: lo.Node, conditions: list[Expression]) -> lo.Node:
+    return push_selections(lo.Filter(node, conjunction(conditions))) if conditions else node

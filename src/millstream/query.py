@@ -1,0 +1,140 @@
+"""A registered query: its answer now, at an instant, and its changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from millstream.engine.answers import changes_between, elements_until, relation_at
+from millstream.errors import ClosedError, TimeError
+from millstream.language.binder import BoundQuery
+from millstream.language.instants import instant, shown_instant
+from millstream.plan.definitions import TimeDomain
+from millstream.plan.explain import explain
+from millstream.plan.logical import Kind, TableScan, sources
+from millstream.types import arrow_schema
+
+if TYPE_CHECKING:
+    from millstream.database import Database
+
+
+class Query:
+    """A standing question; made by `Database.register`."""
+
+    def __init__(self, database: Database, name: str, mode: str, bound: BoundQuery, edge: str) -> None:
+        self.name = name
+        self.mode = mode
+        self._database = database
+        self._bound = bound
+        self.edge = edge
+        self._dropped = False
+
+    @property
+    def kind(self) -> Kind:
+        return self._bound.kind
+
+    @property
+    def schema(self) -> pa.Schema:
+        return arrow_schema(self._bound.schema)
+
+    @property
+    def cql(self) -> str:
+        """The text with all defaults written out."""
+        return self._bound.cql
+
+    @property
+    def defaults(self) -> list[str]:
+        return list(self._bound.defaults)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The streams, tables and views that it names."""
+        return self._bound.reads
+
+    @property
+    def final(self) -> Any:
+        """The instant up to which the answer is final; None where nothing is yet."""
+        tick = self._final()
+        return None if tick < 0 else shown_instant(tick, self._bound.domain)
+
+    def result(self, at: Any = None) -> pa.Table:
+        """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
+        self._check_open()
+        settings = self._database.settings
+        rows, _ = self._database.engine.rows(self.edge, self._bound.schema)
+        tick = self._latest() if at is None else self._final_instant(at)
+        if self.kind == "relation":
+            return relation_at(rows, self._bound.schema, tick)
+        return elements_until(rows, self._bound.schema, tick, self._bound.domain, settings.max_rstream_rows)
+
+    def changes(self, since: Any = None) -> pa.Table:
+        """The final changes after `since`: _ts, _weight and the columns, in time order."""
+        self._check_open()
+        after = -1 if since is None else instant(since, self._domain)
+        rows, _ = self._database.engine.rows(self.edge, self._bound.schema)
+        return changes_between(
+            rows,
+            self._bound.schema,
+            stream=self.kind == "stream",
+            since=after,
+            until=self._final(),
+            domain=self._bound.domain,
+            max_rows=self._database.settings.max_rstream_rows,
+        )
+
+    def explain(self) -> str:
+        return explain(self._bound.plan)
+
+    def stats(self) -> dict[str, Any]:
+        self._check_open()
+        engine = self._database.engine
+        rows, snapshot = engine.rows(self.edge, self._bound.schema)
+        return {"final": self.final, "epoch": snapshot.epoch, "rows": rows.height, "mode": self.mode}
+
+    def drop(self) -> None:
+        """Forget the query and what only it needed."""
+        self._check_open()
+        self._database.drop_query(self.name)
+
+    def close(self) -> None:
+        self._dropped = True
+
+    def __repr__(self) -> str:
+        return f"<Query {self.name}: {self.kind} {self.cql}>"
+
+    @property
+    def _domain(self) -> TimeDomain:
+        return self._bound.domain or TimeDomain(None)
+
+    def _check_open(self) -> None:
+        self._database.check_open()
+        if self._dropped:
+            raise ClosedError(f'query "{self.name}" was dropped')
+
+    def _final(self) -> int:
+        self._database.tick_clocks(self._bound.reads)
+        engine = self._database.engine
+        return min(engine.frontier(source) for source in engine.inputs(self.edge))
+
+    def _latest(self) -> int:
+        """Now: the final instant; over tables only, also what is pending."""
+        final = self._final()
+        engine = self._database.engine
+        if all(isinstance(source, TableScan) for source in sources(self._bound.plan)):
+            return max([final, *(engine.snapshot.progress(s).last_change for s in engine.inputs(self.edge))])
+        return final
+
+    def _final_instant(self, at: Any) -> int:
+        tick = instant(at, self._domain)
+        final = self._final()
+        if tick <= final:
+            return tick
+        engine = self._database.engine
+        held_by = min(engine.inputs(self.edge), key=engine.frontier)
+        reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
+        raise TimeError(
+            f"the answer of {self.name} at {at} is not final",
+            detail=f"{reached}; it waits for {held_by}",
+            hint=f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}",
+        )

@@ -1,0 +1,166 @@
+"""Starts Spark inside this process, quietly, or joins the Spark that already runs in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from uuid import uuid4
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from millstream.errors import SetupError
+from millstream.spark.java import find_java, launcher_home
+
+_GIB = 1 << 30
+
+
+@dataclass
+class _Started:
+    """A session that was started here, and how many databases use it: the last one to leave stops it."""
+
+    session: SparkSession
+    warehouse: Path
+    users: int = 0
+
+
+@dataclass
+class EmbeddedSession:
+    """A Spark session, and whether it was started here (`owned`) or found running."""
+
+    session: SparkSession
+    owned: bool
+
+    def stop(self) -> None:
+        """Gives an owned session up, once; a session that was found running is left alone."""
+        with _lock:
+            if self.owned and _started is not None and _started.session is self.session:
+                self.owned = False
+                _started.users -= 1
+                if _started.users == 0:
+                    _started.session.stop()
+                    shutil.rmtree(_started.warehouse, ignore_errors=True)
+
+
+_lock = threading.Lock()
+_started: _Started | None = None
+
+
+def embedded_session(master: str = "local[*]", *, ui: bool = False) -> EmbeddedSession:
+    """The Spark session of this process: the one that runs already, or else a new one on `master`."""
+    global _started
+    with _lock:
+        # Asked of the context and not of the session: a session is active only in the thread that made it.
+        running = SparkContext._active_spark_context
+        if running is None:
+            _started = _start(master, ui)
+        elif _started is None or _started.session.sparkContext is not running:
+            found = SparkSession.builder.getOrCreate()
+            refuse_connect(found)
+            return EmbeddedSession(found, owned=False)
+        _started.users += 1
+        return EmbeddedSession(_started.session, owned=True)
+
+
+def _start(master: str, ui: bool) -> _Started:
+    if "SPARK_REMOTE" in os.environ:
+        raise _connect_refused("SPARK_REMOTE is set", hint="unset it, or pass a classic session as spark=")
+    local = master.startswith("local")
+    environment = {"JAVA_HOME": str(launcher_home(find_java()))}
+    if local and "PYSPARK_PYTHON" not in os.environ:
+        # Spark runs its workers with the `python3` on PATH, which need not be the one that has millstream.
+        environment["PYSPARK_PYTHON"] = sys.executable
+    # Only named here: Spark makes it when somebody creates a Spark table, which Millstream does not.
+    warehouse = Path(tempfile.gettempdir()) / f"millstream-warehouse-{uuid4().hex}"
+    builder = SparkSession.builder.master(master).appName("millstream")
+    with as_file(files("millstream.spark") / "log4j2.properties") as logging, _environment(environment):
+        for key, value in (_settings(ui, logging, warehouse) | (_loopback() if local else {})).items():
+            builder = builder.config(key, value)
+        try:
+            return _Started(builder.getOrCreate(), warehouse)
+        except (PySparkException, Py4JError) as error:
+            raise _not_started(master, error) from error
+
+
+def _not_started(master: str, error: Exception) -> SetupError:
+    return SetupError(
+        f'Spark did not start on master "{master}"',
+        detail=error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error),
+        hint="a master is local[*], local[4], spark://host:port, yarn or k8s://...; stderr may say more",
+    )
+
+
+def refuse_connect(session: SparkSession) -> None:
+    """Raises if the session is a Spark Connect one."""
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise _connect_refused("the session is a Spark Connect session", hint="pass a classic Spark session")
+
+
+def _connect_refused(reason: str, *, hint: str) -> SetupError:
+    return SetupError(
+        "Spark Connect cannot run a Millstream database",
+        detail=f"{reason}; foreachBatch would run in a server that holds neither the database nor its lock",
+        hint=hint,
+    )
+
+
+def _settings(ui: bool, logging: Path, warehouse: Path) -> dict[str, str]:
+    return {
+        "spark.api.mode": "classic",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
+        "spark.driver.memory": f"{_driver_memory() // (1 << 20)}m",
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",  # a task per core runs already
+        "spark.log.level": "ERROR",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.adaptive.enabled": "false",  # we place the shards; re-planning only costs time
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # mapInArrow hands over one batch after the other. Bytes bound them, since one row of an envelope is a
+        # whole batch of ours; Spark's default of 10,000 rows would cut raw input into crumbs.
+        "spark.sql.execution.arrow.maxBytesPerBatch": "128m",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),  # ours state their own
+        "spark.sql.warehouse.dir": warehouse.as_uri(),
+        "spark.ui.enabled": str(ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _loopback() -> dict[str, str]:
+    """Nobody else on the network needs to reach a Spark that runs in one process."""
+    return {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+
+
+def _driver_memory() -> int:
+    """A quarter of the machine, from 1 to 8 GiB: the JVM only passes rows on, Python and files hold them."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = Path("/sys/fs/cgroup/memory.max")  # a container may have less than its machine
+    if limit.exists() and (text := limit.read_text().strip()).isdecimal():
+        memory = min(memory, int(text))
+    return min(max(memory // 4, _GIB), 8 * _GIB)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Spark reads these only while it starts; the user's own environment stays as it was."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

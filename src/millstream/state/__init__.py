@@ -1,0 +1,1 @@
+"""Immutable segments and where they are kept. No plan, no Spark."""

@@ -1,0 +1,135 @@
+"""Spark SQL's data types, and what they are in Arrow and Polars.
+
+A type is written as Spark writes it (`BIGINT`, `DECIMAL(10,2)`). Timestamps are microseconds in UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+MAX_DECIMAL_PRECISION = 38
+
+
+@dataclass(frozen=True)
+class DataType:
+    """A scalar type; precision and scale belong to decimals only."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
+
+    @property
+    def is_integer(self) -> bool:
+        return self in INTEGERS
+
+    @property
+    def is_fractional(self) -> bool:
+        return self in (FLOAT, DOUBLE)
+
+    @property
+    def is_decimal(self) -> bool:
+        return self.name == "DECIMAL"
+
+    @property
+    def is_numeric(self) -> bool:
+        return self.is_integer or self.is_fractional or self.is_decimal
+
+    @property
+    def is_temporal(self) -> bool:
+        return self in (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+
+
+BOOLEAN = DataType("BOOLEAN")
+TINYINT = DataType("TINYINT")
+SMALLINT = DataType("SMALLINT")
+INT = DataType("INT")
+BIGINT = DataType("BIGINT")
+FLOAT = DataType("FLOAT")
+DOUBLE = DataType("DOUBLE")
+STRING = DataType("STRING")
+BINARY = DataType("BINARY")
+DATE = DataType("DATE")
+TIMESTAMP = DataType("TIMESTAMP")
+TIMESTAMP_NTZ = DataType("TIMESTAMP_NTZ")
+INTERVAL = DataType("INTERVAL")  # a day-time interval, in microseconds
+NULL = DataType("VOID")  # the type of a bare NULL
+
+INTEGERS = (TINYINT, SMALLINT, INT, BIGINT)
+INTEGER_BITS = {TINYINT: 8, SMALLINT: 16, INT: 32, BIGINT: 64}
+# The decimal that holds every value of an integer type, as Spark widens it.
+INTEGER_DECIMALS = {TINYINT: (3, 0), SMALLINT: (5, 0), INT: (10, 0), BIGINT: (20, 0)}
+
+
+def decimal(precision: int, scale: int) -> DataType:
+    return DataType("DECIMAL", precision, scale)
+
+
+_ARROW: dict[DataType, pa.DataType] = {
+    BOOLEAN: pa.bool_(),
+    TINYINT: pa.int8(),
+    SMALLINT: pa.int16(),
+    INT: pa.int32(),
+    BIGINT: pa.int64(),
+    FLOAT: pa.float32(),
+    DOUBLE: pa.float64(),
+    STRING: pa.string(),
+    BINARY: pa.binary(),
+    DATE: pa.date32(),
+    TIMESTAMP: pa.timestamp("us", "UTC"),
+    TIMESTAMP_NTZ: pa.timestamp("us"),
+    INTERVAL: pa.duration("us"),
+    NULL: pa.null(),
+}
+
+_POLARS: dict[DataType, pl.DataType] = {
+    BOOLEAN: pl.Boolean(),
+    TINYINT: pl.Int8(),
+    SMALLINT: pl.Int16(),
+    INT: pl.Int32(),
+    BIGINT: pl.Int64(),
+    FLOAT: pl.Float32(),
+    DOUBLE: pl.Float64(),
+    STRING: pl.String(),
+    BINARY: pl.Binary(),
+    DATE: pl.Date(),
+    TIMESTAMP: pl.Datetime("us", "UTC"),
+    TIMESTAMP_NTZ: pl.Datetime("us"),
+    INTERVAL: pl.Duration("us"),
+    NULL: pl.Null(),
+}
+
+
+def to_arrow(kind: DataType) -> pa.DataType:
+    return pa.decimal128(kind.precision, kind.scale) if kind.is_decimal else _ARROW[kind]
+
+
+def to_polars(kind: DataType) -> pl.DataType:
+    return pl.Decimal(kind.precision, kind.scale) if kind.is_decimal else _POLARS[kind]
+
+
+class Field(NamedTuple):
+    """A column: its name as users wrote it and its type."""
+
+    name: str
+    type: DataType
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}"
+
+
+Schema = tuple[Field, ...]
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    return pa.schema([pa.field(field.name, to_arrow(field.type)) for field in schema])
+
+
+def show_schema(schema: Schema) -> str:
+    return "(" + ", ".join(str(field) for field in schema) + ")"

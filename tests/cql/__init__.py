@@ -1,0 +1,1 @@
+"""CQL files that say what must come out of them, and what runs them."""

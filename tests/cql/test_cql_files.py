@@ -1,0 +1,23 @@
+"""Every `.cql` file of this folder, against the oracle and against the engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cql.runner import load, run
+from tests.cql.subjects import EngineSubject, OracleSubject
+
+FILES = sorted(Path(__file__).parent.rglob("*.cql"))
+SUBJECTS: dict[str, type[OracleSubject] | type[EngineSubject]] = {"oracle": OracleSubject, "engine": EngineSubject}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_cql_file(path: Path, subject: str) -> None:
+    file = load(path)
+    assert file.steps
+    if subject == "engine" and file.engine_excuse is not None:
+        pytest.skip(f"engine: no {file.engine_excuse}")
+    with SUBJECTS[subject]() as opened:
+        run(file, opened)
