@@ -119,7 +119,8 @@ def check_steps(
         output += new.rows()
         last = 2 * LAST if linear and step == steps - 1 else min(progress.low, 2 * LAST)
         for instant in range(last + 1):
-            now = [at(source.until(step), count, instant) for source, count in zip(inputs, widths, strict=True)]
+            arrived = [source.until(step) for source in inputs]
+            now = [at(rows, count, instant) for rows, count in zip(arrived, widths, strict=True)]
             assert at(output, width, instant) == expected(now), f"at {instant} after step {step}"
         frontiers = reached
 
@@ -419,16 +420,18 @@ def test_non_retroactive_join_is_right_at_every_instant(
 ) -> None:
     stream = data.draw(sources(st.tuples(small, small), steps, retract=lag is None and born))
     table = data.draw(sources(st.tuples(small, small), steps, retract=True))
-    births: dict[Row, list[int]] = {}
+    births: dict[Row, list[tuple[int, int]]] = {}
 
     def with_birth(row: Row) -> Row:
-        """A retraction takes a birth of what it may retract, in the order of their arrival."""
+        """A retraction takes the birth of what it retracts: of the latest equal row that has begun by then."""
         *values, start, end, weight = row
         key = (*values, end)
         if weight == -1:
-            return (*row, births[key].pop(0))
+            retracted = max(known for known in births[key] if known[0] <= start)
+            births[key].remove(retracted)
+            return (*row, retracted[1])
         birth = max(0, start - data.draw(st.integers(0, lag or 4)))
-        births.setdefault(key, []).append(birth)
+        births.setdefault(key, []).append((start, birth))
         return (*row, birth)
 
     rows = [[with_birth(row) if born else (*row, row[2]) for row in arrived] for arrived in stream.rows]

@@ -27,7 +27,7 @@ QUERIES = {
     "SELECT * FROM S [BEGIN NOW - 30 SECONDS END NOW]": "SELECT * FROM S [BEGIN NOW - 30 SECONDS END NOW]",
     "SELECT * FROM S, T WHERE a > 5 BEGIN 5 END NOW": "SELECT * FROM S CROSS JOIN T WHERE a > 5 BEGIN 5 END NOW",
     "WITH x AS (SELECT a FROM S) RSTREAM(SELECT * FROM x)": "WITH x AS (SELECT a FROM S) RSTREAM(SELECT * FROM x)",
-    "SELECT a -- why\nFROM S /* really */ [NOW]": "SELECT a /* why */ FROM S /* really */ [NOW]",
+    "SELECT a -- why\nFROM S [NOW]": "SELECT a /* why */ FROM S [NOW]",
     "SELECT Max(timestamp) - Min(timestamp) FROM S [ROWS 2]": "SELECT Max(timestamp) - Min(timestamp) FROM S [ROWS 2]",
 }
 

@@ -6,7 +6,6 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.oracle import Oracle
 from tests.oracle.strategies import (
     HORIZON,
@@ -106,9 +105,7 @@ def test_window_reduction(first: list[Input], condition: str, derived: bool, ope
 
 @settings(max_examples=40, deadline=None)
 @given(unordered_streams(), time_windows, conditions, range_bounds)
-def test_filters_commute_with_time_windows(
-    first: list[Input], window: str, condition: str, bounds: str
-) -> None:
+def test_filters_commute_with_time_windows(first: list[Input], window: str, condition: str, bounds: str) -> None:
     """Section 10.2."""
     oracle = opened(first, [], bounds)
     before = f"SELECT * FROM (SELECT v FROM S WHERE {condition}) {window}"

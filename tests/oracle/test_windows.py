@@ -7,7 +7,6 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.oracle.inputs import Element
 from tests.oracle.windows import Bound, Window, contents
 

@@ -75,7 +75,7 @@ def ticks_of(column: pl.Series, domain: TimeDomain, owner: str, name: str) -> pl
     if wrong.any():
         row = int(wrong.arg_max() or 0)
         raise InputError(
-            f'{owner}: row {row + 1}: timestamp "{name}" is {ticks[row]} ticks',
+            f'{owner}: row {row + 1}: {"negative" if ticks[row] < 0 else "absurd"} timestamp "{name}": {ticks[row]} ticks',
             hint="time starts at 0 (for TIMESTAMP columns: 1970-01-01 UTC)",
         )
     return ticks

@@ -12,6 +12,8 @@ import pyarrow as pa
 from millstream.errors import InputError, did_you_mean
 from millstream.types import DataType, Schema, arrow_schema, to_arrow
 
+_MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError)
+
 
 def typed_table(rows: Any, columns: Schema, owner: str) -> pa.Table:
     """The rows as an Arrow table of exactly these columns."""
@@ -87,10 +89,10 @@ def _from_records(records: Sequence[Any], columns: Schema, owner: str) -> pa.Tab
     tuples = [_values(record, index, columns, owner) for index, record in enumerate(records)]
     arrays = []
     for position, field in enumerate(columns):
-        values = [_plain(values[position], field.type) for values in tuples]
+        values = [values[position] for values in tuples]
         try:
             arrays.append(_array(values, field.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError):
+        except _MISFITS:
             raise _first_misfit(values, field.name, field.type, owner) from None
     return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
 
@@ -110,24 +112,30 @@ def _values(record: Any, index: int, columns: Schema, owner: str) -> Sequence[An
     return record
 
 
-def _plain(value: Any, kind: DataType) -> Any:
-    # Arrow would take a bool for a number, and refuse a whole float for a decimal.
-    if isinstance(value, bool) and kind.is_numeric:
-        raise InputError(f"{value!r} where a {kind} is wanted")
-    if kind.is_decimal and isinstance(value, float):
-        return Decimal(repr(value))
-    return value
-
-
 def _array(values: list[Any], kind: DataType) -> pa.Array:
-    return pa.array(values, type=to_arrow(kind))
+    return pa.array([_plain(value, kind) for value in values], type=to_arrow(kind))
+
+
+def _plain(value: Any, kind: DataType) -> Any:
+    """The value as Arrow should take it: it would take a bool for a number, cut off a fraction, refuse a float for
+    a decimal."""
+    if kind.is_numeric and isinstance(value, bool):
+        raise ValueError
+    if isinstance(value, float):
+        if kind.is_integer:
+            if not value.is_integer():
+                raise ValueError
+            return int(value)
+        if kind.is_decimal:
+            return Decimal(repr(value))
+    return value
 
 
 def _first_misfit(values: list[Any], name: str, kind: DataType, owner: str) -> InputError:
     for index, value in enumerate(values):
         try:
             _array([value], kind)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError):
+        except _MISFITS:
             return InputError(f'{owner}: row {index + 1}, column "{name}": {value!r} is not a {kind}')
     return InputError(f'{owner}: column "{name}" does not fit {kind}')
 

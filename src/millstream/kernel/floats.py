@@ -33,10 +33,11 @@ def _half_up(values: pl.Series, digits: int) -> pl.Series:
         return _half_up_by_text(finite, digits)
     power = 10.0 ** abs(digits)
     magnitude = finite.abs().fill_null(0.0).to_numpy()
-    shifted = magnitude * power if digits >= 0 else magnitude / power
-    below = np.floor(shifted)
-    # The half above, as the double nearest to it: one exact number divided (or multiplied) by another.
-    half = (below * 2 + 1) / (2 * power) if digits >= 0 else (below * 2 + 1) * (power / 2)
+    with np.errstate(over="ignore"):
+        shifted = magnitude * power if digits >= 0 else magnitude / power
+        below = np.floor(shifted)
+        # The half above, as the double nearest to it: one exact number divided (or multiplied) by another.
+        half = (below * 2 + 1) / (2 * power) if digits >= 0 else (below * 2 + 1) * (power / 2)
     rounded = np.copysign(below + (magnitude >= half), finite.fill_null(0.0).to_numpy())
     large = pl.Series(shifted >= _EXACT)
     result = pl.Series(np.where(large, 0.0, rounded)).cast(pl.Int128)

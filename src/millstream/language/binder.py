@@ -139,7 +139,9 @@ class Binder:
             if isinstance(query, exp.Subquery):
                 if query.args.get("joins"):
                     raise NotSupportedError("a join needs a SELECT around it", place=self._place(query))
-                return self._query(query.this, parent)
+                inner = self._query(query.this, parent)
+                window = query.args.get(WINDOW)
+                return inner if window is None else self._relation(inner, query, "the query", window)
             if isinstance(query, exp.Select):
                 return self._select(query)
             if isinstance(query, exp.SetOperation):
@@ -514,8 +516,7 @@ class Binder:
         return [column.name for column in columns]
 
     def _default(self, text: str) -> None:
-        if text not in self.defaults:
-            self.defaults.append(text)
+        self.defaults.append(text)
 
     def _place(self, node: exp.Expr) -> Place:
         return place_of(node, self.text)

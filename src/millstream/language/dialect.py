@@ -130,14 +130,16 @@ class QueryParser(SparkParser):
         while self._curr.token_type == TokenType.COMMA and _is_group_of_three(self._next):
             digits += self._next.text
             self._advance(2)
-        number = exp.Literal.number(("-" if negative else "") + digits).update_positions(token)
+        number = exp.Literal(this=("-" if negative else "") + digits, is_string=False)
+        spanned(number, token.start, self._prev.end + 1)
         if self._match_set(self.ID_VAR_TOKENS, advance=False) and self._curr.text.upper() not in (
             "SLIDE",
             "END",
         ):
-            unit = self._curr
+            interval = exp.Interval(this=number, unit=exp.Var(this=self._curr.text.upper()))
             self._advance()
-            return exp.Interval(this=number, unit=exp.Var(this=unit.text.upper()).update_positions(unit))
+            spanned(interval, token.start, self._prev.end + 1)
+            return interval
         return number
 
     def _parse_begin_end(self) -> StreamWindow:
@@ -164,6 +166,14 @@ class QueryParser(SparkParser):
             spanned(window, start, self._prev.end + 1)
             query.set(WINDOW, window)
         return query
+
+    def _parse_unary(self) -> Any:
+        """An operand, with its span noted: sqlglot itself notes only those of names."""
+        first = self._curr
+        operand = super()._parse_unary()
+        if operand is not None and first:
+            spanned(operand, first.start, self._prev.end + 1)
+        return operand
 
     def _at_stream_operator(self) -> bool:
         return self._curr.text.upper() in STREAM_OPERATORS and self._next.token_type == TokenType.L_PAREN

@@ -60,7 +60,7 @@ class _WindowBinder:
             self._no_slide(window, "TUMBLE")
             return Tumble(self._positive(length, window, "TUMBLE"))
         step = 1 if slide is None else ticks(duration(slide, self.text), self.domain)
-        if length == 0 and slide is None:
+        if length == 0 and slide is None and not self.half_open:
             return Now()
         return Range(length, self._positive(step, window, "SLIDE"), self.half_open)
 

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from millstream.errors import NotSupportedError
 from millstream.kernel import linear
+from millstream.kernel.aggregate import Aggregate
+from millstream.kernel.aggregate_calls import AggregateCall
 from millstream.kernel.elements import Elements
+from millstream.kernel.expressions import Expression
+from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
+from millstream.kernel.multiplicity import DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Step
 from millstream.kernel.rows_window import RowsWindow
@@ -15,7 +20,10 @@ from millstream.kernel.sample import Sample
 from millstream.kernel.streams import ChangeStream
 from millstream.kernel.window import Now, Rows, TimeWindow
 from millstream.plan import logical as lo
+from millstream.plan.column_keys import hash_keys, with_column_keys
+from millstream.plan.expand_joins import expand_join, swapped_join
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.monotonic import is_non_retroactive
 
 CLOCK = "clock"  # the source that carries no rows, only how far time has come
 
@@ -26,20 +34,24 @@ class Lowering:
     def __init__(self, max_rstream_rows: int) -> None:
         self.steps: dict[str, Step] = {}
         self.max_rstream_rows = max_rstream_rows
+        self._retracting: set[str] = set()  # the edges that may carry negative weights
 
     def lower(self, node: lo.Node) -> str:
         """The edge that carries the node's rows."""
         match node:
-            case lo.StreamScan() | lo.TableScan():
+            case lo.StreamScan():
                 return node.name
+            case lo.TableScan():
+                return self._marked(node.name, node.nature != "APPEND ONLY")
             case lo.OneRow():
                 return self._step(node, linear.OneRow(), CLOCK)
             case lo.Filter():
                 return self._step(node, linear.Filter(node.schema, node.condition), self.lower(node.input))
             case lo.Project():
                 return self._step(node, linear.Project(node.schema, node.expressions), self.lower(node.input))
-            case lo.SetOperation(operation="union all"):
-                return self._step(node, linear.UnionAll(node.schema), self.lower(node.left), self.lower(node.right))
+            case lo.Negation():
+                edge = self._step(node, linear.Negate(node.schema), self.lower(node.input))
+                return self._marked(edge, True)
             case lo.Window():
                 return self._window(node)
             case lo.Sample():
@@ -47,13 +59,19 @@ class Lowering:
                 edge = self._elements(node.input) if derived else self.lower(node.input)
                 return self._step(node, Sample(node.schema, node.percent, node.seed, derived=derived), edge)
             case lo.RelationToStream():
-                edge = self.lower(node.input)
-                if node.operator == "rstream":
-                    return edge
-                return self._step(node, ChangeStream(node.schema, node.operator), edge)
+                return self._to_stream(node)
+            case lo.Distinct():
+                return self._distinct(node)
+            case lo.SetOperation():
+                return self._set_operation(node)
+            case lo.Aggregate():
+                return self._aggregate(node)
+            case lo.Join(join="inner"):
+                return self._join(node)
+            case lo.Join():
+                return self.lower(expand_join(node))
             case _:
-                name = type(node).__name__
-                raise NotSupportedError(f"{name} cannot be run yet", hint="EXPLAIN shows its plan")
+                raise AssertionError(f"no operator for {type(node).__name__}")
 
     def _window(self, node: lo.Window) -> str:
         window = node.window
@@ -61,23 +79,86 @@ class Lowering:
             return self.lower(node.input)
         if isinstance(window, Rows):
             edge = self.lower(node.input) if _is_base(node.input) else self._elements(node.input)
-            return self._step(node, RowsWindow(node.schema, window), edge)
+            return self._marked(self._step(node, RowsWindow(node.schema, window), edge), True)
         edge = self._elements(node.input) if _has_runs(node.input) else self.lower(node.input)
         return self._step(node, TimeWindow(node.schema, window), edge)
+
+    def _to_stream(self, node: lo.RelationToStream) -> str:
+        edge = self.lower(node.input)
+        if node.operator == "rstream":
+            return edge
+        return self._marked(self._step(node, ChangeStream(node.schema, node.operator), edge), False)
 
     def _elements(self, stream: lo.Node) -> str:
         """The edge with a derived stream's elements one by one."""
         edge = self.lower(stream)
-        name = f"elements-{fingerprint(stream)}"
         if isinstance(stream, lo.Sample):
             return edge  # a sample of a derived stream has been taken apart already
-        self.steps.setdefault(name, Step(name, Elements(stream.schema, self.max_rstream_rows), (edge,)))
-        return name
+        return self._marked(
+            self._named(f"elements-{fingerprint(stream)}", Elements(stream.schema, self.max_rstream_rows), edge),
+            False,
+        )
+
+    def _distinct(self, node: lo.Distinct) -> str:
+        edge = self.lower(node.input)
+        if edge not in self._retracting:
+            return self._step(node, DistinctStar(node.schema), edge)
+        return self._step(node, Multiplicity(node.schema, SetOperation.DISTINCT), edge)
+
+    def _set_operation(self, node: lo.SetOperation) -> str:
+        edges = [self.lower(child) for child in node.children]
+        if node.operation == "union all":
+            return self._step(node, linear.UnionAll(node.schema), *edges)
+        if node.operation == "union" and not self._retracting.intersection(edges):
+            return self._step(node, DistinctStar(node.schema), *edges)
+        operation = SetOperation(node.operation.upper())
+        return self._marked(self._step(node, Multiplicity(node.schema, operation), *edges), True)
+
+    def _aggregate(self, node: lo.Aggregate) -> str:
+        """Keys and arguments are computed first, so that the kernel's aggregate reads columns."""
+        needed = [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
+        columns: list[Expression] = list(dict.fromkeys(needed))
+        names = tuple(str(column) for column in columns)
+        computed = lo.Project(node.input, tuple(columns), names)
+        edge = self.lower(computed)
+        keys = tuple(columns.index(key) for key in node.keys)
+        calls = tuple(
+            AggregateCall(
+                call.function, None if call.argument is None else columns.index(call.argument), call.distinct, call.type
+            )
+            for call in node.calls
+        )
+        operator = Aggregate(computed.schema, keys, calls, retractions=edge in self._retracting)
+        return self._marked(self._step(node, operator, edge), True)
+
+    def _join(self, node: lo.Join) -> str:
+        if is_non_retroactive(node.left) and not is_non_retroactive(node.right):
+            return self.lower(swapped_join(node))
+        keys = hash_keys(node)
+        if keys is None:
+            return self.lower(with_column_keys(node))
+        edges = self.lower(node.left), self.lower(node.right)
+        arguments = node.left.schema, node.right.schema, keys.positions, keys.residual, keys.null_safe
+        if not is_non_retroactive(node.right):
+            return self._step(node, InnerJoin(*arguments), *edges)
+        if edges[0] in self._retracting:
+            raise NotSupportedError(
+                "a NON RETROACTIVE table joined with rows that are taken back",
+                hint="join it with streams under time-based windows",
+            )
+        return self._marked(self._step(node, NonRetroactiveJoin(*arguments), *edges), False)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str) -> str:
-        name = f"{type(operator).__name__.lower()}-{fingerprint(node)}"
+        return self._named(f"{type(operator).__name__.lower()}-{fingerprint(node)}", operator, *inputs)
+
+    def _named(self, name: str, operator: Operator, *inputs: str) -> str:
         self.steps.setdefault(name, Step(name, operator, inputs))
-        return name
+        return self._marked(name, bool(self._retracting.intersection(inputs)))
+
+    def _marked(self, edge: str, retracting: bool) -> str:
+        """Note whether an edge may carry negative weights; operators that pass rows on do as their inputs."""
+        (self._retracting.add if retracting else self._retracting.discard)(edge)
+        return edge
 
 
 def _is_base(stream: lo.Node) -> bool:
