@@ -22,9 +22,10 @@ LAYERS: dict[str, set[str]] = {
     "spark": BASE | {"state", "kernel", "plan", "engine"},
     "catalog": BASE | {"plan", "language"},
     "query": BASE | {"kernel", "plan", "language", "engine"},
-    "database": BASE | {"kernel", "plan", "language", "engine", "catalog", "query"},
+    "inputs": BASE | {"kernel", "plan", "language", "engine", "catalog"},
+    "database": BASE | {"kernel", "plan", "language", "engine", "catalog", "inputs", "query"},
     "connect": BASE | {"engine", "spark", "database"},
-    "__init__": BASE | {"connect", "database", "query"},
+    "__init__": BASE | {"connect", "database", "inputs", "query"},
     "demo": {"__init__"},
     "cli": {"__init__", "demo"},
 }

@@ -1,7 +1,7 @@
 """Millstream: thousands of standing CQL questions over streams, answered by one shared Spark pipeline."""
 
 from millstream.connect import connect
-from millstream.database import Database, InsertResult, Result
+from millstream.database import Database, Result
 from millstream.errors import (
     BindError,
     CatalogError,
@@ -17,6 +17,7 @@ from millstream.errors import (
     TimeError,
     TypeError,
 )
+from millstream.inputs import InsertResult
 from millstream.query import Query
 
 __version__ = "0.1.0"

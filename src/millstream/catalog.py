@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from millstream.errors import CatalogError, NameError, Place, did_you_mean
+from millstream.errors import CatalogError, InputError, NameError, Place, did_you_mean
 from millstream.language.statements import Name
 from millstream.plan.definitions import (
     Definition,
@@ -54,11 +54,19 @@ class CatalogOfObjects(Mapping[str, Definition]):
             raise self.unknown(kind, name.text, known, name.place)
         return found
 
-    def stream(self, name: Name) -> StreamDefinition:
-        found = self.find("stream", name)
-        if not isinstance(found, StreamDefinition):
-            raise AssertionError(f"{name} is not a stream")
-        return found
+    def with_heartbeat(self, name: str, place: Place | None = None) -> StreamDefinition:
+        """What time is counted on: a stream, or the feed of a CHANGES BY table."""
+        found = self._objects.get(name.lower())
+        if isinstance(found, StreamDefinition):
+            return found
+        if isinstance(found, TableDefinition) and found.log is not None and "." not in found.name:
+            return found.feed
+        raise self.unknown("stream", name, [stream.name for stream in self.feeds()], place)
+
+    def feeds(self) -> list[StreamDefinition]:
+        """All streams, and the feeds of CHANGES BY tables."""
+        tables = [d for d in self._objects.values() if isinstance(d, TableDefinition)]
+        return [*self.streams(), *(d.feed for d in tables if d.log is not None and not d.log.malformed)]
 
     def source(self, name: str, place: Place | None = None) -> StreamDefinition | TableDefinition:
         """What rows can be put into."""
@@ -68,6 +76,15 @@ class CatalogOfObjects(Mapping[str, Definition]):
         if found is None or "." in name:
             known = [d.name for d in self._objects.values() if not isinstance(d, ViewDefinition)]
             raise self.unknown("stream or table", name, known, place)
+        return found
+
+    def fed_by_rows(self, name: str) -> StreamDefinition | TableDefinition:
+        """A stream, or a table that changes are put into."""
+        found = self.source(name)
+        if isinstance(found, TableDefinition) and found.log is None:
+            raise InputError(
+                f"{found.name} is a table that statements change", hint="use INSERT INTO, DELETE FROM or UPDATE"
+            )
         return found
 
     def streams(self) -> list[StreamDefinition]:

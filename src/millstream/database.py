@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -11,40 +11,22 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.catalog import CatalogOfObjects
-from millstream.engine import tables
 from millstream.engine.answers import elements_until, relation_at
 from millstream.engine.engine import Engine, SourceRow
-from millstream.engine.ingest import Arrival, admit
-from millstream.engine.rows import typed_table
 from millstream.engine.runner import Runner
-from millstream.errors import BindError, CatalogError, ClosedError, InputError, NotSupportedError, Place
-from millstream.kernel.batch import ARRIVAL, END, INF, START, Batch, value_column
+from millstream.errors import BindError, CatalogError, ClosedError, NotSupportedError, Place
+from millstream.inputs import Inputs, InsertResult, late_table, malformed_table
 from millstream.language import statements as st
 from millstream.language.binder import Binder, BoundQuery
 from millstream.language.definer import check_name, define_stream, define_table
-from millstream.language.instants import constant, instant
 from millstream.language.statement_parser import parse, parse_query
-from millstream.language.values import assignments, condition_on, insert_rows
-from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain, ViewDefinition
+from millstream.plan.definitions import StreamDefinition, ViewDefinition
 from millstream.plan.explain import explain
 from millstream.plan.logical import TableScan, sources
 from millstream.plan.rewrite import rewrite
 from millstream.query import Query
 from millstream.settings import Settings
 from millstream.types import Field
-
-LATE = "_late"
-
-
-@dataclass(frozen=True)
-class InsertResult:
-    """How many rows an insert took, and how many of those offered were late."""
-
-    accepted: int
-    late: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.accepted} accepted" + (f", {self.late} late" if self.late else "")
 
 
 @dataclass(frozen=True)
@@ -67,9 +49,9 @@ class Database:
         self.engine = Engine(runner)
         self.settings = Settings()
         self.catalog = CatalogOfObjects()
+        self.inputs = Inputs(self.engine, self.catalog, now)
         self._queries: dict[str, Query] = {}
         self._on_close = on_close
-        self._now = now
         self._closed = False
 
     # Statements
@@ -98,11 +80,12 @@ class Database:
             case st.Drop():
                 return self._drop(statement)
             case st.Insert():
-                return self._insert_statement(statement)
+                outcome = self.inputs.run_insert(statement)
+                return Result(str(outcome), insert=outcome)
             case st.Delete() | st.Update():
-                return self._change_table(statement)
+                return Result(self.inputs.run_change(statement))
             case st.Advance():
-                return self._advance_statement(statement)
+                return Result(self.inputs.run_advance(statement))
             case st.SetOption():
                 return self._set(statement)
             case st.Query():
@@ -170,7 +153,7 @@ class Database:
         return f"q{number}"
 
     def _ad_hoc(self, bound: BoundQuery) -> Result:
-        self.tick_clocks(bound.reads)
+        self.inputs.tick_clocks()
         now = self._latest(bound)
         limit = self.settings.max_rstream_rows
         rows = self.engine.evaluate(bound.plan, limit, now)
@@ -210,21 +193,29 @@ class Database:
             )
         self.catalog.add(definition, statement.name)
         self.engine.add_source(statement.name.key, SourceRow(definition.columns, True, True))
-        late = late_table(definition)
+        self._add_late_table(definition)
+        return Result(f"stream {definition.name} created")
+
+    def _add_late_table(self, stream: StreamDefinition) -> None:
+        late = late_table(stream)
         self.catalog.add(late)
         self.engine.add_source(late.name.lower(), SourceRow(late.columns, False, False))
-        return Result(f"stream {definition.name} created")
 
     def _create_table(self, statement: st.CreateTable) -> Result:
         definition = define_table(statement)
-        if definition.source is not None or definition.operation is not None:
+        if definition.source is not None:
             raise NotSupportedError(
-                "tables with USING or CHANGES BY cannot be run yet",
+                "tables with USING cannot be run yet",
                 hint="leave it out and use INSERT, DELETE and UPDATE",
                 place=statement.place,
             )
         self.catalog.add(definition, statement.name)
-        self.engine.add_source(statement.name.key, SourceRow(definition.columns, False, False))
+        if definition.log is None:
+            self.engine.add_source(statement.name.key, SourceRow(definition.columns, False, False))
+        else:
+            self.engine.add_source(statement.name.key, SourceRow(definition.feed.columns, True, True))
+            self._add_late_table(definition.feed)
+            self.catalog.add(malformed_table(definition))
         return Result(f"table {definition.name} created")
 
     def _create_view(self, statement: st.CreateView) -> Result:
@@ -252,8 +243,8 @@ class Database:
         elif kind == "sink":
             raise self.catalog.unknown("sink", name.text, [], name.place)
         else:
-            definition = self.catalog.find(kind, name)
-            owned = [name.key, f"{name.key}.{LATE}"]
+            self.catalog.find(kind, name)
+            owned = [key for key in self.catalog if key == name.key or key.startswith(f"{name.key}.")]
             users = self.catalog.users(owned) + [q.name for q in self._queries.values() if q.reads & set(owned)]
             if users:
                 raise CatalogError(
@@ -262,10 +253,9 @@ class Database:
                     hint="drop those first",
                     place=name.place,
                 )
-            for key in owned if isinstance(definition, StreamDefinition) else owned[:1]:
+            for key in owned:
                 self.catalog.remove(key)
-                if not isinstance(definition, ViewDefinition):
-                    self.engine.drop_source(key)
+                self.engine.drop_source(key)
         return Result(f"{kind} {name} dropped")
 
     def _set(self, statement: st.SetOption) -> Result:
@@ -296,140 +286,17 @@ class Database:
     # Rows and time
 
     def insert(self, name: str, rows: Any) -> InsertResult:
-        """Add rows to a stream: tuples, dicts, or a pyarrow, polars or pandas table. All of them or none."""
-        self.check_open()
-        definition = self.catalog.source(name)
-        if isinstance(definition, TableDefinition):
-            raise InputError(
-                f"{definition.name} is a table that statements change",
-                hint="use INSERT INTO, DELETE FROM or UPDATE",
-            )
-        return self._insert(definition, rows)
+        """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
 
-    def _insert(self, stream: StreamDefinition, rows: Any) -> InsertResult:
-        table = typed_table(rows, stream.input_columns, f"stream {stream.name}")
-        key = stream.name.lower()
-        with self.engine.lock:
-            progress = self.engine.snapshot.progress(key)
-            arrival = admit(stream, table, progress, self._clock_tick(stream))
-            clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
-            arrived, progresses = {key: arrival.accepted}, {key: arrival.progress}
-            if arrival.late.height:
-                late_key = f"{key}.{LATE}"
-                late_progress = self.engine.snapshot.progress(late_key)
-                at = max(clock + 1, late_progress.last_change)
-                arrived[late_key] = _late_rows(stream, arrival, at)
-                progresses[late_key] = replace(late_progress, last_change=at)
-            self.engine.epoch(arrived, progresses, clock)
-        return InsertResult(arrival.accepted.height, arrival.late.height)
+        Rows are tuples, dicts, or a pyarrow, polars or pandas table.
+        """
+        self.check_open()
+        return self.inputs.insert(self.catalog.fed_by_rows(name), rows)
 
     def advance(self, name: str | None = None, *, to: Any) -> None:
         """A heartbeat: no element at or before `to` comes any more, on one stream or on all."""
         self.check_open()
-        if name is None:
-            streams = self.catalog.streams()
-        else:
-            definition = self.catalog.source(name)
-            if not isinstance(definition, StreamDefinition):
-                raise InputError(f"{name} is a table: only streams have heartbeats", hint="use advance(to=...)")
-            streams = [definition]
-        self._advance(streams, to, None)
-
-    def _advance(self, streams: Iterable[StreamDefinition], to: Any, place: Place | None) -> None:
-        with self.engine.lock:
-            progress = {}
-            reached = [instant(to, TimeDomain(None), place)] if isinstance(to, int) else []
-            for stream in streams:
-                tick = instant(to, stream.domain, place)
-                current = self.engine.snapshot.progress(stream.name.lower())
-                progress[stream.name.lower()] = replace(current, heartbeat=max(current.heartbeat, tick))
-                reached.append(tick)
-            if not reached:
-                raise InputError(f"{to!r} is not an instant", hint="give a number of ticks", place=place)
-            self.engine.epoch({}, progress, max(reached))
-
-    def tick_clocks(self, reads: Iterable[str] | None = None) -> None:
-        """Streams whose timestamp is the arrival time have a heartbeat just before now."""
-        for stream in self.catalog.streams():
-            tick = self._clock_tick(stream)
-            behind = tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick - 1
-            if behind and tick is not None:
-                self._advance([stream], tick - 1, None)
-
-    def _clock_tick(self, stream: StreamDefinition) -> int | None:
-        if stream.heartbeat.kind != "CLOCK" or stream.domain.tick is None:
-            return None
-        return int(self._now() * 1_000_000) // stream.domain.tick
-
-    def _advance_statement(self, statement: st.Advance) -> Result:
-        place = statement.place
-        to = constant(statement.to, place.text).value
-        if statement.stream is None:
-            self._advance(self.catalog.streams(), to, place)
-        else:
-            self._advance([self.catalog.stream(statement.stream)], to, place)
-        return Result(f"advanced to {to}")
-
-    def _insert_statement(self, statement: st.Insert) -> Result:
-        definition = self.catalog.source(statement.target.text, statement.target.place)
-        if isinstance(definition, StreamDefinition):
-            if statement.at is not None:
-                raise BindError(
-                    "AT belongs to tables",
-                    hint="a stream's rows carry their timestamps",
-                    place=statement.place,
-                )
-            outcome = self._insert(definition, insert_rows(statement, definition.input_columns))
-            return Result(str(outcome), insert=outcome)
-        table = typed_table(insert_rows(statement, definition.columns), definition.columns, f"table {definition.name}")
-        with self.engine.lock:
-            at = self._change_instant(definition, statement)
-            self._commit_change(definition, tables.inserted(table, at), at)
-        return Result(f"{table.num_rows} rows inserted at {at}", insert=InsertResult(table.num_rows))
-
-    def _change_table(self, statement: st.Delete | st.Update) -> Result:
-        definition = self.catalog.source(statement.target.text, statement.target.place)
-        if isinstance(definition, StreamDefinition):
-            raise InputError(
-                f"{definition.name} is a stream: what has arrived stays",
-                hint="only tables change",
-                place=statement.place,
-            )
-        if definition.nature == "APPEND ONLY":
-            raise InputError(f"table {definition.name} is APPEND ONLY", place=statement.place)
-        condition = condition_on(statement.where, definition.columns, definition.name, statement.place.text)
-        with self.engine.lock:
-            at = self._change_instant(definition, statement)
-            bag = tables.bag_at(self.engine.history(definition.name.lower()), len(definition.columns), at)
-            if isinstance(statement, st.Update):
-                rows = tables.updated(bag, condition, assignments(statement, definition.columns), at)
-            else:
-                rows = tables.deleted(bag, condition, at)
-            self._commit_change(definition, rows, at)
-        verb = "updated" if isinstance(statement, st.Update) else "deleted"
-        count = -int(rows.filter(rows["_weight"] < 0)["_weight"].sum())
-        return Result(f"{count} rows {verb} at {at}")
-
-    def _change_instant(self, table: TableDefinition, statement: st.Insert | st.Delete | st.Update) -> int:
-        snapshot = self.engine.snapshot
-        earliest = max(snapshot.clock + 1, snapshot.progress(table.name.lower()).last_change, 0)
-        if statement.at is None:
-            return earliest
-        domain = self.catalog.common_domain()
-        at = instant(constant(statement.at, statement.place.text).value, domain, statement.place)
-        if at < earliest:
-            raise InputError(
-                f"table {table.name} cannot change at {at}",
-                detail="a change lies after the clock and not before the table's last change",
-                hint=f"the earliest instant is {earliest}",
-                place=statement.place,
-            )
-        return at
-
-    def _commit_change(self, table: TableDefinition, rows: Batch, at: int) -> None:
-        key = table.name.lower()
-        progress = replace(self.engine.snapshot.progress(key), last_change=at)
-        self.engine.epoch({key: rows}, {key: progress}, self.engine.snapshot.clock)
+        self.inputs.advance(self.catalog.feeds() if name is None else [self.catalog.with_heartbeat(name)], to)
 
     # Life
 
@@ -474,27 +341,3 @@ class Database:
 def explain_bound(bound: BoundQuery) -> str:
     notes = [f"default: {text}" for text in bound.defaults]
     return "\n".join([explain(bound.plan), *notes])
-
-
-def late_table(stream: StreamDefinition) -> TableDefinition:
-    """The stream's late elements: its columns, and the instant that each came too late for."""
-    columns = (*stream.columns, Field("_ts", stream.domain.type))
-    return TableDefinition(f"{stream.name}.{LATE}", columns, (), "APPEND ONLY", domain=stream.domain)
-
-
-def _late_rows(stream: StreamDefinition, arrival: Arrival, at: int) -> Batch:
-    import polars as pl
-
-    missed = pl.col(START)
-    if stream.domain.type.is_temporal:
-        zone = "UTC" if stream.domain.type.name == "TIMESTAMP" else None
-        missed = (missed * (stream.domain.tick or 1)).cast(pl.Datetime("us", zone))
-    width = len(stream.columns)
-    values = [value_column(index) for index in range(width)]
-    return arrival.late.drop(ARRIVAL).select(
-        *values,
-        missed.alias(value_column(width)),
-        pl.lit(at, pl.Int64).alias(START),
-        pl.lit(INF, pl.Int64).alias(END),
-        "_weight",
-    )

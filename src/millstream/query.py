@@ -113,7 +113,7 @@ class Query:
             raise ClosedError(f'query "{self.name}" was dropped')
 
     def _final(self) -> int:
-        self._database.tick_clocks(self._bound.reads)
+        self._database.inputs.tick_clocks()
         engine = self._database.engine
         return min(engine.frontier(source) for source in engine.inputs(self.edge))
 

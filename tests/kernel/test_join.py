@@ -423,7 +423,7 @@ def test_non_retroactive_join_is_right_at_every_instant(
     births: dict[Row, list[tuple[int, int]]] = {}
 
     def with_birth(row: Row) -> Row:
-        """A retraction takes the birth of what it retracts: of the latest equal row that has begun by then."""
+        """A retraction takes the birth of what it retracts: the latest equal row that has begun by then."""
         *values, start, end, weight = row
         key = (*values, end)
         if weight == -1:

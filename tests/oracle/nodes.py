@@ -157,7 +157,7 @@ class Derived(StreamNode):
             if self.operator == "RSTREAM":
                 if len(found) + now.total() * (following - t) > MAX_RSTREAM_ROWS:
                     raise OracleError("RSTREAM has too many rows; declare TICK INTERVAL or use [NOW]")
-                for moment in range(t, following):
+                for moment in range(t, following) if now else ():
                     found += _elements(moment, now)
             else:
                 before = self.relation.at(world, t - 1)

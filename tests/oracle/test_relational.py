@@ -85,7 +85,7 @@ def test_a_wrong_row_outside_the_window_does_no_harm() -> None:
     oracle.advance(to=9)
     query = "SELECT 10 / a AS x FROM S [NOW]"
     assert oracle.relation(query, 5) == Counter([(5,)])
-    with pytest.raises(OracleError, match="(?i)division by zero"):
+    with pytest.raises(OracleError, match=r"(?i)division by zero"):
         oracle.relation(query, 0)
 
 

@@ -9,13 +9,8 @@ from tests.paper.queries import QUERIES, PaperQuery
 from millstream.language.dialect import CQL
 from millstream.language.statement_parser import parse_query
 
-# `FROM (ISTREAM(...)) [..]` gains a pair of parentheses each time it is printed.
-GROWING = pytest.mark.xfail(reason="the dialect prints one pair of parentheses too many")
 
-
-@pytest.mark.parametrize(
-    "query", [pytest.param(q, marks=[GROWING] if q.name == "Tapestry" else [], id=str(q)) for q in QUERIES]
-)
+@pytest.mark.parametrize("query", QUERIES, ids=str)
 def test_parses_and_prints_as_cql_again(query: PaperQuery) -> None:
     printed = parse_query(query.text).sql(dialect=CQL)
     assert parse_query(printed).sql(dialect=CQL) == printed

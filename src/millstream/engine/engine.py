@@ -54,7 +54,7 @@ class Engine:
     def drop_source(self, name: str) -> None:
         """Forget a source and its history; no query reads it any more."""
         with self.lock:
-            del self._sources[name]
+            self._sources.pop(name, None)
             self.runner.store.remove(self.snapshot.history.get(name, ()))
             self.snapshot = replace(
                 self.snapshot,

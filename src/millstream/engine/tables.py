@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from millstream.errors import InputError
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_columns
+from millstream.kernel.change_log import DELETES, INSERTS, UPDATES
 from millstream.kernel.evaluate import evaluate, select_true
 from millstream.kernel.expressions import Expression
+from millstream.plan.definitions import TableDefinition
 
 
 def inserted(table: pa.Table, at: int) -> Batch:
@@ -19,6 +23,22 @@ def inserted(table: pa.Table, at: int) -> Batch:
         raise AssertionError("rows that are no table")
     names = value_columns(table.num_columns)
     return _from(frame.rename(dict(zip(frame.columns, names, strict=True))), at, pl.lit(1, pl.Int64))
+
+
+def with_operations(table: pa.Table, definition: TableDefinition) -> pa.Table:
+    """The changes with their operations in lower case; one that is unknown refuses them all."""
+    allowed = [*INSERTS, *DELETES, *(UPDATES if definition.key else ())]
+    position = table.column_names.index(definition.operation)
+    said = pc.utf8_lower(table.column(position))
+    wrong = pc.invert(pc.fill_null(pc.is_in(said, pa.array(allowed)), False))
+    if pc.any(wrong).as_py():
+        row = pc.index(wrong, True).as_py()
+        raise InputError(
+            f'table {definition.name}: row {row + 1}: "{definition.operation}" says {said[row].as_py()!r}',
+            hint=f"it is one of {', '.join(map(repr, allowed))}"
+            + ("" if definition.key else "; update needs a table with a KEY"),
+        )
+    return table.set_column(position, table.schema.field(position), said)
 
 
 def bag_at(history: Batch, width: int, at: int) -> Batch:

@@ -169,6 +169,9 @@ class _Compiler:
             arguments.append(self.value(argument, current) if entry.reads_once else self._argument(argument, current))
             if entry.proceeds is not None:
                 current = self._narrowed(current, arguments, len(arguments) - 1, entry.proceeds)
+        if arguments and all(isinstance(argument, Literal) for argument in node.arguments):
+            # Not every Polars function of constants knows that its result is one.
+            arguments[0] = self._column(arguments[0])
         return self._checked(node, always(entry.evaluate(node, *arguments)), guard)
 
     def _case(self, node: Case, guard: Guard) -> pl.Expr:
@@ -186,7 +189,7 @@ class _Compiler:
 
     def _in_list(self, node: InList, guard: Guard) -> pl.Expr:
         """True if a value is equal, else NULL if one of them (or the argument) is NULL."""
-        argument = self._argument(node.argument, guard)
+        argument = self._column(self.value(node.argument, guard))
         constants = [value.value for value in node.values if isinstance(value, Literal)]
         if len(constants) < len(node.values):
             return self._in_expressions(node, argument, guard)

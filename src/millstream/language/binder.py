@@ -397,7 +397,7 @@ class Binder:
         if isinstance(definition, StreamDefinition):
             plan: lo.Node = lo.StreamScan(key, definition.columns)
         elif isinstance(definition, TableDefinition):
-            plan = lo.TableScan(key, definition.columns, definition.nature)
+            plan = lo.TableScan(key, definition.columns, definition.nature, definition.log)
         else:
             plan = definition.plan
         return Bound(plan, [field.name for field in definition.columns], domain), item.name

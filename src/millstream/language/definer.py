@@ -15,7 +15,8 @@ from millstream.plan.definitions import (
     TimestampDefinition,
     timestamp_domain,
 )
-from millstream.types import BIGINT, INTEGERS, STRING, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
+from millstream.plan.logical import ChangeSource
+from millstream.types import BIGINT, INTEGERS, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 
 DEFAULT_RETENTION = 7 * 86_400_000_000  # microseconds; integer ticks without TICK are kept forever
 
@@ -68,6 +69,7 @@ def define_table(statement: st.CreateTable) -> TableDefinition:
         domain,
         _heartbeat(statement.heartbeat, domain),
         _external(statement.source),
+        ChangeSource(statement.name.key, key),
     )
 
 
@@ -161,10 +163,3 @@ def _wall_time(span: st.Duration) -> int:
 
 def _external(source: st.External | None) -> ExternalData | None:
     return None if source is None else ExternalData(source.format, source.options)
-
-
-def operation_field(table: TableDefinition) -> Field:
-    """The CHANGES BY column, as rows carry it."""
-    if table.operation is None:
-        raise AssertionError(f"table {table.name} is not declared CHANGES BY")
-    return Field(table.operation, STRING)

@@ -48,7 +48,10 @@ def with_column_keys(join: lo.Join) -> lo.Node:
 
     equal: list[Expression] = []
     for index, (own, other) in enumerate(keys):
-        pair = Column(own.type, width + index, str(own)), Column(other.type, width + more + other_width + index, str(other))
+        pair = (
+            Column(own.type, width + index, str(own)),
+            Column(other.type, width + more + other_width + index, str(other)),
+        )
         equal.append(Call(BOOLEAN, "<=>" if null_safe else "=", pair))
     joined = lo.Join(left, right, "inner", conjunction([*equal, *(map_columns(part, moved) for part in rest)]))
     kept = [*range(width), *range(width + more, width + more + other_width)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from millstream.plan.logical import Node, TableNature
-from millstream.types import BIGINT, TIMESTAMP, DataType, Field, Schema
+from millstream.plan.logical import ChangeSource, Node, TableNature
+from millstream.types import BIGINT, STRING, TIMESTAMP, DataType, Field, Schema
 
 HeartbeatKind = OneOf["ASCENDING", "DELAY", "CLOCK", "EXPLICIT"]
 
@@ -94,6 +94,15 @@ class TableDefinition:
     domain: TimeDomain | None = None
     heartbeat: HeartbeatRule | None = None
     source: ExternalData | None = None
+    log: ChangeSource | None = None
+
+    @property
+    def feed(self) -> StreamDefinition:
+        """The changes of a CHANGES BY table, as a stream of rows with their operation behind the columns."""
+        if self.operation is None or self.timestamp is None or self.domain is None or self.heartbeat is None:
+            raise AssertionError(f"table {self.name} is not declared CHANGES BY")
+        columns = (*self.columns, Field(self.operation, STRING))
+        return StreamDefinition(self.name, columns, self.timestamp, self.domain, self.heartbeat, None)
 
 
 @dataclass(frozen=True)

@@ -74,12 +74,22 @@ class StreamScan(Node):
 
 
 @dataclass(frozen=True)
+class ChangeSource:
+    """The feed of a CHANGES BY table and its key; `malformed` stands for the changes that could not be applied."""
+
+    feed: str
+    key: tuple[int, ...]
+    malformed: bool = False
+
+
+@dataclass(frozen=True)
 class TableScan(Node):
-    """A base relation."""
+    """A base relation; `log` says how one that is fed by changes is made from them."""
 
     name: str
     columns: Schema = field(compare=False)
     nature: TableNature = ""
+    log: ChangeSource | None = None
 
     @property
     def schema(self) -> Schema:

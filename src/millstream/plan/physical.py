@@ -9,6 +9,7 @@ from millstream.errors import NotSupportedError
 from millstream.kernel import linear
 from millstream.kernel.aggregate import Aggregate
 from millstream.kernel.aggregate_calls import AggregateCall
+from millstream.kernel.change_log import ChangeLog
 from millstream.kernel.elements import Elements
 from millstream.kernel.expressions import Expression
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
@@ -41,8 +42,10 @@ class Lowering:
         match node:
             case lo.StreamScan():
                 return node.name
-            case lo.TableScan():
+            case lo.TableScan(log=None):
                 return self._marked(node.name, node.nature != "APPEND ONLY")
+            case lo.TableScan():
+                return self._change_log(node)
             case lo.OneRow():
                 return self._step(node, linear.OneRow(), CLOCK)
             case lo.Filter():
@@ -72,6 +75,12 @@ class Lowering:
                 return self.lower(expand_join(node))
             case _:
                 raise AssertionError(f"no operator for {type(node).__name__}")
+
+    def _change_log(self, node: lo.TableScan) -> str:
+        if node.log is None:
+            raise AssertionError(f"{node.name} has no feed")
+        operator = ChangeLog(node.schema, node.log.key, malformed=node.log.malformed)
+        return self._marked(self._step(node, operator, node.log.feed), not node.log.malformed)
 
     def _window(self, node: lo.Window) -> str:
         window = node.window

@@ -1,0 +1,200 @@
+"""What comes into a database: rows, heartbeats, and the changes of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from millstream.catalog import CatalogOfObjects, kind_of
+from millstream.engine import tables
+from millstream.engine.engine import Engine
+from millstream.engine.ingest import Arrival, admit
+from millstream.engine.rows import typed_table
+from millstream.errors import BindError, InputError, Place
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column, value_columns
+from millstream.language import statements as st
+from millstream.language.instants import constant, instant
+from millstream.language.values import assignments, condition_on, insert_rows
+from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
+from millstream.types import Field
+
+LATE, MALFORMED = "_late", "_malformed"
+
+
+@dataclass(frozen=True)
+class InsertResult:
+    """How many rows an insert took, and how many of those offered were late."""
+
+    accepted: int
+    late: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.accepted} accepted" + (f", {self.late} late" if self.late else "")
+
+
+class Inputs:
+    """Takes rows and heartbeats in, each as an epoch of its own."""
+
+    def __init__(self, engine: Engine, catalog: CatalogOfObjects, now: Callable[[], float]) -> None:
+        self.engine = engine
+        self.catalog = catalog
+        self._now = now
+
+    def insert(self, target: StreamDefinition | TableDefinition, rows: Any) -> InsertResult:
+        """Rows of a stream, or changes of a table that is fed by them."""
+        stream = target if isinstance(target, StreamDefinition) else target.feed
+        table = typed_table(rows, stream.input_columns, f"{kind_of(target)} {stream.name}")
+        if isinstance(target, TableDefinition):
+            table = tables.with_operations(table, target)
+        key = stream.name.lower()
+        with self.engine.lock:
+            progress = self.engine.snapshot.progress(key)
+            arrival = admit(stream, table, progress, self._clock_tick(stream))
+            clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
+            arrived, progresses = {key: arrival.accepted}, {key: arrival.progress}
+            if arrival.late.height:
+                late_key = f"{key}.{LATE}"
+                late_progress = self.engine.snapshot.progress(late_key)
+                at = max(clock + 1, late_progress.last_change)
+                arrived[late_key] = _late_rows(stream, arrival, at)
+                progresses[late_key] = replace(late_progress, last_change=at)
+            self.engine.epoch(arrived, progresses, clock)
+        return InsertResult(arrival.accepted.height, arrival.late.height)
+
+    def advance(self, streams: Iterable[StreamDefinition], to: Any, place: Place | None = None) -> None:
+        with self.engine.lock:
+            progress = {}
+            reached = [instant(to, TimeDomain(None), place)] if isinstance(to, int) else []
+            for stream in streams:
+                tick = instant(to, stream.domain, place)
+                current = self.engine.snapshot.progress(stream.name.lower())
+                progress[stream.name.lower()] = replace(current, heartbeat=max(current.heartbeat, tick))
+                reached.append(tick)
+            if not reached:
+                raise InputError(f"{to!r} is not an instant", hint="give a number of ticks", place=place)
+            self.engine.epoch({}, progress, max(reached))
+
+    def tick_clocks(self) -> None:
+        """Streams whose timestamp is the arrival time have a heartbeat just before now."""
+        for stream in self.catalog.streams():
+            tick = self._clock_tick(stream)
+            behind = tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick - 1
+            if behind and tick is not None:
+                self.advance([stream], tick - 1)
+
+    def _clock_tick(self, stream: StreamDefinition) -> int | None:
+        if stream.heartbeat.kind != "CLOCK" or stream.domain.tick is None:
+            return None
+        return int(self._now() * 1_000_000) // stream.domain.tick
+
+    def run_advance(self, statement: st.Advance) -> str:
+        place = statement.place
+        to = constant(statement.to, place.text).value
+        if statement.stream is None:
+            self.advance(self.catalog.feeds(), to, place)
+        else:
+            self.advance([self.catalog.with_heartbeat(statement.stream.text, statement.stream.place)], to, place)
+        return f"advanced to {to}"
+
+    def run_insert(self, statement: st.Insert) -> InsertResult:
+        definition = self.catalog.source(statement.target.text, statement.target.place)
+        if isinstance(definition, TableDefinition) and definition.log is None:
+            return self._insert_into_table(definition, statement)
+        fed = definition if isinstance(definition, StreamDefinition) else definition.feed
+        if statement.at is not None:
+            raise BindError(
+                "AT belongs to tables that statements change",
+                hint=f"the rows of {fed.name} carry their timestamps",
+                place=statement.place,
+            )
+        return self.insert(definition, insert_rows(statement, fed.input_columns))
+
+    def _insert_into_table(self, table: TableDefinition, statement: st.Insert) -> InsertResult:
+        rows = typed_table(insert_rows(statement, table.columns), table.columns, f"table {table.name}")
+        with self.engine.lock:
+            at = self._change_instant(table, statement)
+            self._commit_change(table, tables.inserted(rows, at), at)
+        return InsertResult(rows.num_rows)
+
+    def run_change(self, statement: st.Delete | st.Update) -> str:
+        definition = self.catalog.source(statement.target.text, statement.target.place)
+        if isinstance(definition, StreamDefinition):
+            raise InputError(
+                f"{definition.name} is a stream: what has arrived stays",
+                hint="only tables change",
+                place=statement.place,
+            )
+        if definition.log is not None:
+            raise InputError(
+                f"{definition.name} is changed by the rows put into it",
+                hint=f"insert a row whose {definition.operation} is '-' or 'update'",
+                place=statement.place,
+            )
+        if definition.nature == "APPEND ONLY":
+            raise InputError(f"table {definition.name} is APPEND ONLY", place=statement.place)
+        condition = condition_on(statement.where, definition.columns, definition.name, statement.place.text)
+        with self.engine.lock:
+            at = self._change_instant(definition, statement)
+            bag = tables.bag_at(self.engine.history(definition.name.lower()), len(definition.columns), at)
+            if isinstance(statement, st.Update):
+                rows = tables.updated(bag, condition, assignments(statement, definition.columns), at)
+            else:
+                rows = tables.deleted(bag, condition, at)
+            self._commit_change(definition, rows, at)
+        verb = "updated" if isinstance(statement, st.Update) else "deleted"
+        count = -int(rows.filter(pl.col(WEIGHT) < 0)[WEIGHT].sum())
+        return f"{count} rows {verb} at {at}"
+
+    def _change_instant(self, table: TableDefinition, statement: st.Insert | st.Delete | st.Update) -> int:
+        snapshot = self.engine.snapshot
+        earliest = max(snapshot.clock + 1, snapshot.progress(table.name.lower()).last_change, 0)
+        if statement.at is None:
+            return earliest
+        domain = self.catalog.common_domain()
+        at = instant(constant(statement.at, statement.place.text).value, domain, statement.place)
+        if at < earliest:
+            raise InputError(
+                f"table {table.name} cannot change at {at}",
+                detail="a change lies after the clock and not before the table's last change",
+                hint=f"the earliest instant is {earliest}",
+                place=statement.place,
+            )
+        return at
+
+    def _commit_change(self, table: TableDefinition, rows: Batch, at: int) -> None:
+        key = table.name.lower()
+        progress = replace(self.engine.snapshot.progress(key), last_change=at)
+        self.engine.epoch({key: rows}, {key: progress}, self.engine.snapshot.clock)
+
+
+def late_table(stream: StreamDefinition) -> TableDefinition:
+    """The stream's late elements: its columns, and the instant that each came too late for."""
+    columns = (*stream.columns, Field("_ts", stream.domain.type))
+    return TableDefinition(f"{stream.name}.{LATE}", columns, (), "APPEND ONLY", domain=stream.domain)
+
+
+def malformed_table(table: TableDefinition) -> TableDefinition:
+    """The changes that could not be applied: the table's columns and what was to be done."""
+    if table.log is None:
+        raise AssertionError(f"table {table.name} is not declared CHANGES BY")
+    log = replace(table.log, malformed=True)
+    columns = table.feed.columns
+    return TableDefinition(f"{table.name}.{MALFORMED}", columns, (), "APPEND ONLY", domain=table.domain, log=log)
+
+
+def _late_rows(stream: StreamDefinition, arrival: Arrival, at: int) -> Batch:
+    missed = pl.col(START)
+    if stream.domain.type.is_temporal:
+        zone = "UTC" if stream.domain.type.name == "TIMESTAMP" else None
+        missed = (missed * (stream.domain.tick or 1)).cast(pl.Datetime("us", zone))
+    width = len(stream.columns)
+    return arrival.late.select(
+        *value_columns(width),
+        missed.alias(value_column(width)),
+        pl.lit(at, pl.Int64).alias(START),
+        pl.lit(INF, pl.Int64).alias(END),
+        WEIGHT,
+    )

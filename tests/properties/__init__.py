@@ -1,0 +1,1 @@
+"""Random databases, inputs and queries: the engine must answer as the oracle does."""
