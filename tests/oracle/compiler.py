@@ -211,7 +211,10 @@ def _expanded(table: exp.Table, cte: exp.CTE) -> exp.Subquery:
 def _window(syntax: StreamWindow, ticks: Ticks, columns: list[str]) -> Window:
     kind, size, slide = syntax.args["kind"], syntax.args.get("size"), syntax.args.get("slide")
     if kind == "BEGIN":
-        return Window("BEGIN", begin=_bound(syntax.args["begin"], ticks), end=_bound(syntax.args["end"], ticks))
+        begin, end = (_bound(syntax.args[part], ticks) for part in ("begin", "end"))
+        if begin.now == end.now and begin.at(0) > end.at(0):
+            raise OracleError("the window begins after it ends")
+        return Window("BEGIN", begin=begin, end=end)
     if slide is not None and kind in ("NOW", "TUMBLE"):
         raise OracleError(f"{kind} takes no SLIDE")
     if syntax.args.get("partition") and kind != "ROWS":

@@ -32,10 +32,17 @@ _rows = st.builds("[ROWS {}]".format, _sizes)
 _rows_slide = st.builds("[ROWS {} SLIDE {}]".format, _sizes, _sizes)
 _partition = st.builds("[PARTITION BY {} ROWS {}]".format, st.sampled_from(["k", "k, v"]), st.integers(1, 3))
 _partition_slide = st.builds("[PARTITION BY k ROWS {} SLIDE {}]".format, st.integers(1, 3), st.integers(1, 3))
-_moving = st.one_of(st.just("NOW"), st.builds("NOW - {}".format, st.integers(0, 6)))
-_fixed = st.builds(str, st.integers(0, HORIZON))
-_begin_end = st.builds("[BEGIN {} END {}]".format, _moving, st.one_of(_moving, _fixed))
-_landmark = st.builds("[BEGIN {} END {}]".format, _fixed, st.one_of(_moving, _fixed))
+_instants = st.integers(0, HORIZON)
+_offsets = st.tuples(st.integers(0, 6), st.integers(0, 6)).map(lambda pair: (max(pair), min(pair)))
+_begin_end = st.one_of(
+    _offsets.map(lambda pair: f"[BEGIN NOW - {pair[0]} END NOW - {pair[1]}]"),
+    st.builds("[BEGIN NOW - {} END {}]".format, st.integers(0, 6), _instants),
+    st.just("[BEGIN NOW END NOW]"),
+)
+_landmark = st.one_of(
+    st.builds("[BEGIN {} END NOW]".format, _instants),
+    st.tuples(_instants, _instants).map(lambda pair: f"[BEGIN {min(pair)} END {max(pair)}]"),
+)
 
 bounded_windows = st.one_of(
     st.just("[NOW]"), _range, _range_slide, _tumble, _rows, _rows_slide, _partition, _partition_slide, _begin_end

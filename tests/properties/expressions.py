@@ -20,7 +20,8 @@ _SAME = (
     "CASE WHEN {boolean} THEN {0} END",
     "NULLIF({0}, {0})",
 )
-_COMPARISONS = tuple(f"({{0}} {operator} {{0}})" for operator in ("=", "<", ">=", "<>", "<=>", "<=", ">"))
+_OPERATORS = ("=", "<", ">=", "<>", "<=>", "<=", ">")
+_PATTERNS = ("'a%'", "'%b'", "'_'", "'%'")
 _TEMPLATES: dict[Kind, tuple[str, ...]] = {
     Kind.INTEGER: (
         "({integer} + {integer})",
@@ -102,13 +103,12 @@ def _test(dice: Dice, scope: Scope, depth: int) -> str:
     form = dice.number(0, 9)
     if form <= 5:
         other = dice.pick([k for k in _NUMBERS if k in present]) if kind in _NUMBERS and dice.chance(30) else kind
-        operator = dice.pick(("=", "<", ">=", "<>", "<=>", "<=", ">"))
-        return f"({value} {operator} {expression(dice, scope, other, depth - 1)})"
+        return f"({value} {dice.pick(_OPERATORS)} {expression(dice, scope, other, depth - 1)})"
     if form == 6:
         return f"({value} IS {dice.pick(('NULL', 'NOT NULL'))})"
     if form == 7:
         items = ", ".join([literal(dice, kind), *(literal(dice, kind) for _ in range(dice.number(0, 2)))])
         return f"({value} {dice.pick(('IN', 'NOT IN'))} ({items}))"
     if form == 8 and kind is Kind.STRING:
-        return f"({value} LIKE {dice.pick(("'a%'", "'%b'", "'_'", "'%'"))})"
+        return f"({value} LIKE {dice.pick(_PATTERNS)})"
     return f"({value} BETWEEN {literal(dice, kind)} AND {operand(dice, scope, kind)})"

@@ -395,9 +395,9 @@ class Binder:
         if domain is not None:
             self._share_domain(domain, definition.name, self._place(item))
         if isinstance(definition, StreamDefinition):
-            plan: lo.Node = lo.StreamScan(key, definition.columns)
+            plan: lo.Node = lo.StreamScan(key, definition.columns, definition.name)
         elif isinstance(definition, TableDefinition):
-            plan = lo.TableScan(key, definition.columns, definition.nature, definition.log)
+            plan = lo.TableScan(key, definition.columns, definition.name, definition.nature, definition.log)
         else:
             plan = definition.plan
         return Bound(plan, [field.name for field in definition.columns], domain), item.name

@@ -1,4 +1,4 @@
-"""A plan as a stable text tree: operator, kind, schema, window, key."""
+"""A plan as a stable text tree: operator, kind, update pattern, schema, window, key."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
 from millstream.plan.keys import split_condition
+from millstream.plan.patterns import pattern_of
 from millstream.types import show_schema
 
 
@@ -15,7 +16,8 @@ def explain(plan: lo.Node) -> str:
 
 
 def _lines(node: lo.Node, first: str, rest: str) -> Iterator[str]:
-    yield f"{first}{describe(node)}  {node.kind} {show_schema(node.schema)}"
+    kind = "stream" if node.kind == "stream" else f"relation {pattern_of(node).name}"
+    yield f"{first}{describe(node)}  {kind} {show_schema(node.schema)}"
     for index, child in enumerate(node.children):
         last = index == len(node.children) - 1
         yield from _lines(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
@@ -25,9 +27,9 @@ def describe(node: lo.Node) -> str:
     """One operator in words."""
     match node:
         case lo.StreamScan():
-            return f"Stream {node.name}"
+            return f"Stream {node.title}"
         case lo.TableScan():
-            return f"Table {node.name}{f' {node.nature}' if node.nature else ''}"
+            return f"Table {node.title}{f' {node.nature}' if node.nature else ''}"
         case lo.OneRow():
             return "One row"
         case lo.Sample():

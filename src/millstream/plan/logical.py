@@ -63,6 +63,7 @@ class StreamScan(Node):
 
     name: str
     columns: Schema = field(compare=False)
+    title: str = field(compare=False)  # the name as it was declared
 
     @property
     def kind(self) -> Kind:
@@ -88,6 +89,7 @@ class TableScan(Node):
 
     name: str
     columns: Schema = field(compare=False)
+    title: str = field(compare=False)
     nature: TableNature = ""
     log: ChangeSource | None = None
 

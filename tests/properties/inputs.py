@@ -1,0 +1,126 @@
+"""Random streams and tables, and what arrives in them: ties, gaps, disorder, late elements, heartbeats."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.properties.cases import Action, Advance, Change, Insert, Row
+from tests.properties.dice import Dice
+from tests.properties.expressions import condition, expression
+from tests.properties.kinds import DECLARED, TYPES, VALUES, Column, Kind, written
+
+HORIZON = 12  # timestamps are 0 to this
+END = 18  # when all is over
+_EPOCH = dt.datetime(1970, 1, 1)
+
+_HEARTBEATS = ("", "HEARTBEAT DELAY 3", "HEARTBEAT EXPLICIT", "HEARTBEAT ASCENDING", "HEARTBEAT DELAY 1")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something that FROM may name: streams take windows, relations do not."""
+
+    name: str
+    columns: tuple[Column, ...]
+    is_stream: bool
+    definition: str = ""
+
+
+@dataclass(frozen=True)
+class TimeScale:
+    """Ticks, or seconds of TIMESTAMPs: one for all streams of a case."""
+
+    timestamps: bool
+
+    def value(self, tick: int) -> int | dt.datetime:
+        return _EPOCH + dt.timedelta(seconds=tick) if self.timestamps else tick
+
+    def clause(self, hidden: str) -> str:
+        return f"TIMESTAMP BY {hidden}" + (" TIMESTAMP TICK INTERVAL '1' SECOND" if self.timestamps else "")
+
+
+def columns(dice: Dice) -> tuple[Column, ...]:
+    kinds = [Kind.INTEGER, *dice.some(DECLARED, 0, 2)]
+    return tuple(Column(name, kind) for name, kind in zip("abc", kinds, strict=False))
+
+
+def stream(dice: Dice, name: str, scale: TimeScale) -> Source:
+    found = columns(dice)
+    declared = [_declared(dice, column) for column in found]
+    if not scale.timestamps and dice.chance(25):
+        found = (*found, Column("ts", Kind.INTEGER))
+        declared.append("ts BIGINT")
+    clauses = f"{scale.clause('ts')} {dice.pick(_HEARTBEATS)}".strip()
+    return Source(name, found, True, f"CREATE STREAM {name} ({', '.join(declared)}) {clauses}")
+
+
+def table(dice: Dice, name: str) -> Source:
+    found = columns(dice)
+    declared = ", ".join(_declared(dice, column) for column in found)
+    nature = " APPEND ONLY" if dice.chance(20) else ""
+    return Source(name, found, False, f"CREATE TABLE {name} ({declared}){nature}")
+
+
+def _declared(dice: Dice, column: Column) -> str:
+    return f"{column.name} {dice.pick(TYPES[column.kind])}"
+
+
+def values(dice: Dice, found: Sequence[Column]) -> Row:
+    return tuple(dice.pick(VALUES[column.kind]) for column in found)
+
+
+def elements(dice: Dice, source: Source, scale: TimeScale, most: int) -> list[Row]:
+    """Rows in the order of their arrival: mostly of time, or nearly, or none at all."""
+    instants = [dice.number(0, HORIZON) for _ in range(dice.number(0, most))]
+    order = dice.pick(("sorted", "sorted", "nearly", "any"))
+    if order == "sorted":
+        instants.sort()
+    elif order == "nearly":
+        instants = [t for _, t in sorted((t + dice.number(0, 3), t) for t in instants)]
+    visible = [column for column in source.columns if column.name != "ts"]
+    return [(*values(dice, visible), scale.value(t)) for t in instants]
+
+
+def arrivals(dice: Dice, streams: Sequence[Source], scale: TimeScale, most: int) -> list[Action]:
+    """Batches of all streams in a random order, with heartbeats in between and mostly one at the end."""
+    queues = {source.name: _batches(dice, elements(dice, source, scale, most)) for source in streams}
+    actions: list[Action] = []
+    while any(queues.values()):
+        name = dice.pick([name for name, batches in queues.items() if batches])
+        actions.append(Insert(name, tuple(queues[name].pop(0))))
+        if dice.chance(20):
+            actions.append(Advance(dice.pick((None, name)), dice.number(0, HORIZON)))
+    if not dice.chance(15):
+        actions.append(Advance(None, END))
+    return actions
+
+
+def _batches(dice: Dice, rows: list[Row]) -> list[list[Row]]:
+    found: list[list[Row]] = []
+    while rows:
+        size = dice.number(1, max(len(rows), 1))
+        found.append(rows[:size])
+        rows = rows[size:]
+    return found
+
+
+def changes(dice: Dice, tables: Sequence[Source], most: int) -> list[Action]:
+    return [_change(dice, dice.pick(tables)) for _ in range(dice.number(0, most))] if tables else []
+
+
+def _change(dice: Dice, changed: Source) -> Action:
+    instant = f" AT {dice.number(0, END)}" if dice.chance(50) else ""
+    form = dice.pick(("insert", "insert", "delete", "update"))
+    if form == "insert" or "APPEND ONLY" in changed.definition:
+        rows = [values(dice, changed.columns) for _ in range(dice.number(1, 3))]
+        listed = ", ".join(f"({', '.join(written(value) for value in row)})" for row in rows)
+        return Change(f"INSERT INTO {changed.name} VALUES {listed}{instant}")
+    where = "" if dice.chance(15) else f" WHERE {condition(dice, changed.columns)}"
+    if form == "delete":
+        return Change(f"DELETE FROM {changed.name}{where}{instant}")
+    column = dice.pick(changed.columns)
+    depth = 1 if column.kind in (Kind.INTEGER, Kind.STRING) else 0
+    value = expression(dice, changed.columns, column.kind, depth)
+    return Change(f"UPDATE {changed.name} SET {column.name} = {value}{where}{instant}")
