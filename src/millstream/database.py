@@ -16,10 +16,13 @@ from millstream.engine.engine import Engine, SourceRow
 from millstream.engine.runner import Runner
 from millstream.errors import BindError, CatalogError, ClosedError, NotSupportedError, Place
 from millstream.inputs import Inputs, InsertResult, late_table, malformed_table
+from millstream.kernel.aggregate_calls import UserAggregate
+from millstream.kernel.functions_user import UserFunction
 from millstream.language import statements as st
 from millstream.language.binder import Binder, BoundQuery
 from millstream.language.definer import check_name, define_stream, define_table
-from millstream.language.statement_parser import parse, parse_query
+from millstream.language.expressions import UserCode
+from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.plan.definitions import StreamDefinition, ViewDefinition
 from millstream.plan.explain import explain
 from millstream.plan.logical import TableScan, sources
@@ -49,6 +52,7 @@ class Database:
         self.engine = Engine(runner)
         self.settings = Settings()
         self.catalog = CatalogOfObjects()
+        self.code = UserCode()
         self.inputs = Inputs(self.engine, self.catalog, now)
         self._queries: dict[str, Query] = {}
         self._on_close = on_close
@@ -131,7 +135,7 @@ class Database:
         self.engine.hide(query.edge)
 
     def _bind(self, query: Any, text: str) -> BoundQuery:
-        bound = Binder(self.catalog, self.settings, text).bind(query)
+        bound = Binder(self.catalog, self.settings, text, self.code).bind(query)
         return replace(bound, plan=rewrite(bound.plan))
 
     def _register(self, name: str, mode: str | None, bound: BoundQuery, place: Place | None) -> Query:
@@ -180,6 +184,37 @@ class Database:
         elif statement.query is not None:
             text = explain_bound(self._bind(statement.query, statement.place.text))
         return Result(text, table=pa.table({"plan": text.split("\n")}))
+
+    # Functions of users
+
+    def create_function(self, name: str, body: Callable[..., Any], returns: str, *, columns: str = "polars") -> None:
+        """Make a Python function usable in queries.
+
+        It is called with one whole column per argument (Polars, or pyarrow with `columns="arrow"`) and gives one back.
+        Equal rows must give equal results.
+        """
+        self.check_open()
+        self._check_function_name(name)
+        if columns not in ("polars", "arrow"):
+            raise BindError(f"columns is 'polars' or 'arrow', not {columns!r}")
+        function = UserFunction(name.lower(), body, parse_type(returns), "arrow" if columns == "arrow" else "polars")
+        self.code = replace(self.code, functions={**self.code.functions, name.lower(): function})
+
+    def create_aggregate(self, name: str, definition: type[UserAggregate], returns: str) -> None:
+        """Make a Python class usable as an aggregate: initialize, iterate, terminate, and retract if it can."""
+        self.check_open()
+        self._check_function_name(name)
+        missing = [part for part in ("initialize", "iterate", "terminate") if not hasattr(definition, part)]
+        if missing:
+            raise BindError(f"aggregate {name} has no method {missing[0]}")
+        entry = (definition, parse_type(returns))
+        self.code = replace(self.code, aggregates={**self.code.aggregates, name.lower(): entry})
+
+    def _check_function_name(self, name: str) -> None:
+        if not name.isidentifier() or name.startswith("_"):
+            raise BindError(f"{name!r} cannot be a function's name")
+        if name.lower() in (*self.code.functions, *self.code.aggregates):
+            raise CatalogError(f'there is a function "{name}" already')
 
     # Definitions
 

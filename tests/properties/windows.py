@@ -12,37 +12,45 @@ _FORMS = (
     *("unbounded", "range", "range", "range", "now", "rows", "rows", "partition", "slide", "rows slide", "tumble"),
     *("none", "partition slide", "begin end", "landmark"),
 )
+_TIME_FORMS = ("unbounded", "range", "range", "now", "slide", "tumble")
 
 
 def window(dice: Dice, columns: Sequence[Column], *, time_only: bool = False) -> str:
     """In brackets, or nothing. Sizes are in ticks."""
-    forms = ("unbounded", "range", "now", "slide", "tumble") if time_only else _FORMS
-    form = dice.pick(forms)
-    if form == "none":
-        return ""
-    if form == "begin end":
-        return f"[BEGIN {_moving(dice)} END {dice.pick((_moving(dice), _fixed(dice)))}]"
-    if form == "landmark":
-        return f"[BEGIN {_fixed(dice)} END {dice.pick((_moving(dice), _fixed(dice)))}]"
-    size = dice.number(1, 4)
-    by = ", ".join(column.name for column in dict.fromkeys(dice.some(columns, 1, 2)))
-    texts = {
-        "unbounded": dice.pick(("RANGE UNBOUNDED", "ROWS UNBOUNDED")),
-        "now": "NOW",
-        "range": f"RANGE {size * 2 - 2}",
-        "slide": f"RANGE {size * 2 - 2} SLIDE {dice.number(1, 5)}",
-        "tumble": f"TUMBLE {size}",
-        "rows": f"ROWS {size}",
-        "rows slide": f"ROWS {size} SLIDE {dice.number(1, 4)}",
-        "partition": f"PARTITION BY {by} ROWS {size}",
-        "partition slide": f"PARTITION BY {by} ROWS {size} SLIDE {dice.number(1, 3)}",
-    }
-    return f"[{texts[form]}]"
+    match dice.pick(_TIME_FORMS if time_only else _FORMS):
+        case "none":
+            return ""
+        case "begin end":
+            oldest = dice.number(0, 6)
+            end = str(dice.number(0, HORIZON)) if dice.chance(30) else _ago(dice.number(0, oldest))
+            return f"[BEGIN {_ago(oldest)} END {end}]"
+        case "landmark":
+            begin = dice.number(0, HORIZON)
+            end = str(dice.number(begin, HORIZON)) if dice.chance(30) else _ago(dice.pick((0, 0, 2)))
+            return f"[BEGIN {begin} END {end}]"
+        case "unbounded":
+            return dice.pick(("[RANGE UNBOUNDED]", "[ROWS UNBOUNDED]"))
+        case "now":
+            return "[NOW]"
+        case "range":
+            return f"[RANGE {dice.number(0, 6)}]"
+        case "slide":
+            return f"[RANGE {dice.number(0, 6)} SLIDE {dice.number(1, 5)}]"
+        case "tumble":
+            return f"[TUMBLE {dice.number(1, 4)}]"
+        case "rows":
+            return f"[ROWS {dice.number(1, 4)}]"
+        case "rows slide":
+            return f"[ROWS {dice.number(1, 4)} SLIDE {dice.number(1, 4)}]"
+        case "partition":
+            return f"[PARTITION BY {_some(dice, columns)} ROWS {dice.number(1, 3)}]"
+        case _:
+            return f"[PARTITION BY {_some(dice, columns)} ROWS {dice.number(1, 3)} SLIDE {dice.number(1, 3)}]"
 
 
-def _moving(dice: Dice) -> str:
-    return f"NOW - {dice.number(1, 6)}" if dice.chance(70) else "NOW"
+def _some(dice: Dice, columns: Sequence[Column]) -> str:
+    return ", ".join(column.name for column in dict.fromkeys(dice.some(columns, 1, 2)))
 
 
-def _fixed(dice: Dice) -> str:
-    return str(dice.number(0, HORIZON))
+def _ago(ticks: int) -> str:
+    return f"NOW - {ticks}" if ticks else "NOW"

@@ -19,7 +19,7 @@ from millstream.kernel.expressions import Column, Expression, Literal, conjuncts
 from millstream.kernel.functions import call
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.dialect import CQL
-from millstream.language.expressions import ExpressionBinder
+from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.scope import OuterColumn, Scope, Source
 from millstream.language.syntax import SAMPLE, SOURCE_TEXT, WINDOW, StreamOperator, StreamWindow, place_of
 from millstream.language.unnest import plan_block
@@ -93,10 +93,11 @@ class Bound:
 class Binder:
     """Binds one text against a catalog."""
 
-    def __init__(self, catalog: Catalog, settings: Settings, text: str) -> None:
+    def __init__(self, catalog: Catalog, settings: Settings, text: str, code: UserCode | None = None) -> None:
         self.catalog = catalog
         self.settings = settings
         self.text = text
+        self.code = code or UserCode()
         self.defaults: list[str] = []
         self.reads: set[str] = set()
         self.domain: TimeDomain | None = None
@@ -116,9 +117,6 @@ class Binder:
             query.sql(dialect=CQL),
             frozenset(self.reads),
         )
-
-    def is_aggregate(self, name: str) -> bool:
-        return False
 
     def bind_subquery(self, query: exp.Query, scope: Scope) -> tuple[Block, list[Expression]]:
         """A subquery of an expression: its block, and what it takes from the outer row."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import Protocol
@@ -11,16 +12,18 @@ from sqlglot import exp
 
 from millstream import types
 from millstream.errors import BindError, Error, NameError, NotSupportedError, TypeError
-from millstream.kernel.aggregate_calls import ALIASES, FUNCTIONS, resolve_aggregate
+from millstream.kernel.aggregate_calls import ALIASES, FUNCTIONS, UserAggregate, resolve_aggregate
 from millstream.kernel.coercion import can_cast, cast, common_type
 from millstream.kernel.expressions import FALSE, TRUE, Case, Expression, InList, Literal
 from millstream.kernel.functions import call
+from millstream.kernel.functions_user import UserFunction
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.durations import duration
 from millstream.language.scope import Scope
 from millstream.language.syntax import STREAM_OPERATORS, StreamOperator, place_of
 from millstream.language.type_names import data_type
 from millstream.plan.logical import AggregateCall
+from millstream.types import DataType
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -52,12 +55,19 @@ AGGREGATES = {*FUNCTIONS, *ALIASES} - {"single_value"}  # the last serves scalar
 INT_LIMIT, BIGINT_LIMIT = 2**31, 2**63
 
 
+@dataclass(frozen=True)
+class UserCode:
+    """Functions and aggregates that users made, by name in lower case."""
+
+    functions: Mapping[str, UserFunction] = field(default_factory=dict)
+    aggregates: Mapping[str, tuple[type[UserAggregate], DataType]] = field(default_factory=dict)
+
+
 class Surroundings(Protocol):
-    """What an expression may turn to: the text it stands in, user-defined aggregates, and subqueries."""
+    """What an expression may turn to: the text it stands in, users' functions, and subqueries."""
 
     text: str
-
-    def is_aggregate(self, name: str) -> bool: ...
+    code: UserCode
 
     def bind_subquery(self, query: exp.Query, scope: Scope) -> tuple[Block, list[Expression]]: ...
 
@@ -182,8 +192,8 @@ class ExpressionBinder:
         return Literal(types.INTERVAL, timedelta(microseconds=span.amount))
 
     def _extract(self, node: exp.Extract) -> Expression:
-        field = {"DOW": "dayofweek", "DOY": "dayofyear", "WEEK": "weekofyear"}.get(node.name.upper(), node.name)
-        return call(field, [self.bind(node.expression)])
+        part = {"DOW": "dayofweek", "DOY": "dayofyear", "WEEK": "weekofyear"}.get(node.name.upper(), node.name)
+        return call(part, [self.bind(node.expression)])
 
     def _substring(self, node: exp.Substring) -> Expression:
         parts = [node.this, node.args.get("start"), node.args.get("length")]
@@ -210,14 +220,14 @@ class ExpressionBinder:
                 f"{name.upper()} cannot stand inside an expression or in {self.clause}",
                 hint=f"it turns a whole relation into a stream: SELECT {name.upper()}(...) FROM ...",
             )
-        if name in AGGREGATES or self.binder.is_aggregate(name):
+        if name in AGGREGATES or name in self.binder.code.aggregates:
             return self._aggregate(node, name)
         for argument in node.expressions:
             if isinstance(argument, exp.Distinct):
                 raise BindError(f"DISTINCT inside {name}, which is not an aggregate")
             if isinstance(argument, exp.Star):
                 raise BindError(f"{name}(*) means nothing", hint="only COUNT takes *")
-        return call(name, [self.bind(argument) for argument in node.expressions])
+        return call(name, [self.bind(argument) for argument in node.expressions], self.binder.code.functions)
 
     def _aggregate(self, node: exp.Anonymous, name: str) -> Expression:
         if not self.aggregates:
@@ -234,6 +244,9 @@ class ExpressionBinder:
         if len(arguments) != 1:
             raise BindError(f"{name} takes one argument, not {len(arguments)}")
         argument = None if star else self._aggregate_argument(arguments[0])
+        if name in self.binder.code.aggregates:
+            definition, returns = self.binder.code.aggregates[name]
+            return AggregateReference(returns, AggregateCall(name, argument, distinct, returns, definition))
         kind = resolve_aggregate(name, None if argument is None else argument.type, distinct)
         return AggregateReference(kind, AggregateCall(name, argument, distinct, kind))
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from millstream.errors import BindError, InputError, Place
 from millstream.kernel.evaluate import evaluate
 from millstream.kernel.expressions import Expression, Literal
-from millstream.language.expressions import ExpressionBinder
+from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.scope import Scope
 from millstream.plan.definitions import TimeDomain
 
@@ -24,9 +24,7 @@ class ConstantsOnly:
 
     def __init__(self, text: str) -> None:
         self.text = text
-
-    def is_aggregate(self, name: str) -> bool:
-        return False
+        self.code = UserCode()
 
     def bind_subquery(self, query: exp.Expr, scope: Scope) -> Any:
         raise BindError("a subquery where a constant is wanted")

@@ -14,6 +14,7 @@ from millstream.language import statements as st
 from millstream.language.dialect import CQL, QueryParser
 from millstream.language.durations import duration
 from millstream.language.type_names import data_type
+from millstream.types import DataType
 
 _STATEMENT_WORDS = (
     "ADVANCE", "CREATE", "DELETE", "DROP", "EXPLAIN", "INSERT", "REGISTER", "SELECT", "SET", "SHOW", "UPDATE", "WITH",
@@ -53,6 +54,22 @@ def parse_query(text: str) -> exp.Query:
         hint="use execute() for statements",
         place=found[-1].place if found else None,
     )
+
+
+def parse_type(text: str) -> DataType:
+    """The type that a text such as `DECIMAL(10,2)` names."""
+    parser = StatementParser(dialect=CQL())
+    try:
+        found = parser._parse(_one_type, CQL().tokenize(text), text)
+    except (ParseError, TokenError):
+        raise TypeError(f"{text!r} is not a type") from None
+    if len(found) != 1 or not isinstance(found[0], DataType):
+        raise TypeError(f"{text!r} is not a type")
+    return found[0]
+
+
+def _one_type(parser: Any) -> Any:
+    return parser._type()
 
 
 def _syntax_error(error: ParseError, text: str, parser: StatementParser) -> SyntaxError:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
+from millstream.kernel.aggregate_calls import UserAggregate
 from millstream.kernel.expressions import TRUE, Expression, columns_used
 from millstream.kernel.window import WindowSpecification
 from millstream.types import BOOLEAN, DataType, Field, Schema
 
+UserDefinition = type[UserAggregate]
 Kind = OneOf["stream", "relation"]
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
 SetKind = OneOf["union all", "union", "intersect all", "intersect", "except all", "except"]
@@ -221,6 +223,7 @@ class AggregateCall:
     argument: Expression | None
     distinct: bool
     type: DataType
+    definition: UserDefinition | None = None
 
     def __str__(self) -> str:
         distinct = "DISTINCT " if self.distinct else ""

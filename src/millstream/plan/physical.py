@@ -133,7 +133,11 @@ class Lowering:
         keys = tuple(columns.index(key) for key in node.keys)
         calls = tuple(
             AggregateCall(
-                call.function, None if call.argument is None else columns.index(call.argument), call.distinct, call.type
+                call.function,
+                None if call.argument is None else columns.index(call.argument),
+                call.distinct,
+                call.type,
+                call.definition,
             )
             for call in node.calls
         )

@@ -6,12 +6,12 @@ every executor must see. Only names and counts come back to the driver.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from millstream.engine.task import EpochOutcome, EpochTask, execute
@@ -26,18 +26,23 @@ class SparkRunner:
         self.store: Store = DirectoryStore(directory)
 
     def run(self, task: EpochTask) -> EpochOutcome:
-        work = partial(_work, pickle.dumps((task, self.store)))
+        work = partial(_work, _dumps((task, self.store)))
         frame = self.session.range(0, 1, 1, 1).mapInArrow(work, "outcome binary")
-        outcome: EpochOutcome = pickle.loads(frame.collect()[0].outcome)
+        outcome: EpochOutcome = cloudpickle.loads(frame.collect()[0].outcome)
         return outcome
 
     def close(self) -> None:
         """The session belongs to whoever made it."""
 
 
+def _dumps(value: object) -> bytes:
+    """Pickled, users' own functions and classes by value: the workers need not be able to import them."""
+    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
+
+
 def _work(payload: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         pass  # the one row only calls for the work
-    task, store = pickle.loads(payload)
+    task, store = cloudpickle.loads(payload)
     outcome = execute(task, store)
-    yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(outcome)], pa.binary())], names=["outcome"])
+    yield pa.RecordBatch.from_arrays([pa.array([_dumps(outcome)], pa.binary())], names=["outcome"])

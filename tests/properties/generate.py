@@ -1,0 +1,57 @@
+"""The strategy for whole cases: a database, its queries, and what happens to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.oracle import Oracle
+from tests.properties.cases import Action, Case, Drop, Register
+from tests.properties.dice import Dice
+from tests.properties.inputs import Source, TimeScale, arrivals, changes, stream, table
+from tests.properties.queries import Profile, QueryMaker
+
+
+def cases(profile: Profile) -> st.SearchStrategy[Case]:
+    return _cases(profile)
+
+
+@st.composite
+def _cases(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Case:
+    dice = Dice(draw)
+    scale = TimeScale(timestamps=dice.chance(10))
+    streams = [stream(dice, name, scale) for name in ("S", "T", "U")[: dice.pick((1, 2, 2, 3))]]
+    tables = [table(dice, "D")] if dice.chance(30) else []
+    definitions = [source.definition for source in [*streams, *tables]]
+    if dice.chance(40):
+        definitions.insert(0, "SET range_bounds = 'half_open'")
+    maker = QueryMaker(dice, [*streams, *tables], profile)
+    for name in ("V", "W")[: dice.pick((0, 0, 0, 1, 2))]:
+        definitions.append(_add_view(maker, name, definitions))
+    queries = [Register(f"q{i}", maker.query().text) for i in range(dice.number(1, profile.queries))]
+    actions = arrivals(dice, streams, scale, profile.elements)
+    for change in changes(dice, tables, 4):
+        actions.insert(dice.number(0, len(actions)), change)
+    _place(dice, actions, queries)
+    return Case(tuple(definitions), tuple(actions), tuple(dice.number(0, 30) for _ in range(2)))
+
+
+def _add_view(maker: QueryMaker, name: str, definitions: list[str]) -> str:
+    """A view that later queries may read; whether it takes windows is for the oracle to say."""
+    query = maker.query()
+    definition = f"CREATE VIEW {name} AS {query.text}"
+    oracle = Oracle()
+    oracle.execute(";".join(definitions))
+    maker.sources.append(Source(name, query.columns, oracle.kind(query.text) == "stream"))
+    return definition
+
+
+def _place(dice: Dice, actions: list[Action], queries: list[Register]) -> None:
+    """Each query is registered before everything, after everything, or in the middle, and rarely dropped again."""
+    for query in queries:
+        moment = dice.pick((0, 0, dice.number(0, len(actions)), len(actions)))
+        actions.insert(moment, query)
+    if len(queries) > 1 and dice.chance(15):
+        moment = actions.index(queries[-1]) + 1
+        actions.insert(dice.number(moment, len(actions)), Drop(queries[-1].query))

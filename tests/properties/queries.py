@@ -1,0 +1,218 @@
+"""Random queries as text, typed so that they bind: SELECT blocks, set operations and stream operators over sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.properties.aggregates import Grouping, grouping
+from tests.properties.dice import Dice
+from tests.properties.expressions import Scope, condition, expression, operand
+from tests.properties.inputs import Source
+from tests.properties.kinds import Column, Kind
+from tests.properties.windows import window
+
+_OPERATORS = ("ISTREAM", "DSTREAM", "RSTREAM")
+_SET_OPERATIONS = ("UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL", "INTERSECT ALL")
+_JOINS = (
+    *(",", ",", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"),
+    *("LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN"),
+)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How far queries may go: leaves that they read, levels of SELECT, elements per stream."""
+
+    name: str
+    relational: bool
+    leaves: int
+    levels: int
+    elements: int
+    queries: int
+
+
+LINEAR = Profile("linear", relational=False, leaves=4, levels=3, elements=9, queries=3)
+RELATIONAL = Profile("relational", relational=True, leaves=4, levels=4, elements=6, queries=2)
+
+
+@dataclass(frozen=True)
+class Query:
+    text: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A FROM item; `columns` are written alias.name."""
+
+    text: str
+    columns: tuple[Column, ...]
+
+
+class QueryMaker:
+    """Makes one query at a time over the sources."""
+
+    def __init__(self, dice: Dice, sources: Sequence[Source], profile: Profile) -> None:
+        self.dice, self.sources, self.profile = dice, list(sources), profile
+        self._leaves = 0
+        self._aliases = 0
+
+    def query(self) -> Query:
+        """An outermost query: a relation, or a stream."""
+        self._leaves, self._aliases = self.profile.leaves, 0
+        if self.dice.chance(45):
+            return self._stream(self.profile.levels)
+        return self._relation(self.profile.levels)
+
+    def _stream(self, levels: int) -> Query:
+        operator = self.dice.pick(_OPERATORS)
+        if self.dice.chance(50):
+            return self._select(levels, operator=operator)
+        found = self._relation(levels)
+        return Query(f"{operator}({found.text})", found.columns)
+
+    def _relation(self, levels: int, wanted: Sequence[Kind] | None = None) -> Query:
+        if levels > 1 and self._leaves > 1 and self.dice.chance(25):
+            return self._set_operation(levels, wanted)
+        return self._select(levels, wanted)
+
+    def _set_operation(self, levels: int, wanted: Sequence[Kind] | None) -> Query:
+        left = self._relation(levels - 1, wanted)
+        right = self._relation(levels - 1, [column.kind for column in left.columns])
+        operation = self.dice.pick(_SET_OPERATIONS) if self.profile.relational else "UNION ALL"
+        return Query(f"({left.text}) {operation} ({right.text})", left.columns)
+
+    # SELECT
+
+    def _select(
+        self, levels: int, wanted: Sequence[Kind] | None = None, outer: Scope = (), operator: str | None = None
+    ) -> Query:
+        """`outer` are the columns of the query around this one, if it may be correlated with it."""
+        origin, scope = self._from(levels)
+        where = self._where(levels, scope, outer)
+        if self.profile.relational and self.dice.chance(30):
+            grouped = grouping(self.dice, scope, wanted)
+            return self._assembled(grouped, origin, where, operator)
+        if wanted is None and operator is None and not outer and self.dice.chance(8):
+            names = tuple(Column(f"c{i}", column.kind) for i, column in enumerate(scope))
+            listed = ", ".join(f"{column.name} AS {name.name}" for column, name in zip(scope, names, strict=True))
+            return Query(f"SELECT {listed} FROM {origin}{where}", names)
+        kinds = wanted if wanted is not None else self._kinds(scope)
+        items = [self._item(levels, scope, kind) for kind in kinds]
+        return self._assembled(Grouping(items, list(kinds), ""), origin, where, operator)
+
+    def _assembled(self, grouped: Grouping, origin: str, where: str, operator: str | None) -> Query:
+        names = [f"c{i}" for i in range(len(grouped.items))]
+        distinct = "DISTINCT " if self.profile.relational and self.dice.chance(12) else ""
+        listed = distinct + ", ".join(f"{item} AS {name}" for item, name in zip(grouped.items, names, strict=True))
+        listed = f"{operator}({listed})" if operator else listed
+        columns = tuple(Column(name, kind) for name, kind in zip(names, grouped.kinds, strict=True))
+        return Query(f"SELECT {listed} FROM {origin}{where}{grouped.clause}", columns)
+
+    def _kinds(self, scope: Scope) -> list[Kind]:
+        return self.dice.some([column.kind for column in scope], 1, 3)
+
+    def _item(self, levels: int, scope: Scope, kind: Kind) -> str:
+        if self.profile.relational and levels > 1 and self._leaves > 0 and self.dice.chance(6):
+            if kind is Kind.BOOLEAN:
+                return self._subquery_test(levels, scope)
+            return self._scalar(levels, scope, kind)
+        return expression(self.dice, scope, kind)
+
+    def _where(self, levels: int, scope: Scope, outer: Scope) -> str:
+        parts = [self._correlation(scope, outer)] if outer else []
+        if self.dice.chance(40):
+            parts.append(condition(self.dice, scope))
+        if self.profile.relational and levels > 1 and self._leaves > 0 and self.dice.chance(20):
+            parts.append(self._subquery_test(levels, scope))
+        if len(parts) == 2 and self.dice.chance(15):
+            return f" WHERE ({parts[0]} OR {parts[1]})"
+        return f" WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _correlation(self, scope: Scope, outer: Scope) -> str:
+        """Mostly an equality of an inner and an outer column."""
+        pairs = [(one.name, other.name) for one in scope for other in outer if one.kind is other.kind]
+        if not pairs or self.dice.chance(20):
+            return condition(self.dice, [*scope, *outer])
+        one, other = self.dice.pick(pairs)
+        return f"{one} {self.dice.pick(('=', '=', '<=>', '<', '<>'))} {other}"
+
+    # Subqueries in expressions
+
+    def _subquery_test(self, levels: int, scope: Scope) -> str:
+        outer = scope if self.dice.chance(60) else ()
+        form = self.dice.pick(("EXISTS", "IN", "scalar"))
+        if form == "EXISTS":
+            inner = self._nested(levels, [Kind.INTEGER], outer)
+            return f"{self.dice.pick(('', 'NOT '))}EXISTS ({inner.text})"
+        kind = self.dice.pick([column.kind for column in scope])
+        value = operand(self.dice, scope, kind)
+        if form == "IN":
+            inner = self._nested(levels, [kind], outer)
+            return f"{value} {self.dice.pick(('', 'NOT '))}IN ({inner.text})"
+        return f"{value} {self.dice.pick(('=', '<', '>=', '<>'))} {self._scalar(levels, scope, kind)}"
+
+    def _nested(self, levels: int, wanted: Sequence[Kind], outer: Scope) -> Query:
+        if outer:
+            return self._select(levels - 1, wanted, outer)
+        return self._relation(levels - 1, wanted)
+
+    def _scalar(self, levels: int, scope: Scope, kind: Kind) -> str:
+        """An aggregate without GROUP BY: one row, or none where HAVING says so."""
+        outer = scope if self.dice.chance(50) else ()
+        origin, inner = self._from(levels - 1)
+        where = self._where(levels - 1, inner, outer)
+        found = grouping(self.dice, inner, [kind], keys=False)
+        return f"(SELECT {found.items[0]} AS c0 FROM {origin}{where}{found.clause})"
+
+    # FROM
+
+    def _from(self, levels: int) -> tuple[str, list[Column]]:
+        first = self._from_item(levels)
+        text, scope = first.text, list(first.columns)
+        joins = self.profile.relational and self.dice.pick((0, 0, 1, 1, 2))
+        for _ in range(min(int(joins), self._leaves)):
+            text, scope = self._join(text, scope, self._from_item(levels))
+        return text, scope
+
+    def _join(self, text: str, scope: list[Column], right: Item) -> tuple[str, list[Column]]:
+        join = self.dice.pick(_JOINS)
+        both = [*scope, *right.columns]
+        if join == "," and "JOIN" in text:
+            join = "JOIN"  # a comma binds less than JOIN, so ON would not see what stands before it
+        if join in (",", "CROSS JOIN"):
+            return f"{text}{', ' if join == ',' else ' CROSS JOIN '}{right.text}", both
+        on = self._join_condition(scope, right.columns)
+        kept = scope if join in ("LEFT SEMI JOIN", "LEFT ANTI JOIN") else both
+        return f"{text} {join} {right.text} ON {on}", kept
+
+    def _join_condition(self, left: Scope, right: Scope) -> str:
+        pairs = [(one.name, other.name) for one in left for other in right if one.kind is other.kind]
+        if not pairs or self.dice.chance(15):
+            return condition(self.dice, [*left, *right])
+        one, other = self.dice.pick(pairs)
+        equal = f"{one} {self.dice.pick(('=', '=', '=', '<=>'))} {other}"
+        return f"{equal} AND {condition(self.dice, [*left, *right])}" if self.dice.chance(25) else equal
+
+    def _from_item(self, levels: int) -> Item:
+        if levels > 1 and self._leaves > 1 and self.dice.chance(35):
+            return self._derived(levels - 1) if self.dice.chance(50) else self._aliased(self._relation(levels - 1))
+        self._leaves -= 1
+        source = self.dice.pick(self.sources)
+        sample = " SAMPLE (50 PERCENT)" if source.is_stream and self.dice.chance(4) else ""
+        reading = window(self.dice, source.columns) if source.is_stream else ""
+        return self._named(f"{source.name}{sample} {reading}".strip(), source.columns)
+
+    def _derived(self, levels: int) -> Item:
+        """A stream made by a subquery, under a window."""
+        found = self._stream(levels)
+        return self._named(f"({found.text}) {window(self.dice, found.columns)}".strip(), found.columns)
+
+    def _aliased(self, found: Query) -> Item:
+        return self._named(f"({found.text})", found.columns)
+
+    def _named(self, text: str, columns: Sequence[Column]) -> Item:
+        alias = f"r{self._aliases}"
+        self._aliases += 1
+        return Item(f"{text} AS {alias}", tuple(Column(f"{alias}.{c.name}", c.kind) for c in columns))
