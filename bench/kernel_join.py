@@ -15,6 +15,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -39,27 +40,37 @@ def stream(schema: Schema, elements: int, keys: int, window: int, seed: int) -> 
     return pl.DataFrame(columns | {START: ticks, END: ticks + window + 1, WEIGHT: np.ones_like(ticks)})
 
 
-def run(operator: Operator, inputs: Sequence[pl.DataFrame], batch: int) -> Iterator[tuple[int, float, int]]:
-    """(rows out, seconds, rows held) of each step."""
+class Step(NamedTuple):
+    rows_out: int
+    rows_held: int
+    wall: float
+    cpu: float  # of all threads: what a core of one's own would have taken, where others use the machine too
+
+
+def run(operator: Operator, inputs: Sequence[pl.DataFrame], batch: int) -> Iterator[Step]:
     state: State = NO_STATE
     for low in range(0, inputs[0].height, batch):
         parts = [rows.slice(low, batch) for rows in inputs]
         high = min(low + batch, inputs[0].height)
         progress = Progress((low - 1,) * len(inputs), (high - 1,) * len(inputs))
-        begun = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
         output, state = operator.step(parts, state, progress)
-        seconds = time.perf_counter() - begun
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         held = sum(segment.height for segments in state.values() for segment in segments)
-        yield output.height, seconds, held
+        yield Step(output.height, held, wall, cpu)
 
 
 def rate(name: str, operator: Operator, inputs: Sequence[pl.DataFrame], batch: int = BATCH) -> None:
-    """The best of three runs, since the machine is shared."""
+    """The median of three runs, by the time of the clock."""
     runs = [list(run(operator, inputs, batch)) for _ in range(3)]
-    steps = min(runs, key=lambda run: sum(seconds for _, seconds, _ in run))
-    elements, seconds = sum(rows.height for rows in inputs), sum(seconds for _, seconds, _ in steps)
-    out, held = sum(rows for rows, _, _ in steps), max(held for _, _, held in steps)
-    print(f"{name:32} {elements / seconds / 1e6:6.2f} M elements/s  {out:>9,} rows out  {held:>9,} rows held")
+    steps = sorted(runs, key=lambda run: sum(step.wall for step in run))[1]
+    elements = sum(rows.height for rows in inputs) / 1e6
+    wall, cpu = sum(step.wall for step in steps), sum(step.cpu for step in steps)
+    out, held = sum(step.rows_out for step in steps), max(step.rows_held for step in steps)
+    print(
+        f"{name:30} {elements / wall:5.2f} M elements/s ({elements / cpu:5.2f} by CPU time) "
+        f"{out:>9,} rows out {held:>8,} rows held"
+    )
 
 
 def window_join() -> None:
@@ -91,9 +102,9 @@ def window_sizes() -> None:
         filling = -(-window // batch)
         steps = max(filling, 40)
         inputs = [stream(WIDE, (filling + steps) * batch, window, window, seed) for seed in (1, 2)]
-        seconds = [seconds for _, seconds, _ in run(InnerJoin(WIDE, WIDE, ((0, 0),)), inputs, batch)]
-        each = sum(seconds[filling:]) / (2 * steps * batch)
-        print(f"join, window of {window:>9,} {each * 1e9:12.0f} ns per element")
+        measured = list(run(InnerJoin(WIDE, WIDE, ((0, 0),)), inputs, batch))[filling:]
+        wall, cpu = (sum(times) / (2 * steps * batch) * 1e9 for times in list(zip(*measured, strict=True))[2:])
+        print(f"join, window of {window:>9,} {wall:9.0f} ns per element ({cpu:.0f} of CPU time)")
 
 
 EXPERIMENTS: dict[str, Callable[[], None]] = {

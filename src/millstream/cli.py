@@ -29,7 +29,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the traffic.")] = 1,
 ) -> None:
     """The CQL paper's Linear Road queries over simulated traffic."""
-    run_demo(seconds=seconds, cars=cars, seed=seed, tolls=False)
+    run_demo(seconds=seconds, cars=cars, seed=seed)
 
 
 @app.command()

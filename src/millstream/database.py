@@ -26,6 +26,7 @@ from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.plan.definitions import StreamDefinition, ViewDefinition
 from millstream.plan.explain import explain
 from millstream.plan.logical import TableScan, sources
+from millstream.plan.physical import Options
 from millstream.plan.rewrite import rewrite
 from millstream.query import Query
 from millstream.settings import Settings
@@ -145,10 +146,14 @@ class Database:
                 hint="drop it first, or choose another name",
                 place=place,
             )
-        edge = self.engine.show(bound.plan, self.settings.max_rstream_rows)
+        edge = self.engine.show(bound.plan, self.options())
         query = Query(self, name, (mode or "eager").lower(), bound, edge)
         self._queries[name.lower()] = query
         return query
+
+    def options(self) -> Options:
+        """How plans are run, by the settings."""
+        return Options(self.settings.strategy, self.settings.max_rstream_rows)
 
     def _free_name(self) -> str:
         number = len(self._queries) + 1
@@ -160,7 +165,7 @@ class Database:
         self.inputs.tick_clocks()
         now = self._latest(bound)
         limit = self.settings.max_rstream_rows
-        rows = self.engine.evaluate(bound.plan, limit, now)
+        rows = self.engine.evaluate(bound.plan, self.options(), now)
         if bound.kind == "relation":
             table = relation_at(rows, bound.schema, now)
         else:

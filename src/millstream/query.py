@@ -61,12 +61,15 @@ class Query:
     def result(self, at: Any = None) -> pa.Table:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         self._check_open()
-        settings = self._database.settings
-        rows, _ = self._database.engine.rows(self.edge, self._bound.schema)
-        tick = self._latest() if at is None else self._final_instant(at)
+        database, schema = self._database, self._bound.schema
+        if at is None and (pending := self._pending()) is not None:
+            tick, rows = pending, database.engine.evaluate(self._bound.plan, database.options(), pending)
+        else:
+            rows, _ = database.engine.rows(self.edge, schema)
+            tick = self._final() if at is None else self._final_instant(at)
         if self.kind == "relation":
-            return relation_at(rows, self._bound.schema, tick)
-        return elements_until(rows, self._bound.schema, tick, self._bound.domain, settings.max_rstream_rows)
+            return relation_at(rows, schema, tick)
+        return elements_until(rows, schema, tick, self._bound.domain, database.settings.max_rstream_rows)
 
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""
@@ -117,13 +120,13 @@ class Query:
         engine = self._database.engine
         return min(engine.frontier(source) for source in engine.inputs(self.edge))
 
-    def _latest(self) -> int:
-        """Now: the final instant; over tables only, also what is pending."""
-        final = self._final()
+    def _pending(self) -> int | None:
+        """Over tables only, the instant of a change that lies beyond what is final: now is then."""
+        if not all(isinstance(source, TableScan) for source in sources(self._bound.plan)):
+            return None
         engine = self._database.engine
-        if all(isinstance(source, TableScan) for source in sources(self._bound.plan)):
-            return max([final, *(engine.snapshot.progress(s).last_change for s in engine.inputs(self.edge))])
-        return final
+        last = max((engine.snapshot.progress(source).last_change for source in engine.inputs(self.edge)), default=-1)
+        return last if last > self._final() else None
 
     def _final_instant(self, at: Any) -> int:
         tick = instant(at, self._domain)

@@ -11,6 +11,7 @@ from millstream.errors import BindError, NameError, Place, did_you_mean
 @dataclass(frozen=True)
 class Settings:
     range_bounds: str = field(default="closed", metadata={"choices": ("closed", "half_open")})
+    strategy: str = field(default="upa", metadata={"choices": ("upa", "direct", "negative")})
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})
     sample_seed: int = 0
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from tests.kernel.spark_cases import CASES, COLUMNS, DEPARTURES, HEIGHT, parse, rows
 
 from millstream import types
 from millstream.errors import EvaluationError
-from millstream.kernel.evaluate import evaluate
+from millstream.kernel.evaluate import compile_expressions, evaluate
 from millstream.kernel.expressions import Expression
-from tests.kernel.spark_cases import CASES, COLUMNS, DEPARTURES, HEIGHT, parse, rows
 
 pytestmark = pytest.mark.spark
 
@@ -28,55 +29,51 @@ INEXACT = ("sqrt", "cbrt", "pow", "exp", "ln", "log", "sin", "cos", "tan", "atan
 
 @dataclass
 class Answer:
-    """What Millstream says to one expression: a value per row, and the rows on which it fails."""
+    """What Millstream says to one expression: its values where it does not fail, and the rows on which it does."""
 
     sql: str
     expression: Expression
     values: pl.Series
     failed: list[int]
 
+    def kept(self) -> pl.DataFrame:
+        return _without(rows(), self.failed)
+
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[object]:
+def spark() -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "OFF")
-        .getOrCreate()
-        .newSession()
-    )
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.log.level", "OFF").getOrCreate().newSession()
     session.conf.set("spark.sql.ansi.enabled", "true")
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    names = list(COLUMNS)
-    table = rows().rename({f"c{i}": name for i, name in enumerate(names)}).to_arrow()
-    schema = pa.schema([pa.field(name, types.to_arrow(COLUMNS[name].type)) for name in names])
-    table = table.cast(schema).append_column("row", pa.array(range(HEIGHT), pa.int32()))
+    schema = pa.schema([pa.field(name, types.to_arrow(column.type)) for name, column in COLUMNS.items()])
+    table = rows().to_arrow().rename_columns(list(COLUMNS)).cast(schema)
+    table = table.append_column("row", pa.array(range(HEIGHT), pa.int32()))
     session.createDataFrame(table).createOrReplaceTempView("t")
-    yield session
+    return session
 
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Answer]:
-    return {text: _answer(text) for text in (*CASES, *DEPARTURES)}
+    return {text: answer(text) for texts in CASES.values() for text in texts}
 
 
-def _answer(text: str) -> Answer:
+def answer(text: str) -> Answer:
     sql, expression = parse(text)
-    try:
-        return Answer(sql, expression, _values(rows(), expression), [])
-    except EvaluationError:
-        pass
-    nothing = pl.Series([None], dtype=types.to_polars(expression.type))
-    values, failed = [], []
-    for index in range(HEIGHT):
-        try:
-            values.append(_values(rows()[index], expression))
-        except EvaluationError:
-            failed.append(index)
-            values.append(nothing)
-    return Answer(sql, expression, pl.concat(values), failed)
+    program = compile_expressions((expression,))
+    computed = rows()
+    for stage in program.stages:
+        computed = computed.with_columns(stage)
+    failed: set[int] = set()
+    for check in program.checks:
+        failed.update(computed.with_columns(check.mask.alias("failed"))["failed"].fill_null(False).arg_true())
+    return Answer(sql, expression, _values(_without(rows(), sorted(failed)), expression), sorted(failed))
+
+
+def _without(frame: pl.DataFrame, dropped: list[int]) -> pl.DataFrame:
+    return frame.filter(pl.Series([index not in dropped for index in range(HEIGHT)]))
 
 
 def _values(frame: pl.DataFrame, expression: Expression) -> pl.Series:
@@ -84,76 +81,78 @@ def _values(frame: pl.DataFrame, expression: Expression) -> pl.Series:
 
 
 @pytest.fixture(scope="module")
-def spark_answers(spark: object, answers: dict[str, Answer]) -> pl.DataFrame:
+def spark_answers(spark: Any, answers: dict[str, Answer]) -> pl.DataFrame:
     """Spark's values for all cases, NULL on the rows where Millstream fails."""
     columns = []
-    for text in CASES:
-        answer = answers[text]
+    for text, answer in answers.items():
         if len(answer.failed) < HEIGHT:
-            guard = f"row NOT IN ({', '.join(map(str, answer.failed))})" if answer.failed else None
-            value = f"CASE WHEN {guard} THEN {answer.sql} END" if guard else answer.sql
-            columns.append(f"{value} AS `{text}`")
-    result = spark.sql(f"SELECT row, {', '.join(columns)} FROM t").toArrow()  # type: ignore[attr-defined]
-    return pl.from_arrow(result).sort("row")  # type: ignore[union-attr, return-value]
+            rest = f"row NOT IN ({', '.join(map(str, answer.failed))})" if answer.failed else "TRUE"
+            columns.append(f"CASE WHEN {rest} THEN {answer.sql} END AS `{text}`")
+    result = spark.sql(f"SELECT row, {', '.join(columns)} FROM t").toArrow()
+    frame = pl.from_arrow(result)
+    assert isinstance(frame, pl.DataFrame)
+    return frame.sort("row")
 
 
-@pytest.fixture(scope="module")
-def spark_types(spark: object, answers: dict[str, Answer]) -> dict[str, str]:
-    shown = [f"{answers[text].sql} AS `{text}`" for text in CASES]
-    schema = spark.sql(f"SELECT {', '.join(shown)} FROM t").schema  # type: ignore[attr-defined]
-    return {field.name: field.dataType.simpleString().upper() for field in schema}
+@pytest.mark.parametrize("group", CASES)
+def test_types(group: str, spark: Any, answers: dict[str, Answer]) -> None:
+    shown = ", ".join(f"{answers[text].sql} AS `{text}`" for text in CASES[group])
+    theirs = {field.name: _shown_type(field.dataType) for field in spark.sql(f"SELECT {shown} FROM t").schema}
+    mine = {text: str(answers[text].expression.type) for text in CASES[group]}
+    assert mine == theirs
 
 
-@pytest.mark.parametrize("text", CASES)
-def test_type(text: str, answers: dict[str, Answer], spark_types: dict[str, str]) -> None:
-    expected = spark_types[text].replace("INTERVAL DAY TO SECOND", "INTERVAL")
-    assert str(answers[text].expression.type) == expected
+@pytest.mark.parametrize("group", CASES)
+def test_values(group: str, answers: dict[str, Answer], spark_answers: pl.DataFrame) -> None:
+    differences = {}
+    for text in CASES[group]:
+        answer = answers[text]
+        if text in spark_answers.columns:
+            theirs = _without(spark_answers, answer.failed)[text].cast(answer.values.dtype)
+            pairs = zip(_shown(answer.values), _shown(theirs), strict=True)
+            inexact = text.startswith(INEXACT)
+            differing = [(mine, other) for mine, other in pairs if not _equal(mine, other, inexact=inexact)]
+            if differing:
+                differences[text] = differing[:3]
+    assert not differences, "expression: [(Millstream, Spark), ...]"
 
 
-@pytest.mark.parametrize("text", CASES)
-def test_values(text: str, answers: dict[str, Answer], spark_answers: pl.DataFrame) -> None:
-    answer = answers[text]
-    assert answer.values.dtype == types.to_polars(answer.expression.type)
-    if text not in spark_answers.columns:
-        return
-    expected = spark_answers[text].cast(answer.values.dtype)
-    differing = [
-        (row, mine, theirs)
-        for row, (mine, theirs) in enumerate(zip(_shown(answer.values), _shown(expected), strict=True))
-        if not _equal(mine, theirs, inexact=text.startswith(INEXACT))
-    ]
-    assert not differing, f"{answer.sql}: (row, Millstream, Spark) {differing[:5]}"
+@pytest.mark.parametrize("group", CASES)
+def test_failures(group: str, spark: Any, answers: dict[str, Answer]) -> None:
+    for text in CASES[group]:
+        answer = answers[text]
+        if answer.failed:
+            query = f"SELECT {answer.sql} AS v FROM t WHERE row = {answer.failed[0]}"
+            with pytest.raises(Exception, match=r"SQLSTATE|Exception"):
+                spark.sql(query).toArrow()
 
 
-@pytest.mark.parametrize("text", CASES)
-def test_failures(text: str, spark: object, answers: dict[str, Answer]) -> None:
-    answer = answers[text]
-    if not answer.failed:
-        return
-    query = f"SELECT {answer.sql} AS v FROM t WHERE row = {answer.failed[0]}"
-    with pytest.raises(Exception, match=r"SQLSTATE|Exception"):
-        spark.sql(query).toArrow()  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("text", CASES)
-def test_batches(text: str, answers: dict[str, Answer]) -> None:
-    """How rows are cut into batches does not matter, and empty batches have the right type."""
-    answer = answers[text]
-    kept = pl.Series([index not in answer.failed for index in range(HEIGHT)])
-    frame, values = rows().filter(kept), answer.values.filter(kept)
-    batches = [frame, *(frame[index] for index in range(0, frame.height, 7)), frame.clear()]
-    expected = [values, *(values[index : index + 1] for index in range(0, frame.height, 7)), values.clear()]
-    for batch, one in zip(batches, expected, strict=True):
-        got = _values(batch, answer.expression)
-        assert got.dtype == one.dtype == types.to_polars(answer.expression.type)
-        assert all(_equal(a, b, inexact=False) for a, b in zip(_shown(got), _shown(one), strict=True))
+@pytest.mark.parametrize("group", CASES)
+def test_batches(group: str, answers: dict[str, Answer]) -> None:
+    """How rows are cut into batches does not matter; empty batches have the right type; failures are raised."""
+    for text in CASES[group]:
+        answer = answers[text]
+        frame = answer.kept()
+        for start in range(0, HEIGHT, 17):
+            values = _values(frame[start : start + 17], answer.expression)
+            assert values.dtype == types.to_polars(answer.expression.type), text
+            pairs = zip(_shown(values), _shown(answer.values[start : start + 17]), strict=True)
+            assert all(_equal(one, other, inexact=False) for one, other in pairs), text
+        assert _values(frame.clear(), answer.expression).dtype == answer.values.dtype, text
+        if answer.failed:
+            with pytest.raises(EvaluationError):
+                _values(rows()[answer.failed[0]], answer.expression)
 
 
 @pytest.mark.parametrize("text", DEPARTURES)
-def test_departures(text: str, spark: object, answers: dict[str, Answer]) -> None:
-    assert answers[text].expression.type == DEPARTURES[text]
-    theirs = spark.sql(f"SELECT {answers[text].sql} AS v FROM t").schema[0].dataType.simpleString()  # type: ignore[attr-defined]
-    assert theirs.upper() != str(DEPARTURES[text])
+def test_departures(text: str, spark: Any) -> None:
+    sql, expression = parse(text)
+    assert expression.type == DEPARTURES[text]
+    assert _shown_type(spark.sql(f"SELECT {sql} AS v FROM t").schema[0].dataType) != str(DEPARTURES[text])
+
+
+def _shown_type(kind: Any) -> str:
+    return str(kind.simpleString()).upper().replace("INTERVAL DAY TO SECOND", "INTERVAL")
 
 
 def _shown(values: pl.Series) -> list[object]:

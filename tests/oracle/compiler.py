@@ -72,8 +72,9 @@ class _Compiler:
         return query
 
     def _rewrite_select(self, select: exp.Select, leaves: list[Relation]) -> exp.Expr:
-        if select.args.get("laterals"):
-            raise NotImplementedError("LATERAL VIEW")
+        for part in ("laterals", "limit", "offset", "qualify"):
+            if select.args.get(part):
+                raise NotImplementedError(f"{part} in a query")
         trailing: StreamWindow | None = select.args.pop(WINDOW, None)
         select.set("expressions", [_named(item) for item in select.expressions])
         origin = select.args.get("from_")
@@ -113,6 +114,8 @@ class _Compiler:
     def _table(self, item: exp.Table, trailing: StreamWindow | None, leaves: list[Relation]) -> exp.Expr:
         for join in item.args.get("joins") or []:
             join.set("this", self._from_item(join.this, trailing, leaves))
+        if item.args.get("sample"):
+            raise NotImplementedError("TABLESAMPLE; the stream's own is SAMPLE")
         name = ".".join(part.name for part in item.parts)
         alias = item.args.get("alias") or exp.TableAlias(this=exp.to_identifier(item.name, quoted=True))
         leaf = _leaf(self._read(self.lookup(name), item, trailing, name), leaves, alias)

@@ -33,6 +33,7 @@ CREATE MACRO cql_whole(x BIGINT) AS x, (x DOUBLE) AS trunc(x), (x VARCHAR) AS x,
 """
 _INTEGERS = (exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT)
 _TIMESTAMPS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
+_DIFFERENT = (exp.Div, exp.Mod, exp.Cast, exp.DataType, exp.TsOrDsAdd, exp.CountIf)
 _REFUSED = ("rand", "random", "randn", "uuid", "now", "current_timestamp", "current_date", "localtimestamp")
 
 
@@ -78,7 +79,7 @@ def spark_tree(tree: exp.Expr) -> exp.Expr:
 def duckdb_text(tree: exp.Expr) -> str:
     """The text of a Spark tree for DuckDB."""
     tree = tree.copy()
-    for node in reversed(list(tree.find_all(exp.Div, exp.Mod, exp.Cast, exp.DataType))):
+    for node in reversed(list(tree.find_all(*_DIFFERENT))):
         if isinstance(node, exp.Div):
             node.replace(_call("cql_divide", node.this, node.expression))
         elif isinstance(node, exp.Mod):
@@ -87,6 +88,10 @@ def duckdb_text(tree: exp.Expr) -> str:
             node.set("this", _call("cql_whole", node.this))
         elif isinstance(node, exp.DataType) and node.this in _TIMESTAMPS:
             node.replace(exp.DataType.build("timestamp", dialect="duckdb"))
+        elif isinstance(node, exp.TsOrDsAdd):  # a DATE, not the TIMESTAMP that DuckDB makes of it
+            node.replace(exp.cast(node.copy(), "date"))
+        elif isinstance(node, exp.CountIf):  # 0 over no rows, where DuckDB says NULL
+            node.replace(_call("coalesce", node, exp.Literal.number(0)))
     return tree.sql("duckdb", identify=True)
 
 

@@ -179,8 +179,6 @@ class QueryMaker:
     def _join(self, text: str, scope: list[Column], right: Item) -> tuple[str, list[Column]]:
         join = self.dice.pick(_JOINS)
         both = [*scope, *right.columns]
-        if join == "," and "JOIN" in text:
-            join = "JOIN"  # a comma binds less than JOIN, so ON would not see what stands before it
         if join in (",", "CROSS JOIN"):
             return f"{text}{', ' if join == ',' else ' CROSS JOIN '}{right.text}", both
         on = self._join_condition(scope, right.columns)

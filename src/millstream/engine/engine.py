@@ -19,7 +19,7 @@ from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, empty_batch
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan import logical as lo
-from millstream.plan.physical import CLOCK, Lowering
+from millstream.plan.physical import CLOCK, Lowering, Options
 from millstream.state.snapshot import Names, Snapshot, SourceProgress
 from millstream.types import Schema
 
@@ -156,10 +156,10 @@ class Engine:
 
     # Queries
 
-    def show(self, plan: lo.Node, max_rstream_rows: int) -> str:
+    def show(self, plan: lo.Node, options: Options) -> str:
         """Keep a plan's rows as results from now on, its past included; gives the edge that carries them."""
         with self.lock:
-            edge, backfill = self._prepare(plan, max_rstream_rows)
+            edge, backfill = self._prepare(plan, options)
             self._shown[edge] += 1
             if edge in self._sources:
                 self.snapshot = replace(
@@ -174,10 +174,10 @@ class Engine:
                     raise
             return edge
 
-    def evaluate(self, plan: lo.Node, max_rstream_rows: int, until: int) -> Batch:
+    def evaluate(self, plan: lo.Node, options: Options, until: int) -> Batch:
         """A plan's rows from the kept history, final up to `until`; nothing is kept."""
         with self.lock:
-            edge, pipeline = self._prepare(plan, max_rstream_rows)
+            edge, pipeline = self._prepare(plan, options)
             if edge in self._sources:
                 return self.history(edge)
             sources = dict.fromkeys(self._sources, -1)
@@ -229,10 +229,9 @@ class Engine:
         """The sources that an edge is made from."""
         return {below for below in self.pipeline.edges_below(edge) if below in self._sources}
 
-    def _prepare(self, plan: lo.Node, max_rstream_rows: int) -> tuple[str, Pipeline]:
-        lowering = Lowering(max_rstream_rows)
-        edge = lowering.lower(plan)
-        return edge, Pipeline(tuple(lowering.steps.values()))
+    def _prepare(self, plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
+        lowering = Lowering(plan, options)
+        return lowering.edge, Pipeline(tuple(lowering.steps.values()))
 
     def _backfill(self, edge: str, pipeline: Pipeline) -> None:
         known = {step.name for step in self.pipeline.steps}

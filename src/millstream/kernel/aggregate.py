@@ -14,34 +14,32 @@ time reaches them. Forgets a group when it has no copies and no change points ah
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from millstream.kernel import accumulators, change_points, time_queue
-from millstream.kernel.accumulators import COPIES
+from millstream.kernel import accumulators, change_points
+from millstream.kernel.accumulators import COPIES, Accumulator
 from millstream.kernel.aggregate_calls import AggregateCall, UserAggregate, resolve_aggregate
-from millstream.kernel.aggregate_values import AggregatePlan, Work, values_at
+from millstream.kernel.aggregate_values import PANES, POINTS, ROWS, AggregatePlan, Work, set_totals, values_at
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, empty_batch, value_column
-from millstream.kernel.change_points import Points
+from millstream.kernel.change_points import Points, bare
+from millstream.kernel.exact_sum import Limbs
 from millstream.kernel.group_table import DEAD, EXISTS, GROUP, TABLE, UNTIL, Arrivals, GroupTable, one_zero
-from millstream.kernel.instants import Instants, make_instants
+from millstream.kernel.instants import AT, Instants, PointOrder, make_instants
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.origins import resolve
+from millstream.kernel.origins import ORIGIN, resolve
 from millstream.kernel.replacement import replacements
-from millstream.kernel.sorted_runs import Runs
 from millstream.kernel.time_queue import TIME
 from millstream.types import Field, Schema, to_polars
 
 __all__ = ["Aggregate", "AggregateCall", "UserAggregate", "resolve_aggregate"]
 
 Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
-# What lies ahead: change points as rows and as sums, and rows that have not started, where rows are wanted whole.
-POINTS, PANES, ROWS, ORIGINS = "points", "panes", "rows", "origins"
+ORIGINS = "origins"
 
 
 class Aggregate(Operator):
@@ -70,20 +68,19 @@ class Aggregate(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
-        before, low = progress.low_before, progress.low
+        work = Work(self.plan, progress.low_before, progress.low, state, _has_arrival(batch, state))
         arrivals = self.groups.identify(batch, state)
         rows = self._rows(batch, arrivals)
-        until = _last_change(rows, arrivals)
-        work = Work(self.plan, before, low, state, _has_arrival(batch, state))
+        until = _last_changes(rows, arrivals)
         if self.plan.by_origin:
-            rows, work.synopses[ORIGINS] = resolve(rows, tuple(state.get(ORIGINS, ())), low)
-        points = self._due(rows, arrivals, work)
+            rows, work.synopses[ORIGINS] = resolve(rows, work.runs(ORIGINS), work.low)
+        points = self._row_points(rows, work) if self.plan.only_rows else self._points(rows, arrivals, work)
         touched = np.union1d(arrivals.number, points.group)
+        output = empty_batch(self.schema)
         if not len(touched):
-            return empty_batch(self.schema), work.state_after()
+            return output, work.state_after()
         records = self.groups.fetch(touched, state, arrivals.fresh)
         records = _extended(records, np.searchsorted(touched, arrivals.number), until)
-        output = empty_batch(self.schema)
         if len(points):
             output, records = self._advance(points, touched, records, work)
         groups = self.groups.store(records, arrivals.fresh, state)
@@ -91,87 +88,86 @@ class Aggregate(Operator):
         return output, {**work.state_after(), **groups} if TABLE in groups else groups
 
     def _rows(self, batch: Batch, arrivals: Arrivals) -> pl.DataFrame:
-        """The input with its groups' numbers and the columns that the calls need."""
+        """The input with the numbers of its groups and the columns that the calls need."""
         columns = [*self.plan.columns, START, END, WEIGHT]
         if self.plan.by_time and ARRIVAL in batch.columns:
             columns.append(ARRIVAL)
-        number = arrivals.number[arrivals.owner] if batch.height else np.zeros(0, np.int64)
-        return batch.select(one_zero(name, batch.schema[name]) for name in columns).with_columns(
-            pl.Series(GROUP, number)
+        number = arrivals.number[arrivals.owner]
+        return batch.select(
+            *(one_zero(name, batch.schema[name]) for name in columns), pl.Series(GROUP, number)
         )
 
-    # What is due and what lies ahead
+    # The change points of a step; those ahead go to the time queues
 
-    def _due(self, rows: pl.DataFrame, arrivals: Arrivals, work: Work) -> Points:
-        """The change points of this step; the rows and points behind them go to `work`, those ahead to its state."""
-        state, before, low = work.state, work.before, work.low
+    def _points(self, rows: pl.DataFrame, arrivals: Arrivals, work: Work) -> Points:
+        """Where totals change, as rows (these come first, for the bags refer to them) or as sums."""
         if self.plan.staircases:
-            work.rows = self._due_rows(rows, work)
-        points = [self._first_instant(state)] if not self.keys and low >= 0 else []
-        for segment in time_queue.due(state.get(PANES, ()), before, low):
-            points.append(change_points.from_segment(segment, self.plan.summed))
-        panes = None
-        if rows.height and not self.plan.bags and not self.plan.only_rows:
-            panes = change_points.pane_points(rows, arrivals, self.plan.summed)
+            self._start_rows(rows, work)
+        raw = work.due(POINTS)
+        panes = [change_points.from_segment(segment, self.plan.summed) for segment in work.due(PANES)]
+        sums = None
+        if rows.height and not self.plan.bags:
+            sums = change_points.pane_points(rows, arrivals, self.plan.summed)
         ahead: list[pl.DataFrame] = []
-        raw = time_queue.due(state.get(POINTS, ()), before, low)
-        if self.plan.only_rows:
-            points += self._row_instants(work, raw)
-        else:
-            if panes is None and rows.height:
-                arrived, ahead = change_points.split(change_points.row_points(rows, work.point_columns(rows)), low)
-                raw += arrived
-            points += [change_points.from_rows(piece, self.plan.summed) for piece in raw]
-            if self.plan.bags:
-                work.raw = pl.concat([self.plan.empty_points(work.arrival), *raw], how="diagonal")
-        work.push(POINTS, ahead)
-        later: list[pl.DataFrame] = []
-        if panes is not None:
-            arrived_panes, panes_ahead = panes.due(low)
-            points.append(arrived_panes)
-            later = [panes_ahead.to_segment()] if len(panes_ahead) else []
-        work.push(PANES, later)
-        return change_points.concatenated([change_points.padded(piece, self.plan.summed) for piece in points])
+        sums_ahead: list[pl.DataFrame] = []
+        if sums is not None:
+            due, later = sums.due(work.low)
+            panes.append(due)
+            sums_ahead += [later.to_segment()] if len(later) else []
+        elif rows.height:
+            columns = [name for name in (*self.plan.columns, ORIGIN, ARRIVAL) if name in rows.columns]
+            arrived, ahead = change_points.split(change_points.row_points(rows, columns), work.low)
+            raw += arrived
+        work.push(POINTS, *ahead)
+        work.push(PANES, *sums_ahead)
+        if self.plan.bags:
+            work.raw = pl.concat([self.plan.empty_points(work.arrival), *raw], how="diagonal")
+        pieces = [change_points.from_rows(piece, self.plan.summed) for piece in raw]
+        pieces += [*panes, change_points.padded(self._first_instant(work), self.plan.summed)]
+        return change_points.concatenated(pieces)
 
-    def _due_rows(self, rows: pl.DataFrame, work: Work) -> pl.DataFrame:
-        """Rows that start in this step; those that start later wait."""
-        started = [rows.filter(pl.col(START) <= work.low)]
-        for segment in time_queue.due(work.state.get(ROWS, ()), work.before, work.low):
-            started.append(segment.select(rows.columns))
-        work.push(ROWS, [rows.filter(pl.col(START) > work.low).with_columns(pl.col(START).alias(TIME))])
-        return pl.concat(started)
-
-    def _row_instants(self, work: Work, wakes: Sequence[pl.DataFrame]) -> Iterator[Points]:
+    def _row_points(self, rows: pl.DataFrame, work: Work) -> Points:
         """Where rows start, where those that start end, and where rows kept from earlier steps do."""
+        self._start_rows(rows, work)
         ending = work.rows.filter(pl.col(END) <= work.low)
-        for piece, column in ((work.rows, START), (ending, END), *((wake, TIME) for wake in wakes)):
-            yield change_points.bare(piece.get_column(GROUP).to_numpy(), piece.get_column(column).to_numpy())
+        sources = [(work.rows, START), (ending, END), *((wake, TIME) for wake in work.due(POINTS))]
+        work.push(POINTS)
+        pieces = [bare(piece.get_column(GROUP).to_numpy(), piece.get_column(time).to_numpy()) for piece, time in sources]
+        return change_points.concatenated([*pieces, self._first_instant(work)])
 
-    def _first_instant(self, state: State) -> Points:
+    def _start_rows(self, rows: pl.DataFrame, work: Work) -> None:
+        """Rows that start in this step go to the staircases; those that start later wait."""
+        waiting = [segment.select(rows.columns) for segment in work.due(ROWS)]
+        work.rows = pl.concat([rows.filter(pl.col(START) <= work.low), *waiting])
+        work.push(ROWS, rows.filter(pl.col(START) > work.low).with_columns(pl.col(START).alias(TIME)))
+
+    def _first_instant(self, work: Work) -> Points:
         """The group of everything is there from instant 0, whether or not anything is in it."""
-        count = 0 if any(run.get_column(EXISTS).any() for run in state.get(TABLE, ())) else 1
-        return change_points.bare(np.zeros(count, np.int64), np.zeros(count, np.int64))
+        there = any(run.get_column(EXISTS).any() for run in work.runs(TABLE))
+        count = 0 if self.keys or there or work.low < 0 else 1
+        return bare(np.zeros(count, np.int64), np.zeros(count, np.int64))
 
-    # What the groups are at the instants of this step
+    # What the groups are at the instants of a step
 
     def _advance(
         self, points: Points, touched: Int64s, records: pl.DataFrame, work: Work
     ) -> tuple[Batch, pl.DataFrame]:
         """The output, and the records after the step."""
-        points = work.with_sets(points)
-        instants, order, last = make_instants(points.group, points.time)
+        instants, sorting = make_instants(points.group, points.time)
         moved = np.searchsorted(touched, instants.group)
         own = records.gather(moved) if len(moved) < len(touched) else records
-        totals = _totals_at(points, instants, order, last, own)
-        values, present = values_at(work, instants, totals, own)
+        totals = _totals_at(points, instants, sorting, own)
+        if self.plan.bags:
+            work.raw = work.raw.with_columns(pl.Series(AT, sorting.at()[: work.raw.height]))
+            totals |= set_totals(work, instants, own)
+        values, exists = values_at(work, instants, totals, own)
         if not self.keys:
             exists = np.ones(len(instants), np.bool_)
-        else:
-            exists = present if self.plan.only_rows else accumulators.integers(totals[COPIES], "count(*)") > 0
-        shown = [own.get_column(f"o{i}") for i in range(len(values))]
-        existed = own.get_column(EXISTS).to_numpy()
+        elif not self.plan.only_rows:
+            exists = accumulators.integers(totals[COPIES], "count(*)") > 0
+        before = own.get_column(EXISTS).to_numpy(), [own.get_column(f"o{i}") for i in range(len(values))]
         keys = [own.get_column(name) for name in self.groups.keys]
-        output = replacements(instants, keys, (existed, shown), (exists, values))
+        output = replacements(instants, keys, before, (exists, values))
         final = instants.stop - 1
         after = own.select(GROUP, *self.groups.keys, UNTIL).with_columns(
             pl.Series(EXISTS, exists[final]),
@@ -186,6 +182,7 @@ class Aggregate(Operator):
         return output, self._buried(after, work.low)
 
     def _buried(self, records: pl.DataFrame, low: int) -> pl.DataFrame:
+        """The records, those of groups that nothing is left of marked dead."""
         if not self.keys:
             return records
         empty = ~records.get_column(EXISTS).to_numpy() & (records.get_column(UNTIL).to_numpy() <= low)
@@ -201,7 +198,7 @@ def _has_arrival(batch: Batch, state: State) -> bool:
     return ARRIVAL in batch.columns or any(ARRIVAL in segment.columns for segment in kept)
 
 
-def _last_change(rows: pl.DataFrame, arrivals: Arrivals) -> Int64s:
+def _last_changes(rows: pl.DataFrame, arrivals: Arrivals) -> Int64s:
     """The last known change of each group of the arrivals."""
     end, start = rows.get_column(END).to_numpy(), rows.get_column(START).to_numpy()
     until = np.full(len(arrivals.number), -1, np.int64)
@@ -210,7 +207,7 @@ def _last_change(rows: pl.DataFrame, arrivals: Arrivals) -> Int64s:
 
 
 def _extended(records: pl.DataFrame, places: Int64s, until: Int64s) -> pl.DataFrame:
-    """The records with the last change of some raised."""
+    """The records with the last change of some of them raised."""
     if not len(places):
         return records
     known = records.get_column(UNTIL).to_numpy(writable=True)
@@ -219,11 +216,11 @@ def _extended(records: pl.DataFrame, places: Int64s, until: Int64s) -> pl.DataFr
 
 
 def _totals_at(
-    points: Points, instants: Instants, order: Int64s, last: Int64s, records: pl.DataFrame
-) -> accumulators.Totals:
+    points: Points, instants: Instants, sorting: PointOrder, records: pl.DataFrame
+) -> dict[Accumulator, Limbs]:
     """Totals after each instant: what the group had, and all that its points added up to there."""
     carried = accumulators.from_columns(records, points.totals)
     return {
-        name: change_points.running(limbs, instants, order, last, carried[name])
+        name: change_points.running(limbs, instants, sorting, carried[name])
         for name, limbs in points.totals.items()
     }

@@ -29,6 +29,7 @@ from millstream.types import (
 
 SECOND = 1_000_000  # microseconds
 _MAXIMUM = 2**63 - 1
+_MICROSECONDS = decimal(19, 6)  # a timestamp as seconds
 TRY_CAST = "use TRY_CAST to get NULL instead"
 
 
@@ -82,8 +83,8 @@ def _to_integer(column: pl.Expr, source: DataType, target: DataType) -> Outcome:
     # Fractions are cut before the range is checked. As a double, the largest BIGINT is 2^63, which Java takes for it.
     number = column.cast(pl.Float64)
     outside = ~((number.floor() <= float(highest)) & (number.ceil() >= float(lowest)))
-    value = pl.when(number >= float(highest)).then(pl.lit(highest, dtype=dtype)).otherwise(
-        number.cast(dtype, strict=False)
+    value = (
+        pl.when(number >= float(highest)).then(pl.lit(highest, dtype=dtype)).otherwise(number.cast(dtype, strict=False))
     )
     return Outcome(value, (overflow(target, outside),))
 
@@ -126,6 +127,8 @@ def _with_time(column: pl.Expr, source: DataType, target: DataType) -> Outcome:
         return _to_integer(truncated_quotient(microseconds, SECOND), BIGINT, target)
     if target.is_integer:
         return _to_integer(microseconds // SECOND, BIGINT, target)
+    if target.is_decimal:
+        return _to_decimal(decimals.scaled(microseconds.cast(pl.Int128), _MICROSECONDS), _MICROSECONDS, target)
     return _number_to_number(floats.divide(microseconds.cast(pl.Float64), pl.lit(float(SECOND))), DOUBLE, target)
 
 
@@ -141,18 +144,27 @@ def _number_to_timestamp(column: pl.Expr, source: DataType) -> Outcome:
         seconds = column.cast(pl.Int64)
         last = _MAXIMUM // SECOND
         stamp = (
-            pl.when(seconds > last).then(_MAXIMUM).when(seconds < -last - 1).then(-_MAXIMUM - 1).otherwise(seconds * SECOND)
+            pl.when(seconds > last)
+            .then(_MAXIMUM)
+            .when(seconds < -last - 1)
+            .then(-_MAXIMUM - 1)
+            .otherwise(seconds * SECOND)
         )
         return Outcome(stamp.cast(pl.Int64).cast(dtype))
     if source.is_decimal:
-        digits = decimals.rescale(decimals.truncate(decimals.unscaled(column), 10 ** max(0, source.scale - 6)),
-                                  decimal(source.precision, min(source.scale, 6)), decimal(38, 6))
+        digits = decimals.rescale(
+            decimals.truncate(decimals.unscaled(column), 10 ** max(0, source.scale - 6)),
+            decimal(source.precision, min(source.scale, 6)),
+            decimal(38, 6),
+        )
         failures = (fails_where_null([column], "TIMESTAMP overflow", TRY_CAST),)
         return Outcome(digits.cast(pl.Int64, strict=False).cast(dtype), failures)
     number = column.cast(pl.Float64) * float(SECOND)
     stamp = (
-        pl.when(number >= float(_MAXIMUM)).then(pl.lit(_MAXIMUM, dtype=pl.Int64))
-        .when(number <= -float(_MAXIMUM)).then(pl.lit(-_MAXIMUM - 1, dtype=pl.Int64))
+        pl.when(number >= float(_MAXIMUM))
+        .then(pl.lit(_MAXIMUM, dtype=pl.Int64))
+        .when(number <= -float(_MAXIMUM))
+        .then(pl.lit(-_MAXIMUM - 1, dtype=pl.Int64))
         .otherwise(number.cast(pl.Int64, strict=False))
     )
     failure = Failure(lambda _: ~column.is_finite(), "NaN and infinity are not timestamps", TRY_CAST)

@@ -19,7 +19,7 @@ from millstream.kernel.accumulators import Accumulator, Totals
 from millstream.kernel.batch import END, INF, START, WEIGHT
 from millstream.kernel.exact_sum import Limbs
 from millstream.kernel.group_table import GROUP, Arrivals
-from millstream.kernel.instants import Instants
+from millstream.kernel.instants import Instants, PointOrder
 from millstream.kernel.time_queue import TIME
 
 Int64s = NDArray[np.int64]
@@ -98,9 +98,13 @@ def from_rows(points: pl.DataFrame, wanted: Sequence[Accumulator]) -> Points:
     )
 
 
-def running(limbs: Limbs, instants: Instants, order: Int64s, last: Int64s, carried: Limbs) -> Limbs:
+def running(limbs: Limbs, instants: Instants, sorting: PointOrder, carried: Limbs) -> Limbs:
     """What each group had, and all that its points added up to and including each instant."""
-    sums = exact_sum.cumulated(limbs.take(order)).take(last)
+    return on_top(exact_sum.cumulated(limbs.take(sorting.order)).take(sorting.last), instants, carried)
+
+
+def on_top(sums: Limbs, instants: Instants, carried: Limbs) -> Limbs:
+    """Running sums over all instants as sums of each group, on top of what it had."""
     # One running sum goes through all groups: where it stood when a group began is taken off again.
     since = np.where(instants.first > 0, instants.first - 1, 0)
     base = [np.where(instants.first > 0, part[since], 0) for part in sums.parts]

@@ -1,7 +1,7 @@
 """Decimal arithmetic as Spark does it: exact, then rounded half up to the result's scale.
 
-A decimal column is its unscaled 128-bit integers (1.25 is 125 of scale 2), and all arithmetic here is on those. Up to 38
-digits fit. Where the exact result could need more, the operation works on halves of numbers, or digit by digit, for
+A decimal column is its unscaled 128-bit integers (1.25 is 125 of scale 2), and all arithmetic here is on those. Up to
+38 digits fit. Where the exact result could need more, the operation works on halves of numbers, or digit by digit, for
 whole columns at a time; a result that does not fit is NULL, and the caller makes that a failure.
 
 Polars has decimal operators of its own, but they keep the left scale and round to even: not what SQL says.

@@ -110,7 +110,9 @@ class Program:
         row = computed.filter(check.mask).select(value_column(index) for index in columns).row(0) if columns else ()
         shown = ", ".join(f"{name} = {value}" for name, value in zip(columns.values(), row, strict=True))
         return EvaluationError(
-            f"{check.failure.message} in {check.node}", detail=f"for {shown}" if shown else None, hint=check.failure.hint
+            f"{check.failure.message} in {check.node}",
+            detail=f"for {shown}" if shown else None,
+            hint=check.failure.hint,
         )
 
 

@@ -26,6 +26,7 @@ from millstream.kernel.batch import ARRIVAL, END, START, value_column
 from millstream.kernel.group_table import GROUP
 from millstream.kernel.instants import Instants
 from millstream.kernel.operator import Segment
+from millstream.kernel.ordinals import ascending, combined, heads, ordinals
 from millstream.kernel.sorted_runs import Runs, add_run, bisect_within, expand
 
 Int64s = NDArray[np.int64]
@@ -41,25 +42,15 @@ class Order:
     least: bool  # the least is best, and not the greatest
     null_is_worst: bool  # else NULL is the least value
 
-    def ascending(self, rows: pl.DataFrame) -> Int64s:
-        """The places of the rows, worst first."""
-        # Polars puts NULL at the front unless told otherwise, also when descending.
-        places = rows.select(
-            pl.arg_sort_by(self.by, descending=self.least, nulls_last=self.least and not self.null_is_worst)
-        )
-        return places.to_series().to_numpy().astype(np.int64)
-
-    def ranks(self, rows: pl.DataFrame) -> Int64s:
-        """A number for each row, equal for rows equally good, greater for better ones."""
-        places = self.ascending(rows)
-        sorted_rows = rows.select(self.by).gather(places)
-        differs = np.zeros(rows.height, np.bool_)
-        for column in sorted_rows.iter_columns():
-            differs |= column.ne_missing(column.shift(1)).to_numpy()
-        differs[:1] = False
-        ranks = np.empty(rows.height, np.int64)
-        ranks[places] = np.cumsum(differs)
-        return ranks
+    def quality(self, rows: pl.DataFrame) -> tuple[Int64s, int]:
+        """A number for each row, below the second result: equal for rows equally good, greater for better ones."""
+        codes, span = ordinals(rows, self.by)
+        if not self.least:
+            return codes, span
+        if not self.null_is_worst:
+            return span - 1 - codes, span
+        missing = rows.get_column(self.value).is_null().to_numpy()
+        return np.where(missing, 0, span - codes), span + 1
 
 
 def order_of(call: AggregateCall, *, arrival: bool, started: str = START) -> Order:
@@ -97,9 +88,9 @@ def cover(start: Int64s, stop: Int64s, size: int) -> Int64s:
     return best
 
 
-def best_values(items: pl.DataFrame, order: Order, start: Int64s, stop: Int64s, size: int) -> Int64s:
+def best_items(items: pl.DataFrame, order: Order, start: Int64s, stop: Int64s, size: int) -> Int64s:
     """For each of `size` instants the best item whose interval [start, stop) holds it, or -1."""
-    places = order.ascending(items)
+    places = ascending(order.quality(items)[0])
     best = cover(start[places], stop[places], size)
     return np.where(best >= 0, places[np.maximum(best, 0)], -1) if len(places) else best
 
@@ -117,14 +108,11 @@ def undominated(rows: pl.DataFrame, order: Order) -> pl.DataFrame:
     """The rows for which no better or equal row of their group ends later or together, by group and end."""
     if not rows.height:
         return rows
-    rank = order.ranks(rows)
-    ranked = rows.select(GROUP, END).with_columns(pl.Series("_rank", rank))
-    latest_first = ranked.select(pl.arg_sort_by(GROUP, END, "_rank", descending=True)).to_series()
-    places = latest_first.to_numpy().astype(np.int64)
-    group = rows.get_column(GROUP).to_numpy()[places]
-    # Numbers that grow with the group and, within it, with the rank: one running maximum serves all groups.
-    ordinal = np.cumsum(np.append(False, group[1:] != group[:-1]))
-    number = ordinal * (rows.height + 1) + rank[places]
+    quality = order.quality(rows)
+    places = ascending(combined(ordinals(rows, (GROUP, END)), quality)[0])[::-1]
+    # Numbers that grow from group to group and, within a group, with quality: one running maximum serves all.
+    ordinal = np.cumsum(heads(rows.get_column(GROUP).to_numpy()[places]))
+    number, _ = combined((ordinal, rows.height + 1), (quality[0][places], quality[1]))
     highest = np.maximum.accumulate(number)
     kept = np.append(True, number[1:] > highest[:-1])
     return rows.gather(places[kept][::-1])
@@ -153,7 +141,7 @@ class Staircase:
             )
         )
         stop = instants.place(owner, items.get_column(END).to_numpy())
-        best = best_values(items, self.order, start, stop, len(instants))
+        best = best_items(items, self.order, start, stop, len(instants))
         return gathered(items.get_column(self.order.value), best), best >= 0
 
     def _carried(self, runs: Runs, instants: Instants, before: int, low: int) -> tuple[list[pl.DataFrame], Int64s]:

@@ -23,7 +23,7 @@ NO_DOUBLE = pl.Series([None], dtype=pl.Float64)
 
 
 def half_up(column: pl.Expr, digits: int, precision: int) -> pl.Expr:
-    """column * 10^digits rounded half up, as Int128; NULL for NaN, infinity and what has more digits than `precision`."""
+    """column * 10^digits rounded half up, as Int128; NULL for NaN, infinity and beyond `precision` digits."""
     return by_column(lambda values: fitting(_half_up(values, digits), precision), [column], pl.Int128())
 
 
@@ -68,7 +68,12 @@ def digits_of_text(texts: pl.Series, scale: int) -> pl.Series:
     )
     front = pl.when(pl.col("front").str.len_chars() <= 38).then(pl.concat_str(pl.lit("0"), pl.col("front")))
     units = front.cast(pl.Int128, strict=False) + pl.col("up").cast(pl.Int128)
-    signed = pl.when(pl.col("sign") == "-").then(pl.lit(0, dtype=pl.Int128) - units).when(pl.col("sign").is_not_null()).then(units)
+    signed = (
+        pl.when(pl.col("sign") == "-")
+        .then(pl.lit(0, dtype=pl.Int128) - units)
+        .when(pl.col("sign").is_not_null())
+        .then(units)
+    )
     return parts.select(signed).to_series()
 
 

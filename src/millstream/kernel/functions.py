@@ -88,9 +88,7 @@ _ENTRIES: tuple[Function | Rewrite, ...] = (
     *functions_time.REWRITES,
     *(_cast_function(name, target) for name, target in _CASTS.items()),
 )
-_BY_NAME: dict[str, Function | Rewrite] = {
-    name: entry for entry in _ENTRIES for name in (entry.name, *entry.aliases)
-}
+_BY_NAME: dict[str, Function | Rewrite] = {name: entry for entry in _ENTRIES for name in (entry.name, *entry.aliases)}
 
 
 def function_names(user_functions: Mapping[str, UserFunction] | None = None) -> list[str]:

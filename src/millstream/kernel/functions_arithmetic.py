@@ -33,7 +33,6 @@ from millstream.types import (
     BIGINT,
     BOOLEAN,
     DOUBLE,
-
     INT,
     INTEGER_BITS,
     INTERVAL,
@@ -67,8 +66,7 @@ def _numbers(operator: str, arguments: Sequence[Expression]) -> Signature | None
         return None
     if common.is_decimal:
         left, right = (
-            common if kind == NULL else _decimal_of(argument)
-            for argument, kind in zip(arguments, types, strict=True)
+            common if kind == NULL else _decimal_of(argument) for argument, kind in zip(arguments, types, strict=True)
         )
         return Signature((left, right), decimals.result_type(operator, left, right))
     if operator == "/" and (STRING in types or not common.is_integer):

@@ -34,6 +34,15 @@ def _bind_comparison(arguments: Sequence[Expression]) -> Signature | None:
     return Signature((common, common), BOOLEAN)
 
 
+def _bind_logic(arguments: Sequence[Expression]) -> Signature | None:
+    """Conditions, and texts (read as booleans) only beside a condition."""
+    types = {argument.type for argument in arguments}
+    if len(arguments) != 2 or not types <= {BOOLEAN, STRING, NULL} or (STRING in types and BOOLEAN not in types):
+        return None
+    return Signature((BOOLEAN, BOOLEAN), BOOLEAN)
+
+
+_LOGIC = Rule("(boolean, boolean)", _bind_logic)
 _COMPARISON = Rule("two values of comparable types", _bind_comparison)
 
 
@@ -158,14 +167,14 @@ FUNCTIONS = (
     _comparison("<=>", lambda left, right: left.eq_missing(right), "equal_null"),
     Function(
         "and",
-        row(CONDITION, CONDITION, result=BOOLEAN),
+        _LOGIC,
         lambda node, left, right: left & right,
         reads_once=True,
         proceeds=lambda left: left.fill_null(True),
     ),
     Function(
         "or",
-        row(CONDITION, CONDITION, result=BOOLEAN),
+        _LOGIC,
         lambda node, left, right: left | right,
         reads_once=True,
         proceeds=lambda left: ~left.fill_null(False),

@@ -19,7 +19,6 @@ from millstream.kernel.signature import NUMBER, REAL, Evaluation, Function, Rule
 from millstream.types import (
     BIGINT,
     DOUBLE,
-
     INT,
     MAX_DECIMAL_PRECISION,
     DataType,
@@ -32,7 +31,7 @@ def constant_integer(argument: Expression, what: str) -> int | None:
     """The value of an argument that must be constant."""
     if not isinstance(argument, Literal):
         raise errors.TypeError(f"{what} must be a constant, not {argument}")
-    return None if argument.value is None else int(argument.value)  # type: ignore[call-overload, no-any-return]
+    return None if argument.value is None else int(argument.value)  # type: ignore[call-overload]
 
 
 def _bind_round(arguments: Sequence[Expression]) -> Signature | None:
@@ -65,9 +64,7 @@ def _round(node: Call, value: pl.Expr, _: pl.Expr | None = None) -> pl.Expr | Ou
     if source.is_decimal:
         units = _round_units(decimals.unscaled(value), source.scale - digits, node.type.scale - digits)
         rounded = decimals.within(units, node.type.precision)
-        return Outcome(
-            decimals.scaled(rounded, node.type), (fails_where_null([value], f"{node.type} overflow"),)
-        )
+        return Outcome(decimals.scaled(rounded, node.type), (fails_where_null([value], f"{node.type} overflow"),))
     if digits >= 0:
         return value
     units = _round_units(value.cast(pl.Int128), -digits, -digits)

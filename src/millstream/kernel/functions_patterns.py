@@ -144,7 +144,11 @@ def _replace(node: Call, text: pl.Expr, _: pl.Expr, __: pl.Expr) -> pl.Expr:
 
 FUNCTIONS = (
     Function("like", Rule("(string, string, [constant string])", _bind_like), _like),
-    Function("rlike", Rule("(string, constant string)", _bind_rlike), _rlike, ("regexp", "regexp_like"), reads_once=True),
+    Function(
+        "rlike", Rule("(string, constant string)", _bind_rlike), _rlike, ("regexp", "regexp_like"), reads_once=True
+    ),
     Function("regexp_extract", Rule("(string, constant string, [constant integer])", _bind_extract), _extract),
-    Function("regexp_replace", Rule("(string, constant string, constant string)", _bind_replace), _replace, reads_once=True),
+    Function(
+        "regexp_replace", Rule("(string, constant string, constant string)", _bind_replace), _replace, reads_once=True
+    ),
 )

@@ -13,6 +13,8 @@ from millstream.types import BINARY, BOOLEAN, INT, STRING
 
 _BYTES_OR_TEXT = Slot("string or binary", lambda kind: BINARY if kind == BINARY else TEXT.accept(kind))
 
+_ONLY_TEXT = Slot("string", lambda kind: None if kind == BINARY else TEXT.accept(kind))
+
 
 def _characters(text: pl.Expr) -> pl.Expr:
     return text.str.len_chars().cast(pl.Int64)
@@ -101,7 +103,7 @@ def _replace(node: Call, text: pl.Expr, search: pl.Expr, replacement: pl.Expr | 
     if len(constants) == len(node.arguments) - 1 and constants[0]:
         return text.str.replace_all(constants[0], (*constants, "")[1], literal=True)
     put = pl.lit("") if replacement is None else replacement
-    unchanged = ((search == "") | (text == "")) & put.is_not_null()
+    unchanged = ((search == "") | (text == "")) & search.is_not_null() & put.is_not_null()
     return pl.when(unchanged).then(text).otherwise(text.str.split(search).list.join(put))
 
 
@@ -231,7 +233,7 @@ FUNCTIONS = (
     Function("endswith", _TWO_TEXTS, lambda node, a, b: a.str.ends_with(b), reads_once=True),
     Function("instr", row(TEXT, TEXT, result=INT), lambda node, text, search: _position_of(search, text)),
     Function("locate", row(TEXT, TEXT, WHOLE, optional=1, result=INT), _locate, aliases=("position",)),
-    _text("reverse", "reverse"),
+    Function("reverse", row(_ONLY_TEXT, result=STRING), lambda node, text: text.str.reverse(), reads_once=True),
     Function("repeat", row(TEXT, WHOLE, result=STRING), lambda node, text, count: _repeated(text, count)),
     Function("lpad", _PADDED, _pad(left=True)),
     Function("rpad", _PADDED, _pad(left=False)),

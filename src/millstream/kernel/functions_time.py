@@ -197,9 +197,10 @@ def _extract(arguments: Sequence[Expression]) -> Expression | None:
     """EXTRACT(field FROM source), also DATE_PART('field', source)."""
     if len(arguments) != 2:
         return None
-    field, source = _FIELDS.get(_unit(arguments[0])), arguments[1]
+    unit, source = _unit(arguments[0]), arguments[1]
+    field = _FIELDS.get(unit)
     if field is None:
-        raise errors.NameError(f'unknown field "{_unit(arguments[0])}"', hint=errors.did_you_mean(_unit(arguments[0]), _FIELDS))
+        raise errors.NameError(f'unknown field "{unit}"', hint=errors.did_you_mean(unit, _FIELDS))
     if source.type == INTERVAL:
         if field == "second_with_fraction":
             return Call(_SECONDS, field, (source,))

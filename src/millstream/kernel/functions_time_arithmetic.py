@@ -54,7 +54,7 @@ def bind(operator: str, arguments: Sequence[Expression]) -> Signature | None:
         return _bind_scaling(operator, left, right)
     if operator not in ("+", "-"):
         return None
-    if left == INTERVAL and right in (INTERVAL, NULL) or right == INTERVAL and left == NULL:
+    if (left == INTERVAL and right in (INTERVAL, NULL)) or (right == INTERVAL and left == NULL):
         return Signature((INTERVAL, INTERVAL), INTERVAL)
     if operator == "+" and (right.is_temporal and left in (*_DAYS, INTERVAL, NULL)):
         # What is added may stand first; the date or timestamp decides.
@@ -86,7 +86,7 @@ def _bind_difference(left: DataType, right: DataType) -> Signature | None:
 
 
 def _bind_scaling(operator: str, left: DataType, right: DataType) -> Signature | None:
-    if operator == "*" and right == INTERVAL:
+    if operator == "*" and right == INTERVAL != left:
         flipped = _bind_scaling(operator, right, left)
         return flipped and Signature((flipped.arguments[1], flipped.arguments[0]), flipped.result)
     if left != INTERVAL:
@@ -167,8 +167,9 @@ def _rounded(microseconds: pl.Expr, arguments: Sequence[pl.Expr]) -> Outcome:
 
 
 def _half_away_from_zero(values: floats.Doubles) -> floats.Doubles:
-    whole = np.trunc(values)
-    return whole + np.sign(values) * (np.abs(values - whole) >= 0.5)
+    whole: floats.Doubles = np.trunc(values)
+    away: floats.Doubles = np.sign(values) * (np.abs(values - whole) >= 0.5)
+    return whole + away
 
 
 def _interval(microseconds: pl.Expr, arguments: Sequence[pl.Expr]) -> Outcome:

@@ -76,13 +76,13 @@ def _apply(function: UserFunction, values: Sequence[pl.Series], height: int) -> 
     return series
 
 
-def _as_series(function: UserFunction, result: object, dtype: pl.DataType) -> pl.Series:
+def _as_series(function: UserFunction, result: Any, dtype: pl.DataType) -> pl.Series:
     try:
         if isinstance(result, pa.Array | pa.ChunkedArray):
             result = pl.from_arrow(result.cast(to_arrow(function.returns)))
         if isinstance(result, pl.Series):
             return result.cast(dtype)
-        return pl.Series(result, dtype=dtype)  # type: ignore[arg-type] - NumPy arrays, lists and so on
+        return pl.Series(result, dtype=dtype)  # NumPy arrays, lists and so on
     except Exception as error:  # what a user's function gives can be anything
         raise EvaluationError(
             f"function {function.name} gave {type(result).__name__}, which is not a column of {function.returns}",

@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.ordinals import ascending, heads
+
 Int64s = NDArray[np.int64]
+
+AT = "_at"  # the column that says at which instant something happens
 
 
 @dataclass(frozen=True, eq=False)
 class Instants:
     """Instants by group, then time. Groups are ascending; `first` and `stop` delimit the instants of each."""
 
-    group: Int64s
+    groups: Groups
     first: Int64s
     stop: Int64s
-    owner: Int64s  # of each instant: the place of its group in `group`
+    owner: Int64s  # of each instant: the place of its group
     time: Int64s
     codes: Int64s  # owner and time as one number, ascending
     axis: TimeAxis
@@ -26,13 +29,42 @@ class Instants:
     def __len__(self) -> int:
         return len(self.time)
 
+    @property
+    def group(self) -> Int64s:
+        return self.groups.number
+
     def owners(self, group: Int64s) -> Int64s:
-        """Where groups, which must be among these, have their place in `group`."""
-        return np.searchsorted(self.group, group)
+        """Where groups, which must be among these, have their place."""
+        return self.groups.places(group)
 
     def place(self, owner: Int64s, time: Int64s) -> Int64s:
         """The first instant of a group at or after a time; the group's `stop` when there is none."""
-        return np.searchsorted(self.codes, self.axis.code(owner, time))
+        result = self.stop[owner]
+        sought = np.flatnonzero(time <= self.axis.last)
+        result[sought] = np.searchsorted(self.codes, self.axis.code(owner[sought], time[sought]))
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Distinct group numbers, ascending; found by a table where they are dense, by bisection where not."""
+
+    number: Int64s
+    table: Int64s | None
+
+    @staticmethod
+    def of(group: Int64s) -> Groups:
+        base, last = int(group.min()), int(group.max())
+        if last - base > 4 * len(group) + 1024:
+            return Groups(np.unique(group), None)
+        here = np.zeros(last - base + 1, np.bool_)
+        here[group - base] = True
+        return Groups(np.flatnonzero(here) + base, np.cumsum(here) - 1)
+
+    def places(self, group: Int64s) -> Int64s:
+        if self.table is None:
+            return np.searchsorted(self.number, group)
+        return self.table[group - self.number[0]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,46 +72,52 @@ class TimeAxis:
     """Numbers for (owner, time) that sort as the pair does: times counted from the least, or ranked if far apart."""
 
     base: int
+    last: int
     span: int
     ranked: Int64s | None
 
     @staticmethod
     def over(owners: int, time: Int64s) -> TimeAxis:
         base, last = int(time.min()), int(time.max())
-        span = last - base + 2  # one more, for all that lies beyond the last
+        span = last - base + 1
         if owners * span < 1 << 62:
-            return TimeAxis(base, span, None)
+            return TimeAxis(base, last, span, None)
         ranked = np.unique(time)
-        return TimeAxis(0, len(ranked) + 1, ranked)
+        return TimeAxis(base, last, len(ranked), ranked)
 
     def code(self, owner: Int64s, time: Int64s) -> Int64s:
+        """Of times up to the last one; what lies before the first counts as the first."""
         if self.ranked is not None:
             return owner * self.span + np.searchsorted(self.ranked, time)
-        # Clipped before the subtraction, which would overflow for the endless.
-        return owner * self.span + (np.clip(time, self.base, self.base + self.span - 1) - self.base)
+        return owner * self.span + (np.maximum(time, self.base) - self.base)
 
 
-def make_instants(group: Int64s, time: Int64s) -> tuple[Instants, Int64s, Int64s]:
-    """The instants of change points in any order; an order that sorts the points, and the last point of each instant."""
-    distinct, owner = _distinct(group)
-    axis = TimeAxis.over(len(distinct), time)
-    codes = axis.code(owner, time)
-    order = pl.Series(codes).arg_sort().to_numpy().astype(np.int64)
+@dataclass(frozen=True, eq=False)
+class PointOrder:
+    """How change points, given in any order, belong to instants."""
+
+    order: Int64s  # sorts the points
+    last: Int64s  # in that order, the last point of each instant
+
+    def at(self) -> Int64s:
+        """The instant of each point."""
+        result = np.empty(len(self.order), np.int64)
+        begins = np.zeros(len(self.order), np.int64)
+        begins[self.last[:-1] + 1] = 1
+        result[self.order] = np.cumsum(begins)
+        return result
+
+
+def make_instants(group: Int64s, time: Int64s) -> tuple[Instants, PointOrder]:
+    """The instants of at least one change point."""
+    groups = Groups.of(group)
+    axis = TimeAxis.over(len(groups.number), time)
+    codes = axis.code(groups.places(group), time)
+    order = ascending(codes)
     codes = codes[order]
-    last = np.flatnonzero(np.append(codes[1:] != codes[:-1], True))
+    last = np.flatnonzero(np.append(heads(codes)[1:], True))
     codes = codes[last]
     owner = codes // axis.span
-    stop = np.searchsorted(owner, np.arange(len(distinct)), side="right")
+    stop = np.searchsorted(owner, np.arange(len(groups.number)), side="right")
     first = np.concatenate(([0], stop[:-1]))
-    return Instants(distinct, first, stop, owner, time[order[last]], codes, axis), order, last
-
-
-def _distinct(group: Int64s) -> tuple[Int64s, Int64s]:
-    """np.unique with its inverse, by a table instead of sorting where the numbers are dense enough."""
-    base, last = int(group.min()), int(group.max())
-    if last - base > 4 * len(group) + 1024:
-        distinct, inverse = np.unique(group, return_inverse=True)
-        return distinct, inverse
-    here = np.zeros(last - base + 1, np.bool_)
-    here[group - base] = True
-    return np.flatnonzero(here) + base, (np.cumsum(here) - 1)[group - base]
+    return Instants(groups, first, stop, owner, time[order[last]], codes, axis), PointOrder(order, last)

@@ -50,7 +50,7 @@ Pairs = tuple[Positions, Positions]
 
 _CHUNK = 1 << 20  # candidate pairs looked at together: bounds the memory of cross joins and of skewed keys
 _SAMPLE = 64  # rows of a segment looked at to judge how much of it has expired
-_SMALLEST_CLASS = 12  # segments below 2**12 rows are of one size class
+_SMALLEST_CLASS = 12  # segments below 2**13 rows are of one size class
 _NULL_WORD = np.uint64(0x9E3779B97F4A7C15)
 _SIGN = np.uint64(1 << 63)
 
@@ -216,7 +216,8 @@ def size_classes_to_merge(segments: Sequence[Segment]) -> tuple[list[Segment], l
 
 
 def _size_class(height: int) -> int:
-    return max(height.bit_length(), _SMALLEST_CLASS)
+    """Classes are a factor of four apart: searching one segment more costs about as much as two more merges."""
+    return max(height.bit_length(), _SMALLEST_CLASS) // 2
 
 
 def retain(segments: Sequence[Segment], arrived: Segment, horizon: int) -> tuple[Segment, ...]:

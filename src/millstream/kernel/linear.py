@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from millstream.kernel.batch import INTERVAL_COLUMNS, WEIGHT, Batch, batch_schema, value_columns
+from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, WEIGHT, Batch, batch_schema, value_columns
 from millstream.kernel.evaluate import evaluate, select_true
 from millstream.kernel.expressions import Expression
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
@@ -47,6 +47,8 @@ class UnionAll(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         columns = list(batch_schema(self.schema))
+        if all(BORN in batch.columns for batch in inputs):
+            columns.append(BORN)
         return pl.concat([batch.select(columns) for batch in inputs]), NO_STATE
 
 

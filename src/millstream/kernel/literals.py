@@ -59,7 +59,9 @@ def _decimal_literal(value: Decimal, text: str) -> Literal:
     scale = max(0, -int(exponent))
     precision = max(len(digits) + max(0, int(exponent)), scale, 1)
     if precision > MAX_DECIMAL_PRECISION:
-        raise errors.TypeError(f'"{text}" has more than {MAX_DECIMAL_PRECISION} digits', hint="write it as a DOUBLE, such as 1e40")
+        raise errors.TypeError(
+            f'"{text}" has more than {MAX_DECIMAL_PRECISION} digits', hint="write it as a DOUBLE, such as 1e40"
+        )
     return Literal(decimal(precision, scale), value)
 
 
@@ -70,8 +72,8 @@ def in_integer_range(value: int, kind: DataType) -> bool:
 
 def to_expr(literal: Literal) -> pl.Expr:
     value, dtype = literal.value, to_polars(literal.type)
-    if value is not None and literal.type.is_fractional:
-        value = float(value)  # type: ignore[arg-type] - a literal of a float type holds a number
+    if isinstance(value, int) and literal.type.is_fractional:
+        value = float(value)
     return pl.lit(value, dtype=dtype)
 
 

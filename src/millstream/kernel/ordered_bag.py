@@ -2,10 +2,10 @@
 
     count(group, v, t) = sum over rows (v, start, end, weight) of the group with start <= t < end of weight
 
-Kept for functions that cannot do without the values: MIN, MAX, FIRST and LAST over inputs with retractions, and DISTINCT.
-The bag is sorted runs of net changes by (group, value); what has cancelled out goes away when runs are merged. The best
-value of a group stays the best unless it is taken away, so the bag is searched only then, from the best end of each run
-downwards, and no further than to the first value that this step leaves alone.
+Kept for functions that cannot do without the values: MIN, MAX, FIRST and LAST over inputs with retractions, and
+DISTINCT. The bag is sorted runs of net changes by (group, value); what has cancelled out goes away when runs are
+merged. The best value of a group stays the best unless it is taken away, so the bag is searched only then, from the
+best end of each run downwards, and no further than to the first value that this step leaves alone.
 """
 
 from __future__ import annotations
@@ -17,49 +17,67 @@ import polars as pl
 from numpy.typing import NDArray
 
 from millstream.kernel.batch import WEIGHT
-from millstream.kernel.extremes import Order, best_values, gathered
+from millstream.kernel.extremes import Order, best_items, gathered
 from millstream.kernel.group_table import GROUP
-from millstream.kernel.instants import Instants, TimeAxis
+from millstream.kernel.instants import AT, Instants
 from millstream.kernel.operator import Segment
+from millstream.kernel.ordinals import ascending, combined, heads, ordinals
 from millstream.kernel.sorted_runs import Runs, add_run, expand, find
-from millstream.kernel.time_queue import TIME
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_PAIR, _OWNER, _START, _STOP, _EDGE = "_pair", "_owner", "_from", "_to", "_edge"
+_EDGE = "_edge"
 _FIRST_LOOK = 4  # values taken from each run at first; four times as many each time that is not enough
 
 
-class Counts:
-    """Copies of each value changed in a step: before it, and after each of its instants."""
+class BagChanges:
+    """The changes of a step by (group, value) pair, in the bag's order, and then by instant.
 
-    def __init__(self, pairs: pl.DataFrame, before: Int64s, changes: pl.DataFrame) -> None:
-        self.pairs = pairs
-        self.before = before
-        pair, time = changes.get_column(_PAIR).to_numpy(), changes.get_column(TIME).to_numpy()
-        weight = changes.get_column(WEIGHT).to_numpy()
-        codes = TimeAxis.over(pairs.height, time).code(pair, time) if len(time) else time
-        order = pl.Series(codes).arg_sort().to_numpy().astype(np.int64)
-        codes = codes[order]
-        last = np.flatnonzero(np.append(codes[1:] != codes[:-1], True)) if len(codes) else order
-        self.pair, self.time = pair[order[last]], time[order[last]]
+    `after` is by how many copies a pair has changed after an instant; `before`, once looked up, what it had.
+    """
+
+    def __init__(self, points: pl.DataFrame, key: Sequence[str], instants: int) -> None:
+        at, weight = points.get_column(AT).to_numpy(), points.get_column(WEIGHT).to_numpy()
+        pair_codes = ordinals(points, key)
+        codes, _ = combined(pair_codes, (at, max(instants, 1)))
+        order = ascending(codes)
+        last = np.flatnonzero(np.append(heads(codes[order])[1:], True)) if len(order) else order
+        self.at = at[order[last]]
         total = np.cumsum(weight[order])[last]
+        self.is_first = heads(pair_codes[0][order[last]])
+        self.pair = np.cumsum(self.is_first) - 1
+        first = np.flatnonzero(self.is_first)
         # The running total at the end of the previous pair is where a pair begins.
-        self.is_first = np.append(True, self.pair[1:] != self.pair[:-1]) if len(last) else last == 0
-        start = np.flatnonzero(self.is_first)
-        base = np.where(start > 0, total[np.maximum(start - 1, 0)], 0)
-        ordinal = np.cumsum(self.is_first) - 1
-        self.after = total - base[ordinal] + before[self.pair]
+        base = np.where(first > 0, total[np.maximum(first - 1, 0)], 0)
+        self.after = total - base[self.pair]
+        self.pairs = points.select(key).gather(order[last[first]])
+        self.net = self.after[np.append(first[1:], len(last)) - 1] if len(first) else first
 
-    def transitions(self) -> pl.DataFrame:
-        """The values as a set: +1 at the instant where the first copy comes, -1 where the last goes."""
-        previous = np.where(self.is_first, self.before[self.pair], np.roll(self.after, 1))
-        change = (self.after > 0).astype(np.int64) - (previous > 0).astype(np.int64)
+    def until(self, instants: Instants, owner: Int64s) -> Int64s:
+        """The instant at which each change is followed by the pair's next; the end of the group's if it is not."""
+        following = np.append(self.at[1:], 0)
+        is_last = np.append(self.is_first[1:], True) if len(self.at) else self.is_first
+        return np.where(is_last, instants.stop[owner[self.pair]], following)
+
+    def net_changes(self) -> pl.DataFrame:
+        """The changes as a frame: group, value, instant, weight."""
+        change = self.after - np.where(self.is_first, 0, np.append(0, self.after[:-1])[: len(self.after)])
         moved = np.flatnonzero(change)
+        return self._frame(moved, change[moved])
+
+    def _frame(self, moved: Int64s, change: Int64s) -> pl.DataFrame:
         return self.pairs.gather(self.pair[moved]).with_columns(
-            pl.Series(TIME, self.time[moved]), pl.Series(WEIGHT, change[moved])
+            pl.Series(AT, self.at[moved]), pl.Series(WEIGHT, change)
         )
+
+    def transitions(self, before: Int64s) -> pl.DataFrame:
+        """The values as a set: +1 at the instant where the first copy comes, -1 where the last goes."""
+        had = before[self.pair]
+        previous = np.where(self.is_first, had, had + np.append(0, self.after[:-1])[: len(had)])
+        change = (self.after + had > 0).astype(np.int64) - (previous > 0).astype(np.int64)
+        moved = np.flatnonzero(change)
+        return self._frame(moved, change[moved])
 
 
 class OrderedBag:
@@ -70,10 +88,12 @@ class OrderedBag:
         self.nulls = nulls
         self.key = [GROUP, *by]
 
-    def changes(self, points: pl.DataFrame) -> pl.DataFrame:
-        """The change points that concern the bag."""
-        wanted = points.select(*self.key, TIME, WEIGHT).filter(pl.col(WEIGHT) != 0)
-        return wanted if self.nulls else wanted.filter(pl.col(name).is_not_null() for name in self.by)
+    def changes(self, points: pl.DataFrame, instants: Instants) -> BagChanges:
+        """The changes at points, which know their instants."""
+        wanted = points.select(*self.key, WEIGHT, AT)
+        if not self.nulls:
+            wanted = wanted.filter(pl.col(name).is_not_null() for name in self.by)
+        return BagChanges(wanted, self.key, len(instants))
 
     def copies(self, runs: Runs, pairs: pl.DataFrame) -> Int64s:
         """How many copies the bag holds of each (group, value)."""
@@ -84,23 +104,22 @@ class OrderedBag:
             total += np.where(place >= 0, weight[np.maximum(place, 0)], 0)
         return total
 
-    def counts(self, runs: Runs, changes: pl.DataFrame) -> Counts:
-        pairs, numbered = self._pairs(changes)
-        return Counts(pairs, self.copies(runs, pairs), numbered)
-
-    def _pairs(self, changes: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The distinct (group, value), and the changes with the number of theirs."""
-        pairs = changes.select(self.key).unique(maintain_order=True)
-        numbers = pairs.with_row_index(_PAIR).with_columns(pl.col(_PAIR).cast(pl.Int64))
-        return pairs, changes.join(numbers, on=self.key, how="left", nulls_equal=True, maintain_order="left")
-
-    def added(self, runs: Runs, changes: pl.DataFrame) -> Runs:
+    def added(self, runs: Runs, changes: BagChanges) -> Runs:
         """The bag after a step."""
-        return add_run(runs, self._net([changes.select(*self.key, WEIGHT)]), lambda merged, _: self._net(merged))
+        moved = np.flatnonzero(changes.net)
+        new = changes.pairs.gather(moved).with_columns(pl.Series(WEIGHT, changes.net[moved]))
+        return add_run(runs, new, lambda merged, _: self._net(merged))
 
     def _net(self, pieces: Sequence[Segment]) -> Segment:
-        summed = pl.concat(pieces).group_by(self.key).agg(pl.col(WEIGHT).sum())
-        return summed.filter(pl.col(WEIGHT) != 0).sort(self.key)
+        entries = pl.concat(pieces)
+        codes, _ = ordinals(entries, self.key)
+        order = ascending(codes)
+        first = np.flatnonzero(heads(codes[order]))
+        if not len(first):
+            return entries
+        weight = np.add.reduceat(entries.get_column(WEIGHT).to_numpy()[order], first)
+        left = np.flatnonzero(weight)
+        return entries.select(self.key).gather(order[first[left]]).with_columns(pl.Series(WEIGHT, weight[left]))
 
     def content(self, runs: Runs, groups: Int64s) -> pl.DataFrame:
         """All values of some groups, with their copies, by group and value."""
@@ -108,56 +127,56 @@ class OrderedBag:
         return self._net(pieces) if pieces else pl.DataFrame()
 
     def best(
-        self, runs: Runs, changes: pl.DataFrame, order: Order, tops: pl.DataFrame, instants: Instants
+        self, runs: Runs, changes: BagChanges, order: Order, tops: pl.DataFrame, instants: Instants
     ) -> tuple[pl.Series, pl.DataFrame]:
         """The value at each instant, and the best of each group of the instants after the step, NULL where none is.
 
         `tops` holds the best (group, value) before it, for the groups that had any.
         """
-        taken = tops.join(changes.select(self.key).unique(), on=self.key, how="semi", nulls_equal=True)
-        spared = tops.join(taken, on=GROUP, how="anti")
-        found = self._best_spared(runs, taken.get_column(GROUP).sort().to_numpy(), changes, order)
-        spared = pl.concat([spared.select(self.key), found.select(self.key)]) if found.height else spared
-        changes = _relevant(changes, order, spared)
-        pairs, numbered = self._pairs(changes)
+        taken = find(changes.pairs, self.key, tops) >= 0
+        groups = np.sort(tops.get_column(GROUP).to_numpy()[taken])
+        spared = tops.filter(pl.Series(~taken))
+        found = self._best_spared(runs, groups, changes.pairs, order)
+        spared = pl.concat([spared, *(piece.select(self.key) for piece in found)])
+        wanted = _not_worse(changes.pairs, order, spared)
         # What is better than the best that was there has no copies yet.
-        searched = np.ones(pairs.height, np.bool_)
+        searched = wanted
         if len(self.by) == 1:
-            searched = pairs.get_column(GROUP).is_in(taken.get_column(GROUP).implode()).to_numpy()
-        before = np.zeros(pairs.height, np.int64)
-        before[searched] = self.copies(runs, pairs.filter(pl.Series(searched)))
-        items, start, stop = _intervals(Counts(pairs, before, numbered), spared.select(self.key), instants)
-        best = best_values(items, order, start, stop, len(instants))
+            searched = wanted & np.isin(changes.pairs.get_column(GROUP).to_numpy(), groups)
+        before = np.zeros(changes.pairs.height, np.int64)
+        before[searched] = self.copies(runs, changes.pairs.filter(pl.Series(searched)))
+        items, start, stop = _intervals(changes, before, wanted, spared, instants)
+        best = best_items(items, order, start, stop, len(instants))
         last = best[instants.stop - 1]
         after = pl.DataFrame([gathered(items.get_column(name), last) for name in self.by])
         return gathered(items.get_column(order.value), best), after
 
-    def _best_spared(self, runs: Runs, groups: Int64s, changes: pl.DataFrame, order: Order) -> pl.DataFrame:
+    def _best_spared(
+        self, runs: Runs, groups: Int64s, changed: pl.DataFrame, order: Order
+    ) -> list[pl.DataFrame]:
         """For each group the best value in the bag that this step does not touch, where there is one."""
-        changed = changes.select(self.key).unique()
         found = []
         look = _FIRST_LOOK
         while len(groups) and runs:
             pieces = [_best_end(run, groups, look, order) for run in runs]
             values = pl.concat(pieces).group_by(self.key).agg(pl.col(WEIGHT).sum(), pl.col(_EDGE).any())
-            values = values.join(
-                changed.with_columns(pl.lit(True).alias("_changed")), on=self.key, how="left", nulls_equal=True
+            if not values.height:
+                break
+            untouched = find(changed, self.key, values) < 0
+            values = values.with_columns(
+                pl.Series("_rank", -order.quality(values)[0]), pl.Series("_spared", untouched) & (values[WEIGHT] > 0)
             )
-            rank = pl.Series("_rank", -order.ranks(values)) if values.height else pl.Series("_rank", [], pl.Int64)
-            values = values.with_columns(rank)
-            spared = (pl.col(WEIGHT) > 0) & pl.col("_changed").is_null()
             # Beyond the edge of what was taken from a run, values may be missing.
-            edge = pl.col("_rank").filter(pl.col(_EDGE)).min().alias("_edge_rank")
-            sure = values.group_by(GROUP).agg(edge, pl.col("_rank").filter(spared).min().alias("_best_rank"))
-            best_first = pl.col("_best_rank") <= pl.col("_edge_rank")
-            done = sure.filter(pl.col("_edge_rank").is_null() | best_first.fill_null(False))
-            found.append(
-                values.filter(spared).join(done, left_on=[GROUP, "_rank"], right_on=[GROUP, "_best_rank"], how="semi")
+            sure = values.group_by(GROUP).agg(
+                pl.col("_rank").filter(pl.col(_EDGE)).min().alias("_edge_rank"),
+                pl.col("_rank").filter(pl.col("_spared")).min(),
             )
-            open_groups = sure.join(done, on=GROUP, how="anti").get_column(GROUP)
-            groups = open_groups.sort().to_numpy()
+            best_first = (pl.col("_rank") <= pl.col("_edge_rank")).fill_null(False)
+            done = pl.col("_edge_rank").is_null() | best_first
+            found.append(values.join(sure.filter(done), on=[GROUP, "_rank"], how="semi"))
+            groups = sure.filter(~done).get_column(GROUP).sort().to_numpy()
             look *= 4
-        return pl.concat(found) if found else pl.DataFrame()
+        return found
 
 
 def _range(run: Segment, groups: Int64s) -> tuple[Int64s, Int64s]:
@@ -174,30 +193,29 @@ def _best_end(run: Segment, groups: Int64s, look: int, order: Order) -> Segment:
     return run.gather(places).with_columns(pl.Series(_EDGE, np.isin(places, edge[more])))
 
 
-def _relevant(changes: pl.DataFrame, order: Order, spared: pl.DataFrame) -> pl.DataFrame:
-    """The changes that may matter: those of values not worse than one that is there throughout."""
-    if not spared.height or not changes.height:
-        return changes
+def _not_worse(pairs: pl.DataFrame, order: Order, spared: pl.DataFrame) -> Bools:
+    """The pairs that may matter: those not worse than a value that is there throughout."""
     column = order.by[0]
-    bound = spared.select(GROUP, pl.col(column).alias("_bound"))
-    here, there = pl.col(column), pl.col("_bound")
+    bounds = pairs.select(GROUP, column).join(
+        spared.select(GROUP, pl.col(column).alias("_bound")), on=GROUP, how="left", maintain_order="left"
+    )
+    here, there = bounds.get_column(column), bounds.get_column("_bound")
     better = here <= there if order.least else here >= there
-    joined = changes.join(bound, on=GROUP, how="left", maintain_order="left")
-    return joined.filter(there.is_null() | better).drop("_bound")
+    return (there.is_null() | better.fill_null(True)).to_numpy()
 
 
-def _intervals(counts: Counts, spared: pl.DataFrame, instants: Instants) -> tuple[pl.DataFrame, Int64s, Int64s]:
+def _intervals(
+    changes: BagChanges, before: Int64s, wanted: Bools, spared: pl.DataFrame, instants: Instants
+) -> tuple[pl.DataFrame, Int64s, Int64s]:
     """When each value is there, in instants: from each change to the next where copies remain."""
-    owner = instants.owners(counts.pairs.get_column(GROUP).to_numpy())
-    at = instants.place(owner[counts.pair], counts.time)
-    is_last = np.append(counts.is_first[1:], True) if len(at) else counts.is_first
-    until = np.where(is_last, instants.stop[owner[counts.pair]], np.roll(at, -1))
-    there = np.flatnonzero(counts.after > 0)
-    first = np.flatnonzero(counts.is_first)
-    first = first[counts.before[counts.pair[first]] > 0]
+    owner = instants.owners(changes.pairs.get_column(GROUP).to_numpy())
+    until = changes.until(instants, owner)
+    here = wanted[changes.pair]
+    there = np.flatnonzero(here & (changes.after + before[changes.pair] > 0))
+    first = np.flatnonzero(here & changes.is_first & (before[changes.pair] > 0))
     spared_owner = instants.owners(spared.get_column(GROUP).to_numpy())
-    items = pl.concat([counts.pairs.gather(counts.pair[there]), counts.pairs.gather(counts.pair[first]), spared])
-    begin = instants.first[owner[counts.pair[first]]]
-    start = np.concatenate((at[there], begin, instants.first[spared_owner]))
-    stop = np.concatenate((until[there], at[first], instants.stop[spared_owner]))
-    return items, start, stop
+    pairs = changes.pairs.gather(changes.pair[np.concatenate((there, first))])
+    begin = instants.first[owner[changes.pair[first]]]
+    start = np.concatenate((changes.at[there], begin, instants.first[spared_owner]))
+    stop = np.concatenate((until[there], changes.at[first], instants.stop[spared_owner]))
+    return pl.concat([pairs, spared]), start, stop

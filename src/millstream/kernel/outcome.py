@@ -56,9 +56,7 @@ def null_where_failed(outcome: Outcome) -> pl.Expr:
     return value
 
 
-def by_column(
-    compute: Callable[..., pl.Series], arguments: Sequence[pl.Expr], dtype: pl.DataType
-) -> pl.Expr:
+def by_column(compute: Callable[..., pl.Series], arguments: Sequence[pl.Expr], dtype: pl.DataType) -> pl.Expr:
     """Whole columns through a function of Polars series, for what no Polars expression says (or says exactly).
 
     Constants arrive as series of the batch's length, as Polars has no rule for functions of constants only.

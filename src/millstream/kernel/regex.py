@@ -97,8 +97,11 @@ class _Translator:
             raise self._refuse("looking ahead or behind, or an atomic group,")
         if "<" in start[0]:
             self.groups += 1
-        if "s" in start[0].partition("-")[0] and "<" not in start[0]:
+        flags = "" if "<" in start[0] else start[0].partition("-")[0]
+        if "s" in flags:
             raise self._refuse("the flag s")  # the dots are written out already
+        if "i" in flags and not self.source.isascii():
+            raise self._refuse("the flag i, which in Java knows only ASCII, beside other letters")
         self.output.append(start[0])
         self.at = start.end()
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, value_column, value_columns
+from millstream.kernel.batch import ARRIVAL, BORN, END, INF, START, WEIGHT, Batch, value_column, value_columns
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.pending import split_due
 from millstream.kernel.window import Rows
@@ -27,9 +27,10 @@ _NUMBER, _ENTERS, _LEAVES, _SHOWN = "_number", "_enters", "_leaves", "_shown"
 
 
 class RowsWindow(Operator):
-    def __init__(self, schema: Schema, window: Rows) -> None:
+    def __init__(self, schema: Schema, window: Rows, *, born: bool = False) -> None:
         self.schema = schema
         self.window = window
+        self.born = born
         self.columns = value_columns(len(schema))
         self.partition = [value_column(index) for index in window.partition]
 
@@ -81,22 +82,18 @@ class RowsWindow(Operator):
 
     def _rows(self, shown: Batch) -> Batch:
         entered, left = pl.col("_entered"), pl.col("_left")
-        enters = shown.filter(entered.is_not_null()).select(
-            *self.columns,
-            entered.alias(START),
-            left.fill_null(INF).alias(END),
-            pl.lit(1, pl.Int64).alias(WEIGHT),
-            ARRIVAL,
+        enters = shown.filter(entered.is_not_null()).with_columns(
+            entered.alias(START), left.fill_null(INF).alias(END), pl.lit(1, pl.Int64).alias(WEIGHT), entered.alias(BORN)
         )
         # Those that entered in an earlier step were said to stay for ever.
-        leaves = shown.filter(pl.col(_SHOWN).is_not_null() & left.is_not_null()).select(
-            *self.columns,
+        leaves = shown.filter(pl.col(_SHOWN).is_not_null() & left.is_not_null()).with_columns(
             left.alias(START),
             pl.lit(INF, pl.Int64).alias(END),
             pl.lit(-1, pl.Int64).alias(WEIGHT),
-            ARRIVAL,
+            pl.col(_SHOWN).alias(BORN),
         )
-        return pl.concat([enters, leaves]).filter(pl.col(START) < pl.col(END))
+        rows = pl.concat([enters, leaves]).filter(pl.col(START) < pl.col(END))
+        return rows.select(*self.columns, START, END, WEIGHT, ARRIVAL, *([BORN] if self.born else []))
 
     def _remember(self, shown: Batch, numbered: Batch, state: State) -> dict[str, tuple[Batch, ...]]:
         recent = shown.filter(pl.col("_left").is_null()).with_columns(
@@ -114,7 +111,8 @@ class RowsWindow(Operator):
         return {"recent": (recent,), "counts": (counts,)} if recent.height else {"counts": (counts,)}
 
     def _nothing(self, batch: Batch) -> Batch:
-        return batch.clear().select(*self.columns, START, END, WEIGHT, ARRIVAL)
+        nothing = batch.clear().select(*self.columns, START, END, WEIGHT, ARRIVAL)
+        return nothing.with_columns(pl.col(START).alias(BORN)) if self.born else nothing
 
 
 def _without_pending(state: State) -> State:

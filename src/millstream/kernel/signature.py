@@ -155,9 +155,7 @@ CONDITION = _slot("boolean", BOOLEAN)
 DAY = _slot("date", DATE, TIMESTAMP, TIMESTAMP_NTZ, to=DATE)
 INSTANT = _slot("timestamp", DATE, TIMESTAMP, TIMESTAMP_NTZ, to=TIMESTAMP)
 STAMP = Slot("timestamp", lambda kind: TIMESTAMP if kind in (TIMESTAMP, TIMESTAMP_NTZ, NULL) else None)
-NUMBER_OR_INTERVAL = Slot(
-    "number or interval", lambda kind: INTERVAL if kind == INTERVAL else _accept_number(kind)
-)
+NUMBER_OR_INTERVAL = Slot("number or interval", lambda kind: INTERVAL if kind == INTERVAL else _accept_number(kind))
 
 
 def first_type(types: tuple[DataType, ...]) -> DataType:

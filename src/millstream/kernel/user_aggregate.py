@@ -20,11 +20,9 @@ from numpy.typing import NDArray
 from millstream.errors import Error, EvaluationError
 from millstream.kernel.aggregate_calls import AggregateCall
 from millstream.kernel.batch import WEIGHT, value_column
-from millstream.kernel.group_table import GROUP
-from millstream.kernel.instants import Instants
+from millstream.kernel.instants import AT, Instants
 from millstream.kernel.ordered_bag import OrderedBag
 from millstream.kernel.sorted_runs import Runs
-from millstream.kernel.time_queue import TIME
 from millstream.types import to_polars
 
 Int64s = NDArray[np.int64]
@@ -54,15 +52,14 @@ class UserAggregation:
 
         `before` and `states` are the values and the states of the groups as the last step left them.
         """
-        changes = changes.sort(GROUP, TIME)
-        owner = instants.owners(changes.get_column(GROUP).to_numpy())
-        at = instants.place(owner, changes.get_column(TIME).to_numpy())
-        column, weight = changes.get_column(self.column), changes.get_column(WEIGHT).to_numpy()
-        bounds = np.searchsorted(owner, np.arange(len(instants.group) + 1))
+        changes = changes.sort(AT)
+        at, weight = changes.get_column(AT).to_numpy(), changes.get_column(WEIGHT).to_numpy()
+        column = changes.get_column(self.column)
+        starts, stops = np.searchsorted(at, instants.first), np.searchsorted(at, instants.stop)
         results: list[Any] = []
         pickled = states.to_list()
-        for group, number in enumerate(instants.group):
-            own = slice(int(bounds[group]), int(bounds[group + 1]))
+        for group in range(len(instants.group)):
+            own = slice(int(starts[group]), int(stops[group]))
             values, change, when = column[own], weight[own], at[own]
             if self.can_retract:
                 step, finish = self._carried(pickled[group], values, change)
@@ -71,7 +68,7 @@ class UserAggregation:
             value = before[group]
             fresh = pickled[group] is None
             for instant in range(int(instants.first[group]), int(instants.stop[group])):
-                places = np.flatnonzero(when == instant)
+                places = np.arange(*np.searchsorted(when, (instant, instant + 1)))
                 if len(places) or fresh:
                     value = self._call(step, places)
                     fresh = False

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from millstream.kernel.batch import END, INF, START, Batch, saturating_add
+from millstream.kernel.batch import BORN, END, INF, START, WEIGHT, Batch, saturating_add
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.pending import pending_after, split_due
 from millstream.types import Schema
 
 _INFINITY = pl.lit(INF, pl.Int64)
@@ -122,16 +123,37 @@ WindowSpecification = TimeSpecification | Rows
 
 
 class TimeWindow(Operator):
-    """S [w] = { (r, w.start(t), w.end(t), +1) : (r, t) in S }. Linear: keeps nothing."""
+    """S [w] = { (r, w.start(t), w.end(t), +1) : (r, t) in S }. Linear: keeps nothing.
 
-    def __init__(self, schema: Schema, window: TimeSpecification) -> None:
+    `born` adds the instant of generation, for the sake of a NON RETROACTIVE join further up.
+    """
+
+    def __init__(self, schema: Schema, window: TimeSpecification, *, born: bool = False) -> None:
         self.schema = schema
         self.window = window
+        self.born = born
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        return self._shown(inputs[0]), NO_STATE
+
+    def _shown(self, batch: Batch) -> Batch:
         start, end = self.window.interval(pl.col(START))
-        shown = inputs[0].with_columns(start.alias(START), end.alias(END))
-        return shown.filter(pl.col(START) < pl.col(END)), NO_STATE
+        shown = batch.with_columns(start.alias(START), end.alias(END)).filter(pl.col(START) < pl.col(END))
+        return shown.with_columns(pl.col(START).alias(BORN)) if self.born else shown
+
+
+class NegativeTimeWindow(TimeWindow):
+    """The same relation by negative tuples: (r, start, INF, +1), and (r, end, INF, -1) once the end is due.
+
+    Keeps every row until then. It is how the negative-tuple strategy says expirations, for comparison.
+    """
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        shown = self._shown(inputs[0])
+        forever = pl.lit(INF, pl.Int64).alias(END)
+        leaving = shown.filter(pl.col(END) < INF).with_columns(pl.col(END).alias(START), forever, -pl.col(WEIGHT))
+        due, pending = split_due(state.get("pending", ()), leaving, progress.low)
+        return pl.concat([shown.with_columns(forever), due]), pending_after(pending)
 
 
 def _ceiling(t: pl.Expr, step: int) -> pl.Expr:

@@ -5,7 +5,9 @@ Equal sub-plans become one step, whichever queries they come from, because a ste
 
 from __future__ import annotations
 
-from millstream.errors import NotSupportedError
+from dataclasses import dataclass
+
+from millstream.errors import BindError, NotSupportedError
 from millstream.kernel import linear
 from millstream.kernel.aggregate import Aggregate
 from millstream.kernel.aggregate_calls import AggregateCall
@@ -13,29 +15,43 @@ from millstream.kernel.change_log import ChangeLog
 from millstream.kernel.elements import Elements
 from millstream.kernel.expressions import Expression
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
-from millstream.kernel.multiplicity import DistinctStar, Multiplicity, SetOperation
+from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Step
 from millstream.kernel.rows_window import RowsWindow
 from millstream.kernel.sample import Sample
 from millstream.kernel.streams import ChangeStream
-from millstream.kernel.window import Now, Rows, TimeWindow
+from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.column_keys import hash_keys, with_column_keys
 from millstream.plan.expand_joins import expand_join, swapped_join
+from millstream.plan.explain import describe
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.patterns import Pattern, pattern_of
 
 CLOCK = "clock"  # the source that carries no rows, only how far time has come
 
 
-class Lowering:
-    """Collects the steps of plans, each edge once."""
+@dataclass(frozen=True)
+class Options:
+    """What a user can choose about how a plan is run; the answers are the same."""
 
-    def __init__(self, max_rstream_rows: int) -> None:
+    strategy: str = "upa"
+    max_rstream_rows: int = 10_000_000
+
+
+class Lowering:
+    """Collects the steps of a plan, each edge once."""
+
+    def __init__(self, plan: lo.Node, options: Options) -> None:
         self.steps: dict[str, Step] = {}
-        self.max_rstream_rows = max_rstream_rows
+        self.options = options
         self._retracting: set[str] = set()  # the edges that may carry negative weights
+        self._born = any(is_non_retroactive(node) for node in plan.walk())
+        if options.strategy == "direct":
+            _refuse_strict(plan)
+        self.edge = self.lower(plan)
 
     def lower(self, node: lo.Node) -> str:
         """The edge that carries the node's rows."""
@@ -84,13 +100,16 @@ class Lowering:
 
     def _window(self, node: lo.Window) -> str:
         window = node.window
-        if isinstance(window, Now):
-            return self.lower(node.input)
         if isinstance(window, Rows):
             edge = self.lower(node.input) if _is_base(node.input) else self._elements(node.input)
-            return self._marked(self._step(node, RowsWindow(node.schema, window), edge), True)
+            return self._marked(self._step(node, RowsWindow(node.schema, window, born=self._born), edge), True)
+        negative = self.options.strategy == "negative" and not isinstance(window, Unbounded)
+        if isinstance(window, Now) and not negative and not self._born:
+            return self.lower(node.input)  # streams are kept that way
         edge = self._elements(node.input) if _has_runs(node.input) else self.lower(node.input)
-        return self._step(node, TimeWindow(node.schema, window), edge)
+        if negative:
+            return self._marked(self._step(node, NegativeTimeWindow(node.schema, window, born=self._born), edge), True)
+        return self._step(node, TimeWindow(node.schema, window, born=self._born), edge)
 
     def _to_stream(self, node: lo.RelationToStream) -> str:
         edge = self.lower(node.input)
@@ -104,23 +123,29 @@ class Lowering:
         if isinstance(stream, lo.Sample):
             return edge  # a sample of a derived stream has been taken apart already
         return self._marked(
-            self._named(f"elements-{fingerprint(stream)}", Elements(stream.schema, self.max_rstream_rows), edge),
+            self._named(
+                f"elements-{fingerprint(stream)}", Elements(stream.schema, self.options.max_rstream_rows), edge
+            ),
             False,
         )
 
     def _distinct(self, node: lo.Distinct) -> str:
-        edge = self.lower(node.input)
-        if edge not in self._retracting:
-            return self._step(node, DistinctStar(node.schema), edge)
-        return self._step(node, Multiplicity(node.schema, SetOperation.DISTINCT), edge)
+        return self._counted(node, SetOperation.DISTINCT, self.lower(node.input))
 
     def _set_operation(self, node: lo.SetOperation) -> str:
         edges = [self.lower(child) for child in node.children]
         if node.operation == "union all":
             return self._step(node, linear.UnionAll(node.schema), *edges)
-        if node.operation == "union" and not self._retracting.intersection(edges):
+        return self._counted(node, SetOperation(node.operation.upper()), *edges)
+
+    def _counted(self, node: lo.Node, operation: SetOperation, *edges: str) -> str:
+        """By what comes in: without retractions δ* keeps only how long each value stays."""
+        retracting = bool(self._retracting.intersection(edges))
+        is_distinct = operation in (SetOperation.DISTINCT, SetOperation.UNION)
+        if is_distinct and not retracting and self.options.strategy == "upa":
             return self._step(node, DistinctStar(node.schema), *edges)
-        operation = SetOperation(node.operation.upper())
+        if self.options.strategy == "direct":
+            return self._marked(self._step(node, DirectMultiplicity(node.schema, operation), *edges), True)
         return self._marked(self._step(node, Multiplicity(node.schema, operation), *edges), True)
 
     def _aggregate(self, node: lo.Aggregate) -> str:
@@ -141,7 +166,8 @@ class Lowering:
             )
             for call in node.calls
         )
-        operator = Aggregate(computed.schema, keys, calls, retractions=edge in self._retracting)
+        retractions = edge in self._retracting or self.options.strategy != "upa"
+        operator = Aggregate(computed.schema, keys, calls, retractions=retractions)
         return self._marked(self._step(node, operator, edge), True)
 
     def _join(self, node: lo.Join) -> str:
@@ -154,17 +180,21 @@ class Lowering:
         arguments = node.left.schema, node.right.schema, keys.positions, keys.residual, keys.null_safe
         if not is_non_retroactive(node.right):
             return self._step(node, InnerJoin(*arguments), *edges)
-        if edges[0] in self._retracting:
+        if edges[0] in self._retracting and not _keeps_births(node.left):
             raise NotSupportedError(
                 "a NON RETROACTIVE table joined with rows that are taken back",
-                hint="join it with streams under time-based windows",
+                hint="join it with windows on streams, before they are aggregated or compared",
             )
-        return self._marked(self._step(node, NonRetroactiveJoin(*arguments), *edges), False)
+        edge = self._step(node, NonRetroactiveJoin(*arguments), *edges)
+        return self._marked(edge, edges[0] in self._retracting)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str) -> str:
         return self._named(f"{type(operator).__name__.lower()}-{fingerprint(node)}", operator, *inputs)
 
     def _named(self, name: str, operator: Operator, *inputs: str) -> str:
+        if self.options.strategy != "upa" or self._born:
+            # The same plan run in another way keeps other state: it must not be taken for the usual one.
+            name = f"{name}-{self.options.strategy}{'-born' if self._born else ''}"
         self.steps.setdefault(name, Step(name, operator, inputs))
         return self._marked(name, bool(self._retracting.intersection(inputs)))
 
@@ -183,3 +213,24 @@ def _is_base(stream: lo.Node) -> bool:
 def _has_runs(stream: lo.Node) -> bool:
     """Whether the stream may hold an element as a run over several instants: only RSTREAM makes those."""
     return isinstance(stream, lo.RelationToStream) and stream.operator == "rstream"
+
+
+def _keeps_births(plan: lo.Node) -> bool:
+    """Whether all rows carry the instant of their generation: nothing below but windows, joins and row-wise work."""
+    match plan:
+        case lo.Window():
+            return True
+        case lo.Filter() | lo.Project() | lo.Join(join="inner") | lo.SetOperation(operation="union all"):
+            return all(_keeps_births(child) or isinstance(child, lo.TableScan) for child in plan.children)
+        case _:
+            return False
+
+
+def _refuse_strict(plan: lo.Node) -> None:
+    for node in plan.walk():
+        if node.kind == "relation" and pattern_of(node) == Pattern.STR and not is_non_retroactive(node):
+            raise BindError(
+                "strategy 'direct' cannot run this query",
+                detail=f"the rows of {describe(node)} leave at instants that nothing foretells (STR)",
+                hint="SET strategy = 'upa' or 'negative'",
+            )

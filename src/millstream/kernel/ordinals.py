@@ -1,0 +1,59 @@
+"""Numbers that sort as rows do, so that rows of any types are sorted and compared as integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+_LIMIT = 1 << 62
+
+
+def ordinals(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64s, int]:
+    """For each row a number below the second result; greater for rows greater in `columns`, NULL being the least."""
+    codes, span = np.zeros(rows.height, np.int64), 1
+    for name in columns:
+        codes, span = combined((codes, span), _ordinal(rows.get_column(name)))
+    return codes, span
+
+
+def combined(major: tuple[Int64s, int], minor: tuple[Int64s, int]) -> tuple[Int64s, int]:
+    """Numbers that sort by the first numbers, then by the second."""
+    # Numbers far apart are replaced by ranks, which are as small as can be.
+    for dense in (lambda: (major, minor), lambda: (major, ranked(*minor)), lambda: (ranked(*major), ranked(*minor))):
+        (first, first_span), (second, second_span) = dense()
+        if first_span * second_span < _LIMIT:
+            return first * second_span + second, first_span * second_span
+    raise AssertionError("ranks of rows in memory always fit")
+
+
+def _ordinal(column: pl.Series) -> tuple[Int64s, int]:
+    if column.dtype == pl.Null or not len(column):
+        return np.zeros(len(column), np.int64), 1
+    if (column.dtype.is_integer() or column.dtype.is_temporal()) and not column.null_count():
+        values = column.to_physical().cast(pl.Int64).to_numpy()
+        least, greatest = int(values.min()), int(values.max())
+        if greatest - least < _LIMIT:
+            return values - least, greatest - least + 1
+    ranks = column.rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
+    return ranks, int(ranks.max()) + 1
+
+
+def ranked(codes: Int64s, span: int) -> tuple[Int64s, int]:
+    ranks = pl.Series(codes).rank("dense").cast(pl.Int64).to_numpy() - 1
+    return (ranks, int(ranks.max()) + 1) if len(ranks) else (codes, 1)
+
+
+def ascending(codes: Int64s) -> Int64s:
+    """The places of the numbers in ascending order; fast where stretches of them are sorted already."""
+    return pl.Series(codes).arg_sort().to_numpy().astype(np.int64)
+
+
+def heads(sorted_codes: Int64s) -> NDArray[np.bool_]:
+    """Where a number differs from the one before it."""
+    result = np.ones(len(sorted_codes), np.bool_)
+    np.not_equal(sorted_codes[1:], sorted_codes[:-1], out=result[1:])
+    return result
