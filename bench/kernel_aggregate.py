@@ -73,7 +73,9 @@ def run(operator: Operator, rows: pl.DataFrame, batch: int) -> Iterator[tuple[in
     del arrived
 
 
-def rate(name: str, operator: Operator, rows: pl.DataFrame, elements: int, batch: int = BATCH, times: int = 3) -> None:
+def rate(
+    name: str, operator: Operator, rows: pl.DataFrame, elements: int, batch: int = BATCH, times: int = 3
+) -> None:
     """The best of several runs, since the machine is shared."""
     runs = [list(run(operator, rows, batch)) for _ in range(times)]
     steps = min(runs, key=lambda run: sum(seconds for _, seconds, _ in run))
@@ -109,7 +111,9 @@ def others() -> None:
     rate("max, retracted", Aggregate(SCHEMA, (0,), (call("max", 1),)), negative, elements, times=1)
     rate("last", Aggregate(SCHEMA, (0,), (call("last", 1),), retractions=False), rows, elements, times=1)
     rate("first, retracted", Aggregate(SCHEMA, (0,), (call("first", 1),)), negative, elements, times=1)
-    rate("count distinct", Aggregate(SCHEMA, (0,), (call("count", 1, distinct=True),)), rows, elements, times=1)
+    rate(
+        "count distinct", Aggregate(SCHEMA, (0,), (call("count", 1, distinct=True),)), rows, elements, times=1
+    )
     many = rows.with_columns(pl.Series("c0", np.random.default_rng(2).integers(0, elements // 4, elements)))
     rate("avg, count; 125 k groups", Aggregate(SCHEMA, (0,), AVERAGE), many, elements, times=1)
 
@@ -130,7 +134,12 @@ def windows() -> None:
         rate(f"max, falling; window of {window:,}", aggregate, falling, elements, batch=10_000, times=1)
 
 
-EXPERIMENTS: dict[str, Callable[[], None]] = {"slide": slide, "every": every, "others": others, "windows": windows}
+EXPERIMENTS: dict[str, Callable[[], None]] = {
+    "slide": slide,
+    "every": every,
+    "others": others,
+    "windows": windows,
+}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or EXPERIMENTS:

@@ -103,7 +103,9 @@ def window_sizes() -> None:
         steps = max(filling, 40)
         inputs = [stream(WIDE, (filling + steps) * batch, window, window, seed) for seed in (1, 2)]
         measured = list(run(InnerJoin(WIDE, WIDE, ((0, 0),)), inputs, batch))[filling:]
-        wall, cpu = (sum(times) / (2 * steps * batch) * 1e9 for times in list(zip(*measured, strict=True))[2:])
+        nanoseconds = 1e9 / (2 * steps * batch)
+        wall = sum(step.wall for step in measured) * nanoseconds
+        cpu = sum(step.cpu for step in measured) * nanoseconds
         print(f"join, window of {window:>9,} {wall:9.0f} ns per element ({cpu:.0f} of CPU time)")
 
 

@@ -7,7 +7,6 @@
 --? kind q stream
 --? defaults q               as many defaults as lines, each with the text of its line in it
 --? error <regex>            the next statement or directive must fail with a message that matches
---? engine: no (reason)      on the first line: the engine cannot run this file yet
 """
 
 from __future__ import annotations
@@ -60,19 +59,16 @@ class Step:
 class CqlFile:
     path: Path
     steps: list[Step]
-    engine_excuse: str | None
 
 
 def load(path: Path) -> CqlFile:
-    lines = path.read_text().splitlines()
-    excuse = re.match(r"--\?\s*engine:\s*no\b\s*(.*)", lines[0]) if lines else None
-    return CqlFile(path, list(_steps(lines[1:] if excuse else lines, 2 if excuse else 1)), excuse and excuse[1])
+    return CqlFile(path, _steps(path.read_text().splitlines()))
 
 
-def _steps(lines: list[str], first: int) -> list[Step]:
+def _steps(lines: list[str]) -> list[Step]:
     steps: list[Step] = []
     error: str | None = None
-    for number, line in enumerate(lines, first):
+    for number, line in enumerate(lines, 1):
         if line.startswith("--?"):
             word, _, argument = line[3:].strip().partition(" ")
             if word == "error":

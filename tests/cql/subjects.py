@@ -48,12 +48,13 @@ class OracleSubject:
 
 
 class EngineSubject:
-    """The engine in this process."""
+    """The engine in this process, under one of its strategies."""
 
-    def __init__(self) -> None:
+    def __init__(self, strategy: str = "upa") -> None:
         # Here and not above, so that the oracle's tests run without the engine.
         millstream: Any = importlib.import_module("millstream")
         self.db = millstream.connect(engine="inprocess")
+        self.db.execute(f"SET strategy = '{strategy}'")
 
     def __enter__(self) -> Self:
         return self

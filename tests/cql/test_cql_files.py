@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,11 @@ from tests.cql.runner import load, run
 from tests.cql.subjects import EngineSubject, OracleSubject
 
 FILES = sorted(Path(__file__).parent.rglob("*.cql"))
-SUBJECTS: dict[str, type[OracleSubject] | type[EngineSubject]] = {"oracle": OracleSubject, "engine": EngineSubject}
+SUBJECTS: dict[str, Callable[[], OracleSubject | EngineSubject]] = {
+    "oracle": OracleSubject,
+    "upa": EngineSubject,
+    "negative": partial(EngineSubject, "negative"),
+}
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
@@ -17,7 +23,5 @@ SUBJECTS: dict[str, type[OracleSubject] | type[EngineSubject]] = {"oracle": Orac
 def test_cql_file(path: Path, subject: str) -> None:
     file = load(path)
     assert file.steps
-    if subject == "engine" and file.engine_excuse is not None:
-        pytest.skip(f"engine: no {file.engine_excuse}")
     with SUBJECTS[subject]() as opened:
         run(file, opened)

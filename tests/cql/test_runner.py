@@ -67,11 +67,3 @@ def test_accepts_what_is_right(text: str, tmp_path: Path) -> None:
 )
 def test_refuses_what_is_wrong(text: str, complaint: str, tmp_path: Path) -> None:
     assert complaint in outcome(text, tmp_path)
-
-
-def test_the_engine_may_be_excused(tmp_path: Path) -> None:
-    path = tmp_path / "case.cql"
-    path.write_text("--? engine: no (joins)\n" + SETUP)
-    assert load(path).engine_excuse == "(joins)"
-    path.write_text(SETUP + "--? engine: no (too late to say)\n")
-    assert load(path).engine_excuse is None

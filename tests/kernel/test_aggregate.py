@@ -169,7 +169,9 @@ def test_without_keys_the_empty_group_is_there_from_instant_0() -> None:
 
 def test_null_is_a_group_and_null_arguments_are_left_out() -> None:
     run = simple([call("count"), call("count", I), call("avg", I)], (K,))
-    out = run.step(batch([(*row(None, None), 1, INF, 1), (*row(None, 3), 1, INF, 1), (*row("a"), 1, INF, 1)]), 1)
+    out = run.step(
+        batch([(*row(None, None), 1, INF, 1), (*row(None, 3), 1, INF, 1), (*row("a"), 1, INF, 1)]), 1
+    )
     assert out == [("a", 1, 0, None, 1, INF, 1), (None, 2, 1, 3.0, 1, INF, 1)]
 
 
@@ -229,7 +231,10 @@ def test_single_value() -> None:
 
 
 def test_user_defined_aggregates() -> None:
-    calls = [AggregateCall("midrange", I, False, DOUBLE, Midrange), AggregateCall("parity", I, False, BIGINT, Parity)]
+    calls = [
+        AggregateCall("midrange", I, False, DOUBLE, Midrange),
+        AggregateCall("parity", I, False, BIGINT, Parity),
+    ]
     run = simple(calls, (K,))
     run.step(batch([(*row("a", 1), 1, INF, 1), (*row("a", 5), 2, 4, 1)]), 2)
     run.step(batch([(*row("a", 1), 5, INF, -1), (*row("a", 8), 3, INF, 2)]), 6)
@@ -307,6 +312,7 @@ def brute(one: AggregateCall, copies: list[Copy], arrival: bool) -> Any:
         present = list({repr(value): value for value in present}.values())
     match one.function:
         case "first" | "last":
+
             def order(copy: Copy) -> tuple[Any, ...]:
                 value = copy.values[one.argument or 0]
                 return (copy.start, copy.arrival if arrival else 0, () if value is None else (value,))
@@ -377,7 +383,9 @@ HORIZON = 24
 VALUES = st.tuples(
     st.sampled_from([None, "a", "b"]),
     st.sampled_from([None, 0, 1, 2, 3, -5, 2**33, -(2**40)]),
-    st.sampled_from([None, 0.0, -0.0, 0.1, 0.2, -0.3, 1e16, -1e16, 1e300, 5e-324, math.inf, -math.inf, math.nan]),
+    st.sampled_from(
+        [None, 0.0, -0.0, 0.1, 0.2, -0.3, 1e16, -1e16, 1e300, 5e-324, math.inf, -math.inf, math.nan]
+    ),
     st.sampled_from([None, Decimal("0.01"), Decimal("-7.77"), Decimal("99999999.99"), Decimal("2.50")]),
     st.sampled_from([None, "", "u", "v", "w"]),
     st.sampled_from([None, True, False]),
@@ -385,7 +393,11 @@ VALUES = st.tuples(
 LINEAR = [
     call("count"),
     *(call("count", column) for column in (I, S)),
-    *(call(name, column) for name in ("sum", "avg", "stddev", "stddev_pop", "variance", "var_pop") for column in (I, X, D)),
+    *(
+        call(name, column)
+        for name in ("sum", "avg", "stddev", "stddev_pop", "variance", "var_pop")
+        for column in (I, X, D)
+    ),
     *(call(name, B) for name in ("any", "every", "count_if")),
 ]
 OTHERS = [
@@ -428,7 +440,11 @@ def scripts(draw: st.DrawFn, *, retractions: bool, early: bool = True) -> Script
         length = draw(st.one_of(st.integers(1, 8), st.just(INF)))
         end, weight = min(start + length, INF), draw(st.sampled_from([1, 1, 1, 2]))
         # Ends are known from the start, or said later by a retraction, or foretold and then brought forward.
-        said = draw(st.sampled_from(["direct", "retracted", "earlier"])) if retractions and end < INF else "direct"
+        said = (
+            draw(st.sampled_from(["direct", "retracted", "earlier"]))
+            if retractions and end < INF
+            else "direct"
+        )
         told = {"direct": end, "retracted": INF, "earlier": end + 3}[said]
         came = arrive((*values, start, told, weight, number), 0, last_chance=False)
         if said != "direct":
@@ -455,7 +471,9 @@ def oldest_first(script: Script, columns: set[int]) -> list[Copy]:
     for came, gone in kinds.values():
         came.sort(key=lambda copy: copy.start)
         ends = [*sorted(gone), *(copy.end for copy in came[len(gone) :])]
-        result += [Copy(copy.values, copy.start, end, copy.arrival) for copy, end in zip(came, ends, strict=True)]
+        result += [
+            Copy(copy.values, copy.start, end, copy.arrival) for copy, end in zip(came, ends, strict=True)
+        ]
     return result
 
 
@@ -474,7 +492,9 @@ def check(aggregate: Aggregate, script: Script, copies: list[Copy], *, arrival: 
         )
     for lines, low in zip(script.arrivals, script.lows, strict=True):
         before = run.frontier
-        written = len(run.step(batch([line if arrival else line[:-1] for line in lines], arrival=arrival), low))
+        written = len(
+            run.step(batch([line if arrival else line[:-1] for line in lines], arrival=arrival), low)
+        )
         for instant in range(low + 1):
             expected = {(*key, *value): 1 for key, value in answers[instant].items()}
             assert run.at(instant) == expected, f"at {instant}, frontier {low}"
@@ -498,7 +518,9 @@ KEYS = st.sampled_from([(), (K,), (K,), (X, B), (S, I)])
 
 
 @settings(max_examples=100, deadline=None)
-@given(scripts(retractions=True), KEYS, st.lists(st.sampled_from([*LINEAR, *OTHERS]), max_size=4, unique=True))
+@given(
+    scripts(retractions=True), KEYS, st.lists(st.sampled_from([*LINEAR, *OTHERS]), max_size=4, unique=True)
+)
 def test_any_aggregates_agree_with_brute_force(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall]
 ) -> None:
@@ -506,7 +528,9 @@ def test_any_aggregates_agree_with_brute_force(
 
 
 @settings(max_examples=100, deadline=None)
-@given(scripts(retractions=True), KEYS, st.lists(st.sampled_from([*OTHERS, *BY_TIME]), max_size=3, unique=True))
+@given(
+    scripts(retractions=True), KEYS, st.lists(st.sampled_from([*OTHERS, *BY_TIME]), max_size=3, unique=True)
+)
 def test_what_large_states_need_works_on_small_ones(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall]
 ) -> None:
@@ -521,7 +545,10 @@ def test_what_large_states_need_works_on_small_ones(
 
 @settings(max_examples=100, deadline=None)
 @given(
-    scripts(retractions=False), KEYS, st.lists(st.sampled_from([*OTHERS, *BY_TIME]), max_size=3, unique=True), st.booleans()
+    scripts(retractions=False),
+    KEYS,
+    st.lists(st.sampled_from([*OTHERS, *BY_TIME]), max_size=3, unique=True),
+    st.booleans(),
 )
 def test_undominated_rows_beside_sums(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall], arrival: bool
@@ -532,7 +559,10 @@ def test_undominated_rows_beside_sums(
 
 @settings(max_examples=100, deadline=None)
 @given(
-    scripts(retractions=False), KEYS, st.lists(st.sampled_from(EXTREMES), min_size=1, max_size=3, unique=True), st.booleans()
+    scripts(retractions=False),
+    KEYS,
+    st.lists(st.sampled_from(EXTREMES), min_size=1, max_size=3, unique=True),
+    st.booleans(),
 )
 def test_undominated_rows_alone(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall], arrival: bool
@@ -541,7 +571,9 @@ def test_undominated_rows_alone(
 
 
 @settings(max_examples=100, deadline=None)
-@given(scripts(retractions=True), KEYS, st.lists(st.sampled_from(BY_TIME), min_size=1, max_size=3, unique=True))
+@given(
+    scripts(retractions=True), KEYS, st.lists(st.sampled_from(BY_TIME), min_size=1, max_size=3, unique=True)
+)
 def test_first_and_last_with_retractions_by_arrival(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall]
 ) -> None:
@@ -550,7 +582,9 @@ def test_first_and_last_with_retractions_by_arrival(
 
 @settings(max_examples=100, deadline=None)
 @given(
-    scripts(retractions=True, early=False), KEYS, st.lists(st.sampled_from(BY_TIME), min_size=1, max_size=3, unique=True)
+    scripts(retractions=True, early=False),
+    KEYS,
+    st.lists(st.sampled_from(BY_TIME), min_size=1, max_size=3, unique=True),
 )
 def test_first_and_last_with_retractions_oldest_first(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall]

@@ -124,7 +124,9 @@ def to_columns(totals: Totals) -> list[pl.Series]:
     columns = []
     for accumulator, limbs in totals.items():
         kept = exact_sum.trimmed(limbs)
-        columns += [pl.Series(f"{accumulator.name}.{kept.low + place}", part) for place, part in enumerate(kept.parts)]
+        columns += [
+            pl.Series(f"{accumulator.name}.{kept.low + place}", part) for place, part in enumerate(kept.parts)
+        ]
     return columns
 
 
@@ -143,7 +145,8 @@ def from_columns(segment: pl.DataFrame, accumulators: Iterable[Accumulator]) -> 
             continue
         zero = np.zeros(segment.height, np.int64)
         limbs = {
-            place: segment.get_column(f"{accumulator.name}.{place}").fill_null(0).to_numpy() for place in found
+            place: segment.get_column(f"{accumulator.name}.{place}").fill_null(0).to_numpy()
+            for place in found
         }
         parts = tuple(limbs.get(place, zero) for place in range(min(found), max(found) + 1))
         result[accumulator] = Limbs(min(found), parts)
@@ -155,7 +158,10 @@ def map_totals(totals: Totals, change: Callable[[Limbs], Limbs]) -> Totals:
 
 
 def concatenated(pieces: Sequence[Totals]) -> Totals:
-    return {accumulator: exact_sum.concatenated([piece[accumulator] for piece in pieces]) for accumulator in pieces[0]}
+    return {
+        accumulator: exact_sum.concatenated([piece[accumulator] for piece in pieces])
+        for accumulator in pieces[0]
+    }
 
 
 # What the totals say
@@ -192,13 +198,17 @@ def evaluate(call: AggregateCall, totals: Totals, schema: Schema, shown: str) ->
             return _nullable(_whole(total("sum"), call.type, shown), counts == 0, call.type)
         case "avg" if call.type.is_decimal or call.type == INTERVAL:
             raised = exact_sum.multiplied(total("sum"), 10 ** (call.type.scale - argument.scale))
-            return _nullable(_whole(exact_sum.divided(raised, divisor), call.type, shown), counts == 0, call.type)
+            return _nullable(
+                _whole(exact_sum.divided(raised, divisor), call.type, shown), counts == 0, call.type
+            )
         case "avg":
             return _nullable(exact_sum.to_doubles(total("sum"), [divisor]), counts == 0, call.type)
     return _variance(call, total, counts, argument)
 
 
-def _variance(call: AggregateCall, total: Callable[[str], Limbs], counts: Int64s, argument: DataType) -> pl.Series:
+def _variance(
+    call: AggregateCall, total: Callable[[str], Limbs], counts: Int64s, argument: DataType
+) -> pl.Series:
     """(n * sum of squares - square of sum) / (n * n), or / (n * (n - 1)) for samples: exact, then rounded once."""
     population = call.name in ("stddev_pop", "var_pop")
     numerator = exact_sum.added(

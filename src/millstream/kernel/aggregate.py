@@ -21,7 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from millstream.kernel import accumulators, change_points
-from millstream.kernel.accumulators import COPIES, Accumulator
+from millstream.kernel.accumulators import COPIES, Accumulator, Totals
 from millstream.kernel.aggregate_calls import AggregateCall, UserAggregate, resolve_aggregate
 from millstream.kernel.aggregate_values import PANES, POINTS, ROWS, AggregatePlan, Work, set_totals, values_at
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, empty_batch, value_column
@@ -75,14 +75,22 @@ class Aggregate(Operator):
         if self.plan.by_origin:
             rows, work.synopses[ORIGINS] = resolve(rows, work.runs(ORIGINS), work.low)
         points = self._row_points(rows, work) if self.plan.only_rows else self._points(rows, arrivals, work)
-        touched = np.union1d(arrivals.number, points.group)
+        instants, sorting = make_instants(points.group, points.time)
+        touched = np.union1d(arrivals.number, instants.group)
         output = empty_batch(self.schema)
         if not len(touched):
             return output, work.state_after()
         records = self.groups.fetch(touched, state, arrivals.fresh)
         records = _extended(records, np.searchsorted(touched, arrivals.number), until)
-        if len(points):
-            output, records = self._advance(points, touched, records, work)
+        if len(instants):
+            own = records.gather(np.searchsorted(touched, instants.group))
+            totals = _totals_at(points, instants, sorting, own)
+            if self.plan.bags:
+                work.raw = work.raw.with_columns(pl.Series(AT, sorting.at()[: work.raw.height]))
+                totals |= set_totals(work, instants, own)
+            output, after = self._advance(instants, totals, own, work)
+            others = records.filter(pl.Series(np.isin(touched, instants.group, invert=True)))
+            records = pl.concat([after, others], how="diagonal").sort(GROUP) if others.height else after
         groups = self.groups.store(records, arrivals.fresh, state)
         # What is kept concerns groups: when the last one is forgotten, so is everything.
         return output, {**work.state_after(), **groups} if TABLE in groups else groups
@@ -132,7 +140,10 @@ class Aggregate(Operator):
         ending = work.rows.filter(pl.col(END) <= work.low)
         sources = [(work.rows, START), (ending, END), *((wake, TIME) for wake in work.due(POINTS))]
         work.push(POINTS)
-        pieces = [bare(piece.get_column(GROUP).to_numpy(), piece.get_column(time).to_numpy()) for piece, time in sources]
+        pieces = [
+            bare(piece.get_column(GROUP).to_numpy(), piece.get_column(time).to_numpy())
+            for piece, time in sources
+        ]
         return change_points.concatenated([*pieces, self._first_instant(work)])
 
     def _start_rows(self, rows: pl.DataFrame, work: Work) -> None:
@@ -150,35 +161,26 @@ class Aggregate(Operator):
     # What the groups are at the instants of a step
 
     def _advance(
-        self, points: Points, touched: Int64s, records: pl.DataFrame, work: Work
+        self, instants: Instants, totals: Totals, records: pl.DataFrame, work: Work
     ) -> tuple[Batch, pl.DataFrame]:
-        """The output, and the records after the step."""
-        instants, sorting = make_instants(points.group, points.time)
-        moved = np.searchsorted(touched, instants.group)
-        own = records.gather(moved) if len(moved) < len(touched) else records
-        totals = _totals_at(points, instants, sorting, own)
-        if self.plan.bags:
-            work.raw = work.raw.with_columns(pl.Series(AT, sorting.at()[: work.raw.height]))
-            totals |= set_totals(work, instants, own)
-        values, exists = values_at(work, instants, totals, own)
+        """The output, and the records of the groups of the instants after the step."""
+        values, exists = values_at(work, instants, totals, records)
         if not self.keys:
             exists = np.ones(len(instants), np.bool_)
         elif not self.plan.only_rows:
             exists = accumulators.integers(totals[COPIES], "count(*)") > 0
-        before = own.get_column(EXISTS).to_numpy(), [own.get_column(f"o{i}") for i in range(len(values))]
-        keys = [own.get_column(name) for name in self.groups.keys]
+        existed = records.get_column(EXISTS).to_numpy()
+        before = existed, [records.get_column(f"o{i}") for i in range(len(values))]
+        keys = [records.get_column(name) for name in self.groups.keys]
         output = replacements(instants, keys, before, (exists, values))
         final = instants.stop - 1
-        after = own.select(GROUP, *self.groups.keys, UNTIL).with_columns(
+        after = records.select(GROUP, *self.groups.keys, UNTIL).with_columns(
             pl.Series(EXISTS, exists[final]),
             pl.lit(False).alias(DEAD),
             *(value.gather(final).alias(f"o{i}") for i, value in enumerate(values)),
             *work.record_columns,
             *accumulators.to_columns(accumulators.map_totals(totals, lambda limbs: limbs.take(final))),
         )
-        if len(moved) < len(touched):
-            others = np.setdiff1d(np.arange(len(touched)), moved)
-            after = pl.concat([after, records.gather(others)], how="diagonal").sort(GROUP)
         return output, self._buried(after, work.low)
 
     def _buried(self, records: pl.DataFrame, low: int) -> pl.DataFrame:

@@ -119,7 +119,8 @@ def _numeric_result(name: str, function: str, argument: DataType) -> DataType:
         return INTERVAL
     if not argument.is_numeric and argument != NULL:
         raise TypeError(
-            f"{name} takes a number, not {argument}", hint=f"cast the argument, as in {name}(CAST(x AS DOUBLE))"
+            f"{name} takes a number, not {argument}",
+            hint=f"cast the argument, as in {name}(CAST(x AS DOUBLE))",
         )
     if function == "sum":
         if argument.is_decimal:

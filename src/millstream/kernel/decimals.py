@@ -182,8 +182,11 @@ def _add_wide(a: pl.Series, b: pl.Series, types: tuple[DataType, DataType], resu
     # Half rounds away from zero: up above zero, but down (which a floor has done) below it.
     half = number(drop // 2)
     up = (rest > half) | ((rest == half) & (pl.col("whole") >= 0)) if drop > 1 else pl.lit(False)
-    total = within(pl.col("whole"), MAX_DECIMAL_PRECISION - result.scale) * number(10**result.scale)
-    return frame.select(within(total + kept + up.cast(pl.Int128), MAX_DECIMAL_PRECISION)).to_series()
+    # A whole part that is a floor may lie one below the least that fits, with a fraction that brings it back.
+    limit = 10 ** (MAX_DECIMAL_PRECISION - result.scale)
+    whole = pl.when(pl.col("whole").is_between(number(-limit), number(limit))).then(pl.col("whole"))
+    total = whole * number(10**result.scale) + kept + up.cast(pl.Int128)
+    return frame.select(within(total, MAX_DECIMAL_PRECISION)).to_series()
 
 
 def _multiply_wide(a: pl.Series, b: pl.Series, drop: int) -> pl.Series:

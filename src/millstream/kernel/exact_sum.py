@@ -163,7 +163,9 @@ def multiplied(limbs: Limbs, factor: Int64s | int) -> Limbs:
     result = Limbs(limbs.low, tuple(part * (factors >> 48) for part in limbs.parts))
     for shift in (32, 16, 0):
         raised = multiplied(settled(result), 1 << 16)
-        result = added(raised, Limbs(limbs.low, tuple(part * (factors >> shift & 0xFFFF) for part in limbs.parts)))
+        result = added(
+            raised, Limbs(limbs.low, tuple(part * (factors >> shift & 0xFFFF) for part in limbs.parts))
+        )
     return result
 
 
@@ -290,11 +292,14 @@ def divided(limbs: Limbs, divisor: Int64s) -> Limbs:
     assert size.low >= 0, "a sum of decimals has no fraction of its own"
     if len(divisor) and int(divisor.max()) > MASK:
         halves = [
-            (2 * value + by) // (2 * by) for value, by in zip(_python_integers(size), divisor.tolist(), strict=True)
+            (2 * value + by) // (2 * by)
+            for value, by in zip(_python_integers(size), divisor.tolist(), strict=True)
         ]
         return multiplied(_from_python_integers(halves), sign)
     by = divisor.astype(_U)
-    quotient, remainder = _long_division([part.astype(_U) for part in reversed(size.aligned(0, size.high).parts)], by)
+    quotient, remainder = _long_division(
+        [part.astype(_U) for part in reversed(size.aligned(0, size.high).parts)], by
+    )
     quotient[-1] += (remainder >= by - remainder).astype(_U)
     return multiplied(Limbs(0, tuple(part.astype(np.int64) for part in reversed(quotient))), sign)
 

@@ -144,7 +144,9 @@ class Staircase:
         best = best_items(items, self.order, start, stop, len(instants))
         return gathered(items.get_column(self.order.value), best), best >= 0
 
-    def _carried(self, runs: Runs, instants: Instants, before: int, low: int) -> tuple[list[pl.DataFrame], Int64s]:
+    def _carried(
+        self, runs: Runs, instants: Instants, before: int, low: int
+    ) -> tuple[list[pl.DataFrame], Int64s]:
         """The stairs that end in this step, and in each run the first of each group that does not."""
         pieces, owners = [], []
         for run in runs:

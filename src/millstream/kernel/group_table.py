@@ -66,7 +66,8 @@ class GroupTable:
         if not self.keys:
             return Arrivals(np.zeros(rows.height, np.int64), np.zeros(min(rows.height, 1), np.int64), none)
         keys = rows.select(
-            one_zero(name, rows.schema[name]).alias(key) for name, key in zip(self.inputs, self.keys, strict=True)
+            one_zero(name, rows.schema[name]).alias(key)
+            for name, key in zip(self.inputs, self.keys, strict=True)
         )
         if not rows.height:
             return Arrivals(np.zeros(0, np.int64), np.zeros(0, np.int64), none)

@@ -216,7 +216,7 @@ def size_classes_to_merge(segments: Sequence[Segment]) -> tuple[list[Segment], l
 
 
 def _size_class(height: int) -> int:
-    """Classes are a factor of four apart: searching one segment more costs about as much as two more merges."""
+    """Classes are a factor of four apart: half the segments to search of a factor of two, as many rewrites."""
     return max(height.bit_length(), _SMALLEST_CLASS) // 2
 
 

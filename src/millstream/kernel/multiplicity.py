@@ -47,6 +47,7 @@ from millstream.kernel.join import (
     without_expired,
 )
 from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.time_queue import due
 from millstream.types import Schema
 
 _SIDE = "_side"
@@ -222,6 +223,11 @@ class _SetOperator(_ByValue):
         return pl.DataFrame([*gather(points, self._columns, rows[kept]), *columns])
 
 
+def _nothing_happens(inputs: Sequence[Batch], queue: Sequence[Segment], progress: Progress) -> bool:
+    """Most steps of most queries are like this, and should cost nothing."""
+    return not any(batch.height for batch in inputs) and not due(queue, progress.low_before, progress.low)
+
+
 def _settled(starts: Ticks, first_of_value: Flags) -> Positions:
     """The last of the points at each instant, of each value."""
     last = np.ones(starts.size, np.bool_)
@@ -247,6 +253,8 @@ class Multiplicity(_SetOperator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         pending, counts = state.get("pending", ()), state.get("counts", ())
+        if _nothing_happens(inputs, pending, progress):
+            return empty_batch(self.schema), state
         arrived = changes(self._sided(inputs), [*self._columns, KEY, _SIDE])
         points, pending = released(pending, arrived, START, progress.low_before, progress.low)
         output = empty_batch(self.schema)
@@ -301,6 +309,8 @@ class DirectMultiplicity(_SetOperator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         low, waiting, known = progress.low, state.get("waiting", ()), state.get("points", ())
+        if _nothing_happens(inputs, waiting, progress):
+            return empty_batch(self.schema), state
         rows, waiting = released(waiting, self._sided(inputs), START, progress.low_before, low)
         if not rows.height:
             return empty_batch(self.schema), {"waiting": waiting, "points": known}

@@ -28,7 +28,8 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _EDGE = "_edge"
-_FIRST_LOOK = 4  # values taken from each run at first; four times as many each time that is not enough
+_FIRST_LOOK = 4  # values taken from each run at first, and then _MORE times as many while they are not enough
+_MORE = 16
 
 
 class BagChanges:
@@ -119,7 +120,9 @@ class OrderedBag:
             return entries
         weight = np.add.reduceat(entries.get_column(WEIGHT).to_numpy()[order], first)
         left = np.flatnonzero(weight)
-        return entries.select(self.key).gather(order[first[left]]).with_columns(pl.Series(WEIGHT, weight[left]))
+        return (
+            entries.select(self.key).gather(order[first[left]]).with_columns(pl.Series(WEIGHT, weight[left]))
+        )
 
     def content(self, runs: Runs, groups: Int64s) -> pl.DataFrame:
         """All values of some groups, with their copies, by group and value."""
@@ -164,7 +167,8 @@ class OrderedBag:
                 break
             untouched = find(changed, self.key, values) < 0
             values = values.with_columns(
-                pl.Series("_rank", -order.quality(values)[0]), pl.Series("_spared", untouched) & (values[WEIGHT] > 0)
+                pl.Series("_rank", -order.quality(values)[0]),
+                pl.Series("_spared", untouched) & (values[WEIGHT] > 0),
             )
             # Beyond the edge of what was taken from a run, values may be missing.
             sure = values.group_by(GROUP).agg(
@@ -175,7 +179,7 @@ class OrderedBag:
             done = pl.col("_edge_rank").is_null() | best_first
             found.append(values.join(sure.filter(done), on=[GROUP, "_rank"], how="semi"))
             groups = sure.filter(~done).get_column(GROUP).sort().to_numpy()
-            look *= 4
+            look *= _MORE
         return found
 
 

@@ -23,7 +23,11 @@ def ordinals(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64s, int]:
 def combined(major: tuple[Int64s, int], minor: tuple[Int64s, int]) -> tuple[Int64s, int]:
     """Numbers that sort by the first numbers, then by the second."""
     # Numbers far apart are replaced by ranks, which are as small as can be.
-    for dense in (lambda: (major, minor), lambda: (major, ranked(*minor)), lambda: (ranked(*major), ranked(*minor))):
+    for dense in (
+        lambda: (major, minor),
+        lambda: (major, ranked(*minor)),
+        lambda: (ranked(*major), ranked(*minor)),
+    ):
         (first, first_span), (second, second_span) = dense()
         if first_span * second_span < _LIMIT:
             return first * second_span + second, first_span * second_span

@@ -9,6 +9,7 @@ the newest win, dropping what is dominated) is the caller's business.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from millstream.kernel.operator import Segment
 
 Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Runs = tuple[Segment, ...]
 # Reading a whole run costs less than searching it while it is not much larger than what is looked for.
 _SCAN_FACTOR = 16
@@ -46,32 +48,63 @@ def find(run: Segment, columns: Sequence[str], wanted: pl.DataFrame) -> Int64s:
             places, on=list(columns), how="left", nulls_equal=True, maintain_order="left"
         )
         return joined.get_column("_place").cast(pl.Int64).fill_null(-1).to_numpy()
-    pairs = [(run.get_column(name), wanted.get_column(name)) for name in columns]
+    columns_sought = [_Sought.of(run.get_column(name), wanted.get_column(name)) for name in columns]
     low = np.zeros(wanted.height, np.int64)
     high = np.full(wanted.height, run.height, np.int64)
     for _ in range(run.height.bit_length()):
         middle = (low + high) >> 1
-        before = _less(pairs, np.minimum(middle, run.height - 1)) & (low < high)
+        less, _ = _compare(columns_sought, np.minimum(middle, run.height - 1))
+        before = less & (low < high)
         low, high = np.where(before, middle + 1, low), np.where(before, high, middle)
-    inside = np.minimum(low, run.height - 1)
-    equal = low < run.height
-    for column, sought in pairs:
-        equal &= column.gather(inside).eq_missing(sought).to_numpy()
-    return np.where(equal, low, -1)
+    _, equal = _compare(columns_sought, np.minimum(low, run.height - 1))
+    return np.where(equal & (low < run.height), low, -1)
 
 
-def _less(pairs: Sequence[tuple[pl.Series, pl.Series]], places: Int64s) -> NDArray[np.bool_]:
-    """Is the key at each place of the run less than the key sought there?"""
-    less = np.zeros(len(places), np.bool_)
-    equal = np.ones(len(places), np.bool_)
-    for column, sought in pairs:
-        if column.dtype == pl.Null:
-            continue
-        here = column.gather(places)
-        smaller = (here < sought).fill_null(False) | (here.is_null() & sought.is_not_null())
-        less |= equal & smaller.to_numpy()
-        equal &= here.eq_missing(sought).to_numpy()
-    return less
+@dataclass(frozen=True, eq=False)
+class _Sought:
+    """A column of a run and the values sought in it, as integers where the type allows."""
+
+    column: Int64s | pl.Series
+    sought: Int64s | pl.Series
+
+    @staticmethod
+    def of(column: pl.Series, sought: pl.Series) -> _Sought:
+        if column.null_count() or sought.null_count() or column.dtype == pl.Null:
+            return _Sought(column, sought)
+        if column.dtype.is_integer() or column.dtype.is_temporal() or column.dtype == pl.Boolean:
+            return _Sought(*(values.to_physical().cast(pl.Int64).to_numpy() for values in (column, sought)))
+        if column.dtype.is_float():
+            return _Sought(_float_order(column), _float_order(sought))
+        return _Sought(column, sought)
+
+    def compare(self, places: Int64s) -> tuple[Bools, Bools]:
+        """Is the value at each place less than the one sought there, and is it equal?"""
+        if not isinstance(self.column, pl.Series):
+            here = self.column[places]
+            return here < self.sought, here == self.sought
+        assert isinstance(self.sought, pl.Series)
+        if self.column.dtype == pl.Null:
+            return np.zeros(len(places), np.bool_), np.ones(len(places), np.bool_)
+        values = self.column.gather(places)
+        less = (values < self.sought).fill_null(False) | (values.is_null() & self.sought.is_not_null())
+        return less.to_numpy(), values.eq_missing(self.sought).to_numpy()
+
+
+def _float_order(values: pl.Series) -> Int64s:
+    """Integers in the order of doubles: the bits, those of negative numbers turned round; NaN is the greatest."""
+    doubles = values.cast(pl.Float64).to_numpy()
+    bits = np.where(np.isnan(doubles), np.nan, doubles).view(np.int64)
+    return bits ^ ((bits >> 63) & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+def _compare(columns: Sequence[_Sought], places: Int64s) -> tuple[Bools, Bools]:
+    """Is the key at each place of the run less than the key sought there, and is it equal?"""
+    less, equal = columns[0].compare(places)
+    for column in columns[1:]:
+        smaller, same = column.compare(places)
+        less |= equal & smaller
+        equal &= same
+    return less, equal
 
 
 def bisect_within(values: Int64s, low: Int64s, high: Int64s, bound: int) -> Int64s:

@@ -64,7 +64,9 @@ class UserAggregation:
             if self.can_retract:
                 step, finish = self._carried(pickled[group], values, change)
             else:
-                step, finish = self._recomputed(bag.content(runs, instants.group[group : group + 1]), values, change)
+                step, finish = self._recomputed(
+                    bag.content(runs, instants.group[group : group + 1]), values, change
+                )
             value = before[group]
             fresh = pickled[group] is None
             for instant in range(int(instants.first[group]), int(instants.stop[group])):
@@ -121,7 +123,9 @@ class UserAggregation:
         except Error:
             raise
         except Exception as error:
-            raise EvaluationError(f"{self.shown} failed", detail=f"{type(error).__name__}: {error}") from error
+            raise EvaluationError(
+                f"{self.shown} failed", detail=f"{type(error).__name__}: {error}"
+            ) from error
 
     def _series(self, results: list[Any]) -> pl.Series:
         try:

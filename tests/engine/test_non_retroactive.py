@@ -1,0 +1,74 @@
+"""NON RETROACTIVE tables: a combination of stream tuples meets the table as of the instant at which it is generated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import millstream as ms
+
+SCHEMA = """
+CREATE STREAM S (k INT) TIMESTAMP BY ts;
+CREATE STREAM T (k INT) TIMESTAMP BY ts;
+CREATE TABLE Names (k INT, name STRING) NON RETROACTIVE;
+CREATE TABLE Facts (k INT) ;
+"""
+
+
+def rows(table: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+@pytest.fixture(params=["upa", "negative"])
+def db(request: pytest.FixtureRequest) -> ms.Database:
+    database = ms.connect(engine="inprocess")
+    database.execute(SCHEMA)
+    database.execute(f"SET strategy = '{request.param}'")
+    return database
+
+
+def test_a_stream_joined_with_the_table_is_monotonic(db: ms.Database) -> None:
+    query = db.register("SELECT S.k, name FROM S, Names WHERE S.k = Names.k")
+    assert query.kind == "stream"
+    db.execute("INSERT INTO Names VALUES (1, 'one') AT 0; INSERT INTO S VALUES (1, 2)")
+    db.execute("UPDATE Names SET name = 'uno' WHERE k = 1 AT 5; INSERT INTO S VALUES (1, 5), (1, 7); ADVANCE TO 9")
+    # A change at the very instant of the element is visible; earlier elements keep what they met.
+    assert rows(query.result()) == [(2, 1, "one"), (5, 1, "uno"), (7, 1, "uno")]
+
+
+def test_changes_do_not_act_on_what_is_in_the_window(db: ms.Database) -> None:
+    query = db.register("SELECT name FROM S [RANGE 10] JOIN Names ON S.k = Names.k")
+    db.execute("INSERT INTO Names VALUES (1, 'one') AT 0; INSERT INTO S VALUES (1, 2)")
+    db.execute("DELETE FROM Names AT 4; INSERT INTO Names VALUES (2, 'two') AT 6; INSERT INTO S VALUES (2, 3)")
+    db.execute("ADVANCE TO 20")
+    assert [rows(query.result(at=t)) for t in (1, 2, 5, 12, 13)] == [[], [("one",)], [("one",)], [("one",)], []]
+
+
+def test_a_row_that_leaves_a_rows_window_takes_the_same_version_along(db: ms.Database) -> None:
+    query = db.register("SELECT name FROM S [ROWS 1] JOIN Names ON S.k = Names.k")
+    db.execute("INSERT INTO Names VALUES (1, 'one') AT 0; INSERT INTO S VALUES (1, 1)")
+    db.execute("UPDATE Names SET name = 'uno' AT 3; INSERT INTO S VALUES (1, 4), (2, 6); ADVANCE TO 9")
+    assert [rows(query.result(at=t)) for t in (1, 3, 4, 6)] == [[("one",)], [("one",)], [("uno",)], []]
+
+
+def test_a_combination_is_generated_by_its_latest_stream_component(db: ms.Database) -> None:
+    query = db.register(
+        "SELECT name FROM S [RANGE 9] JOIN T [RANGE 9] ON S.k = T.k JOIN Names ON T.k = Names.k JOIN Facts ON S.k = Facts.k"
+    )
+    db.execute("INSERT INTO Names VALUES (1, 'one') AT 0; INSERT INTO S VALUES (1, 1)")
+    db.execute("UPDATE Names SET name = 'uno' AT 3; INSERT INTO T VALUES (1, 4)")
+    # The ordinary table joins at 6; the stream components were complete at 4, after the change at 3.
+    db.execute("UPDATE Names SET name = 'eins' AT 5; INSERT INTO Facts VALUES (1) AT 6; ADVANCE TO 12")
+    assert [rows(query.result(at=t)) for t in (5, 6, 10, 11)] == [[], [("uno",)], [("uno",)], []]
+
+
+def test_the_table_may_stand_first(db: ms.Database) -> None:
+    query = db.register("SELECT name, S.k FROM Names, S [NOW] WHERE S.k = Names.k")
+    db.execute("INSERT INTO Names VALUES (1, 'one') AT 0; INSERT INTO S VALUES (1, 2); ADVANCE TO 3")
+    assert rows(query.result(at=2)) == [("one", 1)]
+
+
+def test_what_cannot_be_traced_back_is_refused(db: ms.Database) -> None:
+    with pytest.raises(ms.NotSupportedError, match="taken back"):
+        db.register("SELECT * FROM (SELECT k, count(*) FROM S [RANGE 5] GROUP BY k) AS c JOIN Names ON c.k = Names.k")
