@@ -14,7 +14,7 @@ from millstream.catalog import CatalogOfObjects
 from millstream.engine.answers import elements_until, relation_at
 from millstream.engine.engine import Engine, SourceRow
 from millstream.engine.runner import Runner
-from millstream.errors import BindError, CatalogError, ClosedError, NotSupportedError, Place
+from millstream.errors import BindError, CatalogError, ClosedError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.inputs import Inputs, InsertResult, late_table, malformed_table
 from millstream.kernel.aggregate_calls import UserAggregate
 from millstream.kernel.functions_user import UserFunction
@@ -27,7 +27,7 @@ from millstream.plan.definitions import StreamDefinition, ViewDefinition
 from millstream.plan.explain import explain
 from millstream.plan.logical import TableScan, sources
 from millstream.plan.physical import Options
-from millstream.plan.rewrite import rewrite
+from millstream.plan.rewrite import rewrite, rule_names
 from millstream.query import Query
 from millstream.settings import Settings
 from millstream.types import Field
@@ -137,7 +137,7 @@ class Database:
 
     def _bind(self, query: Any, text: str) -> BoundQuery:
         bound = Binder(self.catalog, self.settings, text, self.code).bind(query)
-        return replace(bound, plan=rewrite(bound.plan))
+        return replace(bound, plan=rewrite(bound.plan, disabled_rules(self.settings)))
 
     def _register(self, name: str, mode: str | None, bound: BoundQuery, place: Place | None) -> Query:
         if name.lower() in self._queries:
@@ -301,6 +301,10 @@ class Database:
     def _set(self, statement: st.SetOption) -> Result:
         name, value = statement.name, statement.value
         changed = self.settings.with_value(name.text, value, name.place)
+        for rule in disabled_rules(changed):
+            if rule not in rule_names():
+                hint = did_you_mean(rule, rule_names())
+                raise NameError(f'there is no rule "{rule}" that can be disabled', hint=hint, place=statement.place)
         if name.key == "range_bounds" and changed != self.settings and (self._queries or self.catalog.views()):
             raise CatalogError(
                 "range_bounds cannot change once there are views or queries",
@@ -376,6 +380,10 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def disabled_rules(settings: Settings) -> list[str]:
+    return [name.strip() for name in settings.disabled_rules.split(",") if name.strip()]
 
 
 def explain_bound(bound: BoundQuery) -> str:

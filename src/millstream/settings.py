@@ -12,6 +12,7 @@ from millstream.errors import BindError, NameError, Place, did_you_mean
 class Settings:
     range_bounds: str = field(default="closed", metadata={"choices": ("closed", "half_open")})
     strategy: str = field(default="upa", metadata={"choices": ("upa", "direct", "negative")})
+    disabled_rules: str = field(default="", metadata={"text": True})  # names of rewrite rules, with commas between
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})
     sample_seed: int = 0
 
@@ -28,6 +29,9 @@ class Settings:
             if value not in choices:
                 raise BindError(f"{key} is one of {', '.join(map(repr, choices))}, not {value!r}", place=place)
             chosen[key] = value
+            return replace(self, **chosen)
+        if fields[key].metadata.get("text"):
+            chosen[key] = str(value)
             return replace(self, **chosen)
         if isinstance(value, bool) or not isinstance(value, int):
             raise BindError(f"{key} takes a whole number, not {value!r}", place=place)

@@ -13,7 +13,6 @@ from millstream.types import (
     BINARY,
     BOOLEAN,
     DATE,
-    FLOAT,
     INTERVAL,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -112,7 +111,8 @@ def from_text(column: pl.Expr, target: DataType) -> pl.Expr:
     if target.is_integer:
         return text.cast(to_polars(target), strict=False)
     if target.is_fractional:
-        return _text_to_double(text, target)
+        dtype = to_polars(target)
+        return by_column(lambda texts: _text_to_double(texts, dtype), [text], dtype)
     if target.is_decimal:
         return decimals.scaled(by_column(lambda texts: _text_to_digits(texts, target), [text], pl.Int128()), target)
     if target == BOOLEAN:
@@ -127,12 +127,14 @@ def _text_to_digits(texts: pl.Series, target: DataType) -> pl.Series:
     return decimals.fitting(floats.digits_of_text(texts, target.scale), target.precision)
 
 
-def _text_to_double(text: pl.Expr, target: DataType) -> pl.Expr:
-    dtype = pl.Float32() if target == FLOAT else pl.Float64()
-    # Java reads a type suffix as part of a number.
-    number = text.str.extract(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?$", 1)
-    special = text.str.to_lowercase().replace_strict(_NOT_FINITE, default=None, return_dtype=dtype)
-    return pl.coalesce(number.cast(dtype, strict=False), special)
+def _text_to_double(texts: pl.Series, dtype: pl.DataType) -> pl.Series:
+    plain = texts.cast(dtype, strict=False)
+    if plain.null_count() == texts.null_count() and not plain.is_nan().any():
+        return plain
+    # Java reads a type suffix as part of a number, and Spark names what is no number in its own ways.
+    numbers = texts.str.extract(r"^([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?$", 1)
+    special = texts.str.to_lowercase().replace_strict(_NOT_FINITE, default=None, return_dtype=dtype)
+    return numbers.cast(dtype, strict=False).zip_with(numbers.is_not_null(), special)
 
 
 def _text_to_date(texts: pl.Series) -> pl.Series:

@@ -115,15 +115,24 @@ def on_top(sums: Limbs, instants: Instants, carried: Limbs) -> Limbs:
 def row_points(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Where rows enter, and where they leave."""
     starts = rows.select(pl.col(START).alias(TIME), GROUP, WEIGHT, *columns)
-    ends = rows.filter(pl.col(END) < INF).select(pl.col(END).alias(TIME), GROUP, -pl.col(WEIGHT), *columns)
+    ending = rows.filter(pl.col(END) < INF) if rows.get_column(END).max() == INF else rows
+    ends = ending.select(pl.col(END).alias(TIME), GROUP, -pl.col(WEIGHT), *columns)
     return starts, ends
 
 
 def split(points: Sequence[pl.DataFrame], low: int) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
     """The points up to `low`, and those after it."""
-    due = [piece.filter(pl.col(TIME) <= low) for piece in points]
-    ahead = [piece.filter(pl.col(TIME) > low) for piece in points]
-    return [piece for piece in due if piece.height], [piece for piece in ahead if piece.height]
+    due, ahead = [], []
+    for piece in points:
+        is_due = piece.get_column(TIME).to_numpy() <= low
+        if is_due.all():
+            due.append(piece)
+        elif is_due.any():
+            due.append(piece.filter(pl.Series(is_due)))
+            ahead.append(piece.filter(pl.Series(~is_due)))
+        else:
+            ahead.append(piece)
+    return due, ahead
 
 
 def pane_points(rows: pl.DataFrame, arrivals: Arrivals, wanted: Sequence[Accumulator]) -> Points | None:

@@ -21,7 +21,7 @@ import polars as pl
 from millstream.errors import TypeError as WrongTypeError
 from millstream.kernel.casts import cast_column
 from millstream.kernel.expressions import Cast, Expression, Literal
-from millstream.kernel.literals import from_polars, to_expr
+from millstream.kernel.literals import from_column, to_expr
 from millstream.kernel.outcome import Outcome
 from millstream.types import (
     BIGINT,
@@ -134,10 +134,6 @@ def _fold(literal: Literal, target: DataType) -> Literal | None:
     outcome: Outcome = cast_column(to_expr(literal), literal.type, target)
     failed = [failure.mask(outcome.value).any() for failure in outcome.failures]
     row = pl.DataFrame(height=1).select(outcome.value.alias("value"), *(f.alias(f"f{i}") for i, f in enumerate(failed)))
-    if any(row.row(0)[1:]):
+    if any(row.drop("value").row(0)):
         return None
-    try:
-        value = row.item(0, 0)
-    except (ValueError, OverflowError):  # dates that Python cannot hold stay casts of their text
-        return None
-    return from_polars(value, target)
+    return from_column(row.to_series(0), target)

@@ -18,10 +18,11 @@ import polars as pl
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import value_column
 from millstream.kernel.casts import cast_column
+from millstream.kernel.casts_text import to_text
 from millstream.kernel.expressions import Call, Case, Cast, Column, Expression, InList, Literal
 from millstream.kernel.functions import function
 from millstream.kernel.functions_user import UserCall, call_expr
-from millstream.kernel.literals import from_polars, to_expr
+from millstream.kernel.literals import from_column, to_expr
 from millstream.kernel.outcome import Failure, Outcome, always, null_where_failed
 from millstream.types import to_polars
 
@@ -52,10 +53,10 @@ def fold(expression: Expression) -> Expression:
         if not isinstance(node, Call | Case | Cast | InList) or isinstance(node, UserCall):
             return node
         try:
-            value = compile_expressions((node,)).run(pl.DataFrame(height=1), ["value"]).item()
-        except (EvaluationError, ValueError, OverflowError):  # or a date that Python cannot hold
+            value = compile_expressions((node,)).run(pl.DataFrame(height=1), ["value"]).to_series()
+        except EvaluationError:
             return node
-        return from_polars(value, node.type)
+        return from_column(value, node.type) or node
 
     return expression.transform(change)
 
@@ -82,6 +83,8 @@ class Program:
     checks: tuple[Check, ...]
 
     def run(self, frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+        if not self.values:
+            return pl.DataFrame(height=frame.height)
         outputs = [value.alias(name) for value, name in zip(self.values, names, strict=True)]
         flags = [check.mask.any().alias(f"{_FLAG}{i}") for i, check in enumerate(self.checks)]
         try:
@@ -106,9 +109,10 @@ class Program:
 
     def _error(self, check: Check, computed: pl.DataFrame) -> EvaluationError:
         """Names the failed expression, and shows the values it read on the first row that failed."""
-        columns = {node.index: node.name for node in check.node.walk() if isinstance(node, Column)}
-        row = computed.filter(check.mask).select(value_column(index) for index in columns).row(0) if columns else ()
-        shown = ", ".join(f"{name} = {value}" for name, value in zip(columns.values(), row, strict=True))
+        columns = {node.index: node for node in check.node.walk() if isinstance(node, Column)}
+        texts = [to_text(pl.col(value_column(index)), node.type) for index, node in columns.items()]
+        row = computed.filter(check.mask).head(1).select(pl.concat_list(texts)).item() if columns else []
+        shown = ", ".join(f"{node.name} = {text}" for node, text in zip(columns.values(), row, strict=True))
         return EvaluationError(
             f"{check.failure.message} in {check.node}",
             detail=f"for {shown}" if shown else None,

@@ -90,7 +90,7 @@ class GroupTable:
             missing = np.flatnonzero(number < 0)
             if not len(missing):
                 break
-            place = find(run, self.keys, distinct.gather(missing))
+            place = find(run, self.keys, distinct.gather(missing) if len(missing) < len(number) else distinct)
             found = place >= 0
             number[missing[found]] = run.get_column(GROUP).to_numpy()[place[found]]
         known = np.flatnonzero(number >= 0)

@@ -216,7 +216,7 @@ def size_classes_to_merge(segments: Sequence[Segment]) -> tuple[list[Segment], l
 
 
 def _size_class(height: int) -> int:
-    """Classes are a factor of four apart: half the segments to search of a factor of two, as many rewrites."""
+    """Classes are a factor of four apart: half the segments to search of a factor of two, equal rewriting."""
     return max(height.bit_length(), _SMALLEST_CLASS) // 2
 
 

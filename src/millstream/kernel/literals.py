@@ -12,6 +12,7 @@ from millstream import errors
 from millstream.kernel.expressions import Literal
 from millstream.types import (
     BIGINT,
+    DATE,
     DOUBLE,
     FLOAT,
     INT,
@@ -26,6 +27,8 @@ from millstream.types import (
 )
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(BD|[LSYFD])?", re.IGNORECASE)
+_DAY = 86_400_000_000  # microseconds
+_FIRST_DAY, _LAST_DAY = (day.toordinal() - dt.date(1970, 1, 1).toordinal() for day in (dt.date.min, dt.date.max))
 _SUFFIX_TYPES = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT, "F": FLOAT, "D": DOUBLE}
 
 
@@ -77,8 +80,15 @@ def to_expr(literal: Literal) -> pl.Expr:
     return pl.lit(value, dtype=dtype)
 
 
-def from_polars(value: object, kind: DataType) -> Literal:
-    """The constant for a value that Polars computed; timestamps are kept with UTC as their zone, plainly."""
-    if kind == TIMESTAMP and isinstance(value, dt.datetime):
-        value = value.astimezone(dt.UTC)
-    return Literal(kind, value)
+def from_column(column: pl.Series, kind: DataType) -> Literal | None:
+    """The constant in a column of one row that Polars computed; None for dates and times that Python cannot hold.
+
+    Timestamps are kept with UTC as their zone, plainly, so that equal ones are equal.
+    """
+    ticks = column.to_physical().item() if kind.is_temporal else None
+    if ticks is not None:
+        first, last = (_FIRST_DAY, _LAST_DAY) if kind == DATE else (_FIRST_DAY * _DAY, (_LAST_DAY + 1) * _DAY - 1)
+        if not first <= ticks <= last:
+            return None
+    value = column.item()
+    return Literal(kind, value.astimezone(dt.UTC) if kind == TIMESTAMP and value is not None else value)

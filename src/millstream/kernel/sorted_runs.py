@@ -20,6 +20,8 @@ from millstream.kernel.operator import Segment
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Runs = tuple[Segment, ...]
+# Runs up to this size are rewritten with every addition: fewer runs are worth more than a few rows less written.
+_SMALL = 2048
 # Reading a whole run costs less than searching it while it is not much larger than what is looked for.
 _SCAN_FACTOR = 16
 
@@ -29,7 +31,7 @@ def add_run(runs: Runs, new: Segment, merge: Callable[[Sequence[Segment], bool],
     if not new.height:
         return runs
     kept, rows = len(runs), new.height
-    while kept and runs[kept - 1].height <= rows:
+    while kept and runs[kept - 1].height <= max(rows, _SMALL):
         kept -= 1
         rows += runs[kept].height
     if kept == len(runs):

@@ -179,7 +179,7 @@ class StatementParser(QueryParser):
         return duration(self._parse_size(keyword), self.sql)
 
     def _constant(self, what: str) -> exp.Expr:
-        value = self._parse_bitwise()
+        value = self._parse_disjunction()
         if value is None:
             self._refuse(f"expected {what}")
         return value
@@ -360,11 +360,15 @@ class StatementParser(QueryParser):
         name = self._name("a setting", dotted=True)
         if not self._match(TokenType.EQ):
             self._refuse("expected =, as in SET range_bounds = 'half_open'")
+        negative = self._match(TokenType.DASH)
         first = self._curr
+        if not first or (negative and first.token_type != TokenType.NUMBER):
+            self._refuse("expected a value")
         self._advance()
         value: str | int | float | bool = first.text
         if first.token_type == TokenType.NUMBER:
-            value = float(first.text) if "." in first.text else int(first.text)
+            digits = f"{'-' if negative else ''}{first.text}"
+            value = int(digits) if first.text.isdigit() else float(digits)
         elif first.text.upper() in ("TRUE", "FALSE") and first.token_type != TokenType.STRING:
             value = first.text.upper() == "TRUE"
         return st.SetOption(name=name, value=value, **self._placed())

@@ -27,6 +27,7 @@ from millstream.plan.column_keys import hash_keys, with_column_keys
 from millstream.plan.expand_joins import expand_join, swapped_join
 from millstream.plan.explain import describe
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.lifetime import lives_one_tick
 from millstream.plan.monotonic import is_non_retroactive
 from millstream.plan.patterns import Pattern, pattern_of
 
@@ -212,7 +213,7 @@ def _is_base(stream: lo.Node) -> bool:
 
 def _has_runs(stream: lo.Node) -> bool:
     """Whether the stream may hold an element as a run over several instants: only RSTREAM makes those."""
-    return isinstance(stream, lo.RelationToStream) and stream.operator == "rstream"
+    return isinstance(stream, lo.RelationToStream) and stream.operator == "rstream" and not lives_one_tick(stream.input)
 
 
 def _keeps_births(plan: lo.Node) -> bool:

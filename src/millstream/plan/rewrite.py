@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from millstream.plan import logical as lo
+from millstream.plan.rules.commute_windows import commute_windows
+from millstream.plan.rules.order_joins import order_joins
+from millstream.plan.rules.prune_columns import prune_columns
 from millstream.plan.rules.push_selections import push_selections
+from millstream.plan.rules.reduce_windows import reduce_windows
 
 Rule = Callable[[lo.Node], lo.Node]
 
 RULES: tuple[Rule, ...] = (
-    push_selections,  # joins get their keys, and smaller inputs
+    commute_windows,  # first: it takes derived streams away that the others would have to look through
+    reduce_windows,  # ISTREAM over what only grows becomes the identity
+    push_selections,  # joins get their conditions, and smaller inputs
+    order_joins,  # conditions are where they belong, so that connections show
+    prune_columns,  # last: by now it is known who reads what
 )
+# Joins with NON RETROACTIVE tables must come last in their FROM list whatever the cost.
+REQUIRED = (order_joins,)
 
 
-def rewrite(plan: lo.Node) -> lo.Node:
+def rewrite(plan: lo.Node, disabled: Collection[str] = ()) -> lo.Node:
     """An equivalent plan with the same kind and column types."""
     for rule in RULES:
-        rewritten = plan.transform(rule)
-        before, after = ([field.type for field in p.schema] for p in (plan, rewritten))
+        if rule.__name__ in disabled and rule not in REQUIRED:
+            continue
+        rewritten = rule(plan)
+        before, after = ([field.type for field in each.schema] for each in (plan, rewritten))
         if before != after or plan.kind != rewritten.kind:
             raise AssertionError(f"rule {rule.__name__} changed what the plan is")
         plan = rewritten
     return plan
+
+
+def rule_names() -> list[str]:
+    return [rule.__name__ for rule in RULES if rule not in REQUIRED]

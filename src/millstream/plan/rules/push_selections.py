@@ -22,19 +22,21 @@ from millstream.plan import logical as lo
 from millstream.plan.keys import side_of
 
 
-def push_selections(node: lo.Node) -> lo.Node:
+def push_selections(plan: lo.Node) -> lo.Node:
+    return plan.transform(_push)
+
+
+def _push(node: lo.Node) -> lo.Node:
     if not isinstance(node, lo.Filter):
         return node
     below = node.input
     if isinstance(below, lo.Filter):
-        return push_selections(
-            lo.Filter(below.input, conjunction([*conjuncts(below.condition), *conjuncts(node.condition)]))
-        )
+        return _push(lo.Filter(below.input, conjunction([*conjuncts(below.condition), *conjuncts(node.condition)])))
     if isinstance(below, lo.Join) and below.join in ("inner", "semi", "anti", "left"):
         return _into_join(node, below)
     if isinstance(below, lo.Project) and all(isinstance(e, Column) for e in below.expressions):
         condition = map_columns(node.condition, lambda column: below.expressions[column.index])
-        return lo.Project(push_selections(lo.Filter(below.input, condition)), below.expressions, below.names)
+        return lo.Project(_push(lo.Filter(below.input, condition)), below.expressions, below.names)
     return node
 
 
@@ -57,4 +59,4 @@ def _into_join(node: lo.Filter, join: lo.Join) -> lo.Node:
 
 
 def _filtered(node: lo.Node, conditions: list[Expression]) -> lo.Node:
-    return push_selections(lo.Filter(node, conjunction(conditions))) if conditions else node
+    return _push(lo.Filter(node, conjunction(conditions))) if conditions else node

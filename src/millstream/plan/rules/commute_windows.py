@@ -1,0 +1,29 @@
+"""Filter-window commutativity (CQL paper, section 10.2), for time-based windows.
+
+    (L(S)) [w]  =  L(S [w])        where (L(S)) is the stream ISTREAM(L(S [RANGE UNBOUNDED])) or RSTREAM(L(S [NOW]))
+
+for row-wise L. The window moves down to the base stream, where other queries may have the same one, and the stream in
+between is not made at all. Row-based windows count what passes the filter, so they do not commute.
+"""
+
+from __future__ import annotations
+
+from millstream.kernel.window import Now, Rows, Unbounded
+from millstream.plan import logical as lo
+from millstream.plan.rules.reduce_windows import is_row_wise_over, with_window
+
+
+def commute_windows(plan: lo.Node) -> lo.Node:
+    return plan.transform(_commute)
+
+
+def _commute(node: lo.Node) -> lo.Node:
+    if not isinstance(node, lo.Window) or isinstance(node.window, Rows):
+        return node
+    stream = node.input
+    if not isinstance(stream, lo.RelationToStream):
+        return node
+    said_once = {"istream": Unbounded(), "rstream": Now()}.get(stream.operator)
+    if said_once is None or not is_row_wise_over(stream.input, said_once):
+        return node
+    return with_window(stream.input, node.window)

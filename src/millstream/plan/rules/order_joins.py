@@ -1,0 +1,89 @@
+"""Orders the inner joins of a FROM list.
+
+    A ⋈ B ⋈ C ...   in any order, with the columns put back in place
+
+Two things decide: an item that an equality connects with what is joined already goes before one that would make a cross
+product, and NON RETROACTIVE tables come last. The latter is no matter of cost: a combination of stream tuples meets such
+a table as of the instant at which the whole combination is generated. What stands behind a projection (a subquery, a
+view) is a relation of its own and stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.kernel.expressions import Column, Expression, columns_used, conjunction, conjuncts, map_columns
+from millstream.plan import logical as lo
+from millstream.plan.keys import split_condition
+from millstream.plan.monotonic import is_non_retroactive
+
+
+def order_joins(plan: lo.Node) -> lo.Node:
+    """Top-down, so that a chain of joins is seen whole."""
+    if isinstance(plan, lo.Join) and plan.join == "inner":
+        leaves, conditions = _flatten(plan, 0)
+        return _rebuild(plan, [order_joins(leaf) for leaf in leaves], conditions)
+    children = tuple(order_joins(child) for child in plan.children)
+    return plan if children == plan.children else plan.with_children(children)
+
+
+def _flatten(node: lo.Node, offset: int) -> tuple[list[lo.Node], list[Expression]]:
+    """The items of a chain of inner joins, and all its conditions over the row of all items."""
+    if not (isinstance(node, lo.Join) and node.join == "inner"):
+        return [node], []
+    left, left_conditions = _flatten(node.left, offset)
+    right, right_conditions = _flatten(node.right, offset + len(node.left.schema))
+    own = map_columns(node.condition, lambda column: replace(column, index=column.index + offset))
+    return left + right, left_conditions + right_conditions + conjuncts(own)
+
+
+def _rebuild(original: lo.Join, leaves: list[lo.Node], conditions: list[Expression]) -> lo.Node:
+    starts = [sum(len(leaf.schema) for leaf in leaves[:index]) for index in range(len(leaves))]
+    owner = {start + i: leaf for leaf, start in enumerate(starts) for i in range(len(leaves[leaf].schema))}
+    order = _order(leaves, [{owner[column] for column in columns_used(c)} for c in conditions], conditions, starts)
+    position: dict[int, int] = {}  # of each column in the new row
+    for leaf in order:
+        for index in range(len(leaves[leaf].schema)):
+            position[starts[leaf] + index] = len(position)
+    moved = [map_columns(c, lambda column: replace(column, index=position[column.index])) for c in conditions]
+    joined, waiting = leaves[order[0]], moved
+    for leaf in order[1:]:
+        width = len(joined.schema) + len(leaves[leaf].schema)
+        ready = [c for c in waiting if all(index < width for index in columns_used(c))]
+        waiting = [c for c in waiting if c not in ready]
+        joined = lo.Join(joined, leaves[leaf], "inner", conjunction(ready))
+    if order == sorted(order):
+        return joined
+    columns = tuple(Column(f.type, position[index], f.name) for index, f in enumerate(original.schema))
+    return lo.Project(joined, columns, tuple(field.name for field in original.schema))
+
+
+def _order(leaves: list[lo.Node], reads: list[set[int]], conditions: list[Expression], starts: list[int]) -> list[int]:
+    """Items in the order of joining: as written, but connected ones first and NON RETROACTIVE tables last."""
+    tables = [index for index, leaf in enumerate(leaves) if is_non_retroactive(leaf)]
+    streams = [index for index in range(len(leaves)) if index not in tables]
+    order: list[int] = []
+    for waiting in (streams, tables):
+        while waiting:
+            joined = set(order)
+            connected = [
+                leaf
+                for leaf in waiting
+                if any(
+                    leaf in read and read <= joined | {leaf} and _is_key(c, leaf, leaves, starts)
+                    for read, c in zip(reads, conditions, strict=True)
+                )
+            ]
+            chosen = connected[0] if joined and connected else waiting[0]
+            waiting.remove(chosen)
+            order.append(chosen)
+    return order
+
+
+def _is_key(condition: Expression, leaf: int, leaves: list[lo.Node], starts: list[int]) -> bool:
+    """Whether the condition equates the item's columns with those of others."""
+    inside = range(starts[leaf], starts[leaf] + len(leaves[leaf].schema))
+    width = sum(len(each.schema) for each in leaves)
+    moved = map_columns(condition, lambda c: replace(c, index=c.index + width) if c.index in inside else c)
+    keys, _ = split_condition(moved, width)
+    return bool(keys)

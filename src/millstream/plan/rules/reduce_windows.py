@@ -1,0 +1,44 @@
+"""Window reduction (CQL paper, section 10.1).
+
+    ISTREAM(L(S [RANGE UNBOUNDED]))  =  RSTREAM(L(S [NOW]))
+
+for row-wise L: selections, projections and UNION ALL of such. What was new in an ever growing relation is what is there
+now; nothing has to be compared with the instant before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.kernel.window import Now, TimeSpecification, Unbounded
+from millstream.plan import logical as lo
+
+
+def reduce_windows(plan: lo.Node) -> lo.Node:
+    return plan.transform(_reduce)
+
+
+def _reduce(node: lo.Node) -> lo.Node:
+    if not (isinstance(node, lo.RelationToStream) and node.operator == "istream"):
+        return node
+    if not is_row_wise_over(node.input, Unbounded()):
+        return node
+    return lo.RelationToStream(with_window(node.input, Now()), "rstream")
+
+
+def is_row_wise_over(node: lo.Node, window: object) -> bool:
+    """Whether a relation is made row by row from windows of this one kind."""
+    match node:
+        case lo.Window():
+            return node.window == window
+        case lo.Filter() | lo.Project() | lo.SetOperation(operation="union all"):
+            return all(is_row_wise_over(child, window) for child in node.children)
+        case _:
+            return False
+
+
+def with_window(node: lo.Node, window: TimeSpecification) -> lo.Node:
+    """The same row-wise relation over other windows; what stands below those is left alone."""
+    if isinstance(node, lo.Window):
+        return replace(node, window=window)
+    return node.with_children(tuple(with_window(child, window) for child in node.children))
