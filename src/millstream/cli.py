@@ -74,7 +74,7 @@ def _or_exit(work: Callable[[], T], file: Path | None) -> T:
         return work()
     except ms.Error as error:
         where = f"{file}: " if file is not None else ""
-        _errors.print(f"{where}{error}", style="red", markup=False)
+        _errors.print(f"{where}{error}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
 
 

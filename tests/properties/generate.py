@@ -29,7 +29,7 @@ def _cases(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> C
     maker = QueryMaker(dice, [*streams, *tables], profile)
     for name in ("V", "W")[: dice.pick((0, 0, 0, 1, 2))]:
         definitions.append(_add_view(maker, name, definitions))
-    queries = [Register(f"q{i}", maker.query().text) for i in range(dice.number(1, profile.queries))]
+    queries = [Register(f"q{i}", maker.query().text) for i in range(dice.pick(profile.queries))]
     actions = arrivals(dice, streams, scale, profile.elements)
     for change in changes(dice, tables, 4):
         actions.insert(dice.number(0, len(actions)), change)

@@ -109,7 +109,12 @@ def _numbers(column: pl.Series, doubles: Float64s | None) -> Limbs:
         return exact_sum.from_decimals(column.fill_null(0))
     if column.dtype == pl.Null:
         return exact_sum.zeros(len(column))
-    return exact_sum.from_integers(column.to_physical().cast(pl.Int64).fill_null(0).to_numpy())
+    return exact_sum.from_integers(filled(column if column.dtype == pl.Int64 else column.cast(pl.Int64)))
+
+
+def filled(column: pl.Series) -> Int64s:
+    """An integer column with 0 for NULL."""
+    return (column.fill_null(0) if column.null_count() else column).to_numpy()
 
 
 def _non_finite(kind: str, values: Float64s) -> Bools:
@@ -145,7 +150,7 @@ def from_columns(segment: pl.DataFrame, accumulators: Iterable[Accumulator]) -> 
             continue
         zero = np.zeros(segment.height, np.int64)
         limbs = {
-            place: segment.get_column(f"{accumulator.name}.{place}").fill_null(0).to_numpy()
+            place: filled(segment.get_column(f"{accumulator.name}.{place}"))
             for place in found
         }
         parts = tuple(limbs.get(place, zero) for place in range(min(found), max(found) + 1))

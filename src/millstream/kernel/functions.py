@@ -136,4 +136,4 @@ def call(
 
 def _wrong_arguments(name: str, takes: str, arguments: Sequence[Expression]) -> errors.TypeError:
     got = ", ".join(str(argument.type) for argument in arguments)
-    return errors.TypeError(f"{name} takes {takes}, not ({got})", hint="CAST(value AS type) converts")
+    return errors.TypeError(f"{name} takes {takes}, not ({got})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 import polars as pl
 
@@ -27,6 +27,7 @@ from millstream.types import (
 )
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(BD|[LSYFD])?", re.IGNORECASE)
+_HALF_UP = Context(prec=2 * MAX_DECIMAL_PRECISION + 2, rounding=ROUND_HALF_UP)
 _DAY = 86_400_000_000  # microseconds
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - dt.date(1970, 1, 1).toordinal() for day in (dt.date.min, dt.date.max))
 _SUFFIX_TYPES = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT, "F": FLOAT, "D": DOUBLE}
@@ -71,6 +72,20 @@ def _decimal_literal(value: Decimal, text: str) -> Literal:
 def in_integer_range(value: int, kind: DataType) -> bool:
     bits = INTEGER_BITS[kind]
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+
+
+def convert_number(value: object, target: DataType) -> int | float | Decimal | None:
+    """An exact number as another number type; None where it is none or does not fit."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    if target == DOUBLE:
+        return float(value)
+    if target.is_integer:
+        return int(value) if in_integer_range(int(value), target) else None
+    if target.is_decimal:
+        rounded = Decimal(value).quantize(Decimal(1).scaleb(-target.scale), context=_HALF_UP)
+        return rounded if abs(rounded) < Decimal(10) ** (target.precision - target.scale) else None
+    return None
 
 
 def to_expr(literal: Literal) -> pl.Expr:

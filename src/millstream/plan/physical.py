@@ -186,7 +186,9 @@ class Lowering:
                 "a NON RETROACTIVE table joined with rows that are taken back",
                 hint="join it with windows on streams, before they are aggregated or compared",
             )
-        edge = self._step(node, NonRetroactiveJoin(*arguments), *edges)
+        # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
+        punctual = edges[0] not in self._retracting and not any(isinstance(n, lo.TableScan) for n in node.left.walk())
+        edge = self._step(node, NonRetroactiveJoin(*arguments, lag=0 if punctual else None), *edges)
         return self._marked(edge, edges[0] in self._retracting)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str) -> str:
