@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -228,19 +228,26 @@ def test_every_type_can_be_a_key_and_have_a_least_value() -> None:
 
 
 def test_sums_of_other_types() -> None:
-    hours = datetime.timedelta(hours=1)
+    hour = datetime.timedelta(hours=1)
     schema: Schema = (Field("t", INTERVAL), Field("n", NULL), Field("d", decimal(38, 10)))
-    calls = [("sum", 0), ("avg", 0), ("sum", 1), ("stddev", 1), ("count", 1), ("sum", 2), ("avg", 2)]
-    typed = tuple(
-        AggregateCall(name, column, False, resolve_aggregate(name, schema[column].type, False)) for name, column in calls
-    )
-    run = Runner(Aggregate(schema, (), typed))
+
+    def run(*calls: tuple[str, int]) -> Runner:
+        typed = (
+            AggregateCall(name, column, False, resolve_aggregate(name, schema[column].type, False))
+            for name, column in calls
+        )
+        return Runner(Aggregate(schema, (), tuple(typed)))
+
     big = Decimal("1234567890123456789012345678.0123456789")
-    run.step(batch([(hours, None, big, 1, INF, 1), (2 * hours, None, big, 1, INF, 1)], schema), 1)
-    average = datetime.timedelta(hours=1.5)
-    assert list(run.at(1)) == [(3 * hours, average, None, None, 0, 2 * big, None)] or list(run.at(1)) == [
-        (3 * hours, average, None, None, 0, 2 * big, big)
-    ]
+    rows = batch([(hour, None, big, 1, INF, 1), (2 * hour, None, big, 1, INF, 1)], schema)
+    sums = run(("sum", 0), ("avg", 0), ("sum", 1), ("stddev", 1), ("count", 1), ("sum", 2))
+    sums.step(rows, 1)
+    with localcontext() as context:
+        context.prec = 38
+        assert list(sums.at(1)) == [(3 * hour, 1.5 * hour, None, None, 0, 2 * big)]
+    # Four more digits after the point leave too few before it.
+    with pytest.raises(errors.EvaluationError, match=r"avg\(d\) does not fit into DECIMAL\(38,14\)"):
+        run(("avg", 2)).step(rows, 1)
 
 
 def test_decimals_round_half_away_from_zero() -> None:
@@ -254,7 +261,9 @@ def test_decimals_round_half_away_from_zero() -> None:
 
 
 def test_a_step_that_touches_nothing_keeps_the_very_segments() -> None:
-    rows = pl.DataFrame({"c0": ["a", "b"] * 5000, "c1": np.arange(10_000), START: 1, END: 100, WEIGHT: 1})
+    numbers = np.arange(10_000)
+    times = {START: np.full_like(numbers, 1), END: np.full_like(numbers, 100), WEIGHT: np.full_like(numbers, 1)}
+    rows = pl.DataFrame({"c0": ["a", "b"] * 5000, "c1": numbers, **times})
     aggregate = Aggregate(SCHEMA[:2], (K,), (call("sum", I), call("max", I), call("count", I, distinct=True)))
     _, state = aggregate.step([rows], NO_STATE, Progress((-1,), (1,)))
     output, later = aggregate.step([rows.clear()], state, Progress((1,), (50,)))

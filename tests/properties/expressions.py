@@ -20,7 +20,7 @@ _SAME = (
     "CASE WHEN {boolean} THEN {0} END",
     "NULLIF({0}, {0})",
 )
-_OPERATORS = ("=", "<", ">=", "<>", "<=>", "<=", ">")
+_OPERATORS = ("=", ">=", "<=", "<>", "<", "<=>", ">", ">=", "<=", "<>")
 _PATTERNS = ("'a%'", "'%b'", "'_'", "'%'")
 _TEMPLATES: dict[Kind, tuple[str, ...]] = {
     Kind.INTEGER: (
@@ -68,7 +68,7 @@ _NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.AVERAGE)
 def expression(dice: Dice, scope: Scope, kind: Kind, depth: int = 1) -> str:
     if kind is Kind.BOOLEAN and depth > 0 and not dice.chance(15):
         return _test(dice, scope, depth) if dice.chance(75) else _filled(dice, scope, kind, depth)
-    if depth > 0 and dice.chance(45):
+    if depth > 0 and dice.chance(30):
         return _filled(dice, scope, kind, depth)
     return operand(dice, scope, kind)
 
@@ -105,9 +105,9 @@ def _test(dice: Dice, scope: Scope, depth: int) -> str:
         other = dice.pick([k for k in _NUMBERS if k in present]) if kind in _NUMBERS and dice.chance(30) else kind
         return f"({value} {dice.pick(_OPERATORS)} {expression(dice, scope, other, depth - 1)})"
     if form == 6:
-        return f"({value} IS {dice.pick(('NULL', 'NOT NULL'))})"
+        return f"({value} IS {dice.pick(('NOT NULL', 'NOT NULL', 'NULL'))})"
     if form == 7:
-        items = ", ".join([literal(dice, kind), *(literal(dice, kind) for _ in range(dice.number(0, 2)))])
+        items = ", ".join([literal(dice, kind), *(literal(dice, kind) for _ in range(dice.number(1, 3)))])
         return f"({value} {dice.pick(('IN', 'NOT IN'))} ({items}))"
     if form == 8 and kind is Kind.STRING:
         return f"({value} LIKE {dice.pick(_PATTERNS)})"

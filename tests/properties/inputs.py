@@ -11,8 +11,8 @@ from tests.properties.dice import Dice
 from tests.properties.expressions import condition, expression
 from tests.properties.kinds import DECLARED, TYPES, VALUES, Column, Kind, written
 
-HORIZON = 12  # timestamps are 0 to this
-END = 18  # when all is over
+HORIZON = 9  # timestamps are 0 to this
+END = 14  # when all is over
 _EPOCH = dt.datetime(1970, 1, 1)
 
 _HEARTBEATS = ("", "HEARTBEAT DELAY 3", "HEARTBEAT EXPLICIT", "HEARTBEAT ASCENDING", "HEARTBEAT DELAY 1")
@@ -73,7 +73,8 @@ def values(dice: Dice, found: Sequence[Column]) -> Row:
 
 def elements(dice: Dice, source: Source, scale: TimeScale, most: int) -> list[Row]:
     """Rows in the order of their arrival: mostly of time, or nearly, or none at all."""
-    instants = [dice.number(0, HORIZON) for _ in range(dice.number(0, most))]
+    count = dice.number(3, most) if dice.chance(92) else dice.number(0, 2)
+    instants = [dice.number(0, HORIZON) for _ in range(count)]
     order = dice.pick(("sorted", "sorted", "nearly", "any"))
     if order == "sorted":
         instants.sort()

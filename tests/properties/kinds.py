@@ -44,7 +44,7 @@ TYPES: dict[Kind, tuple[str, ...]] = {
     Kind.DATE: ("DATE",),
 }
 VALUES: dict[Kind, tuple[Any, ...]] = {
-    Kind.INTEGER: (0, 1, 2, None, -1, 1, 3),
+    Kind.INTEGER: (1, 0, 2, None, 1, 0, -1),
     Kind.STRING: ("a", "b", None, "", "ab", "a"),
     Kind.BOOLEAN: (False, True, None),
     Kind.DOUBLE: (0.0, 1.0, None, 0.5, -1.5, 2.0, -0.0, math.nan, math.inf, 1.0),
@@ -52,12 +52,12 @@ VALUES: dict[Kind, tuple[Any, ...]] = {
     Kind.DATE: (dt.date(2020, 1, 1), dt.date(2020, 1, 2), None, dt.date(2019, 12, 31)),
 }
 LITERALS: dict[Kind, tuple[str, ...]] = {
-    Kind.INTEGER: ("1", "0", "2", "(-1)", "3", "CAST(NULL AS INT)"),
-    Kind.STRING: ("'a'", "'b'", "''", "'ab'", "CAST(NULL AS STRING)"),
-    Kind.BOOLEAN: ("TRUE", "FALSE", "CAST(NULL AS BOOLEAN)"),
-    Kind.DOUBLE: ("1E0", "5E-1", "0E0", "(-15E-1)", "CAST(NULL AS DOUBLE)"),
-    Kind.DECIMAL: ("1.0", "0.5", "(-2.5)", "0.1", "CAST(NULL AS DECIMAL(5,1))"),
-    Kind.DATE: ("DATE '2020-01-01'", "DATE '2020-01-02'", "CAST(NULL AS DATE)"),
+    Kind.INTEGER: (*("1", "0", "2", "(-1)") * 3, "CAST(NULL AS INT)"),
+    Kind.STRING: (*("'a'", "'b'", "''", "'ab'") * 3, "CAST(NULL AS STRING)"),
+    Kind.BOOLEAN: (*("TRUE", "FALSE", "TRUE") * 3, "CAST(NULL AS BOOLEAN)"),
+    Kind.DOUBLE: (*("1E0", "5E-1", "0E0", "(-15E-1)") * 3, "CAST(NULL AS DOUBLE)"),
+    Kind.DECIMAL: (*("1.0", "0.5", "(-2.5)", "0.1") * 3, "CAST(NULL AS DECIMAL(5,1))"),
+    Kind.DATE: (*("DATE '2020-01-01'", "DATE '2020-01-02'") * 4, "CAST(NULL AS DATE)"),
     Kind.AVERAGE: ("1E0", "5E-1", "CAST(NULL AS DOUBLE)"),
 }
 # Kinds of columns, the most usual ones first and several times.

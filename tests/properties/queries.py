@@ -12,7 +12,7 @@ from tests.properties.inputs import Source
 from tests.properties.kinds import Column, Kind
 from tests.properties.windows import window
 
-_OPERATORS = ("ISTREAM", "DSTREAM", "RSTREAM")
+_OPERATORS = ("ISTREAM", "RSTREAM", "ISTREAM", "DSTREAM")
 _SET_OPERATIONS = ("UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL", "INTERSECT ALL")
 _JOINS = (
     *(",", ",", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"),
@@ -122,7 +122,7 @@ class QueryMaker:
 
     def _where(self, levels: int, scope: Scope, outer: Scope) -> str:
         parts = [self._correlation(scope, outer)] if outer else []
-        if self.dice.chance(40):
+        if self.dice.chance(25):
             parts.append(condition(self.dice, scope))
         if self.profile.relational and levels > 1 and self._leaves > 0 and self.dice.chance(20):
             parts.append(self._subquery_test(levels, scope))
@@ -198,7 +198,7 @@ class QueryMaker:
             return self._derived(levels - 1) if self.dice.chance(50) else self._aliased(self._relation(levels - 1))
         self._leaves -= 1
         source = self.dice.pick(self.sources)
-        sample = " SAMPLE (50 PERCENT)" if source.is_stream and self.dice.chance(4) else ""
+        sample = " SAMPLE (50 PERCENT)" if source.is_stream and self.dice.chance(2) else ""
         reading = window(self.dice, source.columns) if source.is_stream else ""
         return self._named(f"{source.name}{sample} {reading}".strip(), source.columns)
 

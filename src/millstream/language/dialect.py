@@ -175,6 +175,17 @@ class QueryParser(SparkParser):
             spanned(operand, first.start, self._prev.end + 1)
         return operand
 
+    def _parse_function(self, *args: Any, **kwargs: Any) -> Any:
+        # sqlglot takes EXISTS for a function where a parenthesis or an operator begins its query.
+        if self._match_pair(TokenType.EXISTS, TokenType.L_PAREN):
+            query = self._parse_statement()
+            self._match_r_paren()
+            return exp.Exists(this=query)
+        return super()._parse_function(*args, **kwargs)
+
+    def _parse_select_or_expression(self, alias: bool = False) -> Any:
+        return self._parse_select() if self._at_stream_operator() else super()._parse_select_or_expression(alias=alias)
+
     def _at_stream_operator(self) -> bool:
         return self._curr.text.upper() in STREAM_OPERATORS and self._next.token_type == TokenType.L_PAREN
 
