@@ -52,7 +52,7 @@ class Generator:
     sources: int = 2_000  # of these, on one link
     destinations: int = 2_000
     source_skew: float = 1.2
-    destination_skew: float = 1.85
+    destination_skew: float = 1.7
 
     def traffic(self, units: int) -> Traffic:
         random = np.random.default_rng(self.seed)

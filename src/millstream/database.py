@@ -137,7 +137,7 @@ class Database:
 
     def _bind(self, query: Any, text: str) -> BoundQuery:
         bound = Binder(self.catalog, self.settings, text, self.code).bind(query)
-        return replace(bound, plan=rewrite(bound.plan, disabled_rules(self.settings)))
+        return replace(bound, plan=rewrite(bound.plan, self.engine.statistics(), disabled_rules(self.settings)))
 
     def _register(self, name: str, mode: str | None, bound: BoundQuery, place: Place | None) -> Query:
         if name.lower() in self._queries:

@@ -19,6 +19,7 @@ from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, empty_batch
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan import logical as lo
+from millstream.plan.cost import SourceStatistics
 from millstream.plan.physical import CLOCK, Lowering, Options
 from millstream.state.snapshot import Names, Snapshot, SourceProgress
 from millstream.types import Schema
@@ -33,6 +34,9 @@ class SourceRow:
     counts_arrivals: bool
 
 
+STATISTICS_ROWS = 50_000
+
+
 class Engine:
     """Owns the committed snapshot and the pipeline. Every public method is safe from any thread."""
 
@@ -44,6 +48,7 @@ class Engine:
         self.lock = threading.RLock()
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
+        self._distinct: dict[str, tuple[float, ...]] = {}  # by history segment
 
     # Sources
 
@@ -72,6 +77,25 @@ class Engine:
         if self._sources[source].has_heartbeat:
             return self.snapshot.progress(source).heartbeat
         return self.snapshot.clock
+
+    def statistics(self) -> dict[str, SourceStatistics]:
+        """What the planner should know: rates so far, and distinct values in the newest segment of each source."""
+        with self.lock:
+            return {name: self._statistics_of(name) for name, names in self.snapshot.history.items() if names}
+
+    def _statistics_of(self, name: str) -> SourceStatistics:
+        newest = self.snapshot.history[name][-1]
+        if newest not in self._distinct:
+            rows = self.runner.store.read(newest).head(STATISTICS_ROWS)
+            columns = [column for column in rows.columns if not column.startswith("_")]
+            self._distinct = {newest: tuple(float(rows[column].n_unique()) for column in columns)} | {
+                segment: counts for segment, counts in self._distinct.items() if segment in self._newest()
+            }
+        rows_so_far = max(self.snapshot.progress(name).arrived, 1)
+        return SourceStatistics(rows_so_far / max(self.snapshot.clock + 1, 1), rows_so_far, self._distinct[newest])
+
+    def _newest(self) -> set[str]:
+        return {names[-1] for names in self.snapshot.history.values() if names}
 
     # Epochs
 

@@ -74,8 +74,9 @@ def ticks_of(column: pl.Series, domain: TimeDomain, owner: str, name: str) -> pl
     wrong = (ticks < 0) | (ticks > MAX_TICK)
     if wrong.any():
         row = int(wrong.arg_max() or 0)
+        kind = "negative" if ticks[row] < 0 else "absurd"
         raise InputError(
-            f'{owner}: row {row + 1}: {"negative" if ticks[row] < 0 else "absurd"} timestamp "{name}": {ticks[row]} ticks',
+            f'{owner}: row {row + 1}: {kind} timestamp "{name}": {ticks[row]} ticks',
             hint="time starts at 0 (for TIMESTAMP columns: 1970-01-01 UTC)",
         )
     return ticks

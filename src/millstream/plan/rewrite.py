@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from millstream.plan import logical as lo
+from millstream.plan.cost import Statistics
 from millstream.plan.rules.commute_windows import commute_windows
 from millstream.plan.rules.order_joins import order_joins
 from millstream.plan.rules.prune_columns import prune_columns
+from millstream.plan.rules.pull_up_negation import pull_up_negation
+from millstream.plan.rules.push_distinct import push_distinct
 from millstream.plan.rules.push_selections import push_selections
 from millstream.plan.rules.reduce_windows import reduce_windows
 
-Rule = Callable[[lo.Node], lo.Node]
+Rule = Callable[[lo.Node, Statistics], lo.Node]
 
 RULES: tuple[Rule, ...] = (
     commute_windows,  # first: it takes derived streams away that the others would have to look through
     reduce_windows,  # ISTREAM over what only grows becomes the identity
     push_selections,  # joins get their conditions, and smaller inputs
+    pull_up_negation,  # before joins are ordered: a negation in between would hide that they are neighbours
+    push_distinct,  # conditions are where they belong, so that it shows what a join reads
     order_joins,  # conditions are where they belong, so that connections show
     prune_columns,  # last: by now it is known who reads what
 )
@@ -24,12 +29,12 @@ RULES: tuple[Rule, ...] = (
 REQUIRED = (order_joins,)
 
 
-def rewrite(plan: lo.Node, disabled: Collection[str] = ()) -> lo.Node:
+def rewrite(plan: lo.Node, statistics: Statistics | None = None, disabled: Collection[str] = ()) -> lo.Node:
     """An equivalent plan with the same kind and column types."""
     for rule in RULES:
         if rule.__name__ in disabled and rule not in REQUIRED:
             continue
-        rewritten = rule(plan)
+        rewritten = rule(plan, statistics or {})
         before, after = ([field.type for field in each.schema] for each in (plan, rewritten))
         if before != after or plan.kind != rewritten.kind:
             raise AssertionError(f"rule {rule.__name__} changed what the plan is")

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from millstream.kernel.window import Now, Rows, Unbounded
 from millstream.plan import logical as lo
+from millstream.plan.cost import Statistics
 from millstream.plan.rules.reduce_windows import is_row_wise_over, with_window
 
 
-def commute_windows(plan: lo.Node) -> lo.Node:
+def commute_windows(plan: lo.Node, statistics: Statistics) -> lo.Node:
     return plan.transform(_commute)
 
 

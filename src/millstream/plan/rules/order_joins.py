@@ -2,10 +2,10 @@
 
     A ⋈ B ⋈ C ...   in any order, with the columns put back in place
 
-Two things decide: an item that an equality connects with what is joined already goes before one that would make a cross
-product, and NON RETROACTIVE tables come last. The latter is no matter of cost: a combination of stream tuples meets such
-a table as of the instant at which the whole combination is generated. What stands behind a projection (a subquery, a
-view) is a relation of its own and stays as it is.
+Two things decide: an item that an equality connects with what is joined already goes before one that would make a
+cross product, and NON RETROACTIVE tables come last. The latter is no matter of cost: a combination of stream tuples
+meets such a table as of the instant at which the whole combination is generated. What stands behind a projection (a
+subquery, a view) is a relation of its own and stays as it is.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from dataclasses import replace
 
 from millstream.kernel.expressions import Column, Expression, columns_used, conjunction, conjuncts, map_columns
 from millstream.plan import logical as lo
+from millstream.plan.cost import Statistics
 from millstream.plan.keys import split_condition
 from millstream.plan.monotonic import is_non_retroactive
 
 
-def order_joins(plan: lo.Node) -> lo.Node:
+def order_joins(plan: lo.Node, statistics: Statistics) -> lo.Node:
     """Top-down, so that a chain of joins is seen whole."""
     if isinstance(plan, lo.Join) and plan.join == "inner":
         leaves, conditions = _flatten(plan, 0)
-        return _rebuild(plan, [order_joins(leaf) for leaf in leaves], conditions)
-    children = tuple(order_joins(child) for child in plan.children)
+        return _rebuild(plan, [order_joins(leaf, statistics) for leaf in leaves], conditions)
+    children = tuple(order_joins(child, statistics) for child in plan.children)
     return plan if children == plan.children else plan.with_children(children)
 
 

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from millstream.kernel.expressions import Column, Expression, columns_used, map_columns
 from millstream.plan import logical as lo
+from millstream.plan.cost import Statistics
 
 Positions = dict[int, int]  # of the columns that are left: old position to new
 
 
-def prune_columns(plan: lo.Node) -> lo.Node:
+def prune_columns(plan: lo.Node, statistics: Statistics) -> lo.Node:
     pruned, _ = _prune(plan, set(range(len(plan.schema))))
     return pruned
 

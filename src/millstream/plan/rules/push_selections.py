@@ -19,10 +19,11 @@ from millstream.kernel.expressions import (
     shift_columns,
 )
 from millstream.plan import logical as lo
+from millstream.plan.cost import Statistics
 from millstream.plan.keys import side_of
 
 
-def push_selections(plan: lo.Node) -> lo.Node:
+def push_selections(plan: lo.Node, statistics: Statistics) -> lo.Node:
     return plan.transform(_push)
 
 

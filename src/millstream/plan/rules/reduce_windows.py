@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from millstream.kernel.window import Now, TimeSpecification, Unbounded
 from millstream.plan import logical as lo
+from millstream.plan.cost import Statistics
 
 
-def reduce_windows(plan: lo.Node) -> lo.Node:
+def reduce_windows(plan: lo.Node, statistics: Statistics) -> lo.Node:
     return plan.transform(_reduce)
 
 

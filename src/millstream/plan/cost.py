@@ -1,0 +1,185 @@
+"""What a plan costs per tick: the update-pattern paper's model (section 5.4.1), with our own operators' costs.
+
+With r the rates of new rows, N the sizes and d the numbers of distinct values of an operator's inputs:
+
+    selection, projection, union   sum of r            join        r1 log N2 + r2 log N1 + r_out
+    δ*                             r1 log N_out        group-by    2 r1
+    negation                       2 r1 log d1 + 2 r2 log d2 + premature expirations
+
+The paper scans where we search, so its N became log N. Rows that are taken back double all but group-by and negation,
+which look at every row twice anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import log2, prod
+
+from millstream.kernel.expressions import Call, Column, Expression, Literal, conjuncts
+from millstream.kernel.window import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
+from millstream.plan import logical as lo
+from millstream.plan.keys import split_condition
+from millstream.plan.patterns import Pattern, pattern_of
+
+# Time per row in units of a row passed on, measured on the kernel's operators.
+ROW, PROBE, DISTINCT, GROUP, COUNT = 1.0, 0.6, 0.8, 4.0, 1.2
+UNKNOWN_DISTINCT = 1_000.0
+UNKNOWN_SELECTIVITY = 1 / 3
+HORIZON = 1_000_000  # ticks after which even an unbounded window is looked at
+
+
+@dataclass(frozen=True)
+class SourceStatistics:
+    """What is known of a stream or table: new rows per tick, rows held (tables), distinct values per column."""
+
+    rate: float = 1.0
+    size: float = UNKNOWN_DISTINCT
+    distinct: tuple[float, ...] = ()
+
+
+Statistics = Mapping[str, SourceStatistics]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A relation as the model sees it."""
+
+    rate: float
+    size: float
+    distinct: tuple[float, ...]
+
+    def scaled(self, factor: float) -> Estimate:
+        size = self.size * factor
+        return Estimate(self.rate * factor, size, tuple(min(d, max(size, 1.0)) for d in self.distinct))
+
+    def values(self, columns: list[int]) -> float:
+        """How many distinct combinations the columns have."""
+        return max(1.0, min(prod(self.distinct[column] for column in columns), max(self.size, 1.0)))
+
+
+def cost(plan: lo.Node, statistics: Statistics) -> float:
+    """Per tick, over all operators of the plan."""
+    return _own_cost(plan, statistics) + sum(cost(child, statistics) for child in plan.children)
+
+
+def _own_cost(node: lo.Node, statistics: Statistics) -> float:
+    inputs = [estimate(child, statistics) for child in node.children]
+    twice = 2 if any(c.kind == "relation" and pattern_of(c) == Pattern.STR for c in node.children) else 1
+    match node:
+        case lo.Join(join="inner" | "left" | "right" | "full" | "semi"):
+            left, right = inputs
+            probes = left.rate * log2(right.size + 2) + right.rate * log2(left.size + 2)
+            return twice * (PROBE * probes + ROW * estimate(node, statistics).rate)
+        case lo.Join() | lo.SetOperation(operation="except" | "except all"):
+            return COUNT * _negation(node, inputs)
+        case lo.SetOperation(operation="union all"):
+            return twice * ROW * sum(child.rate for child in inputs)
+        case lo.Distinct() | lo.SetOperation():
+            return twice * DISTINCT * sum(c.rate for c in inputs) * log2(estimate(node, statistics).size + 2)
+        case lo.Aggregate():
+            return GROUP * 2 * inputs[0].rate
+        case _:
+            return twice * ROW * sum(child.rate for child in inputs)
+
+
+def _negation(node: lo.Node, inputs: list[Estimate]) -> float:
+    left, right = inputs
+    width = len(left.distinct)
+    keys = list(range(width))
+    if isinstance(node, lo.Join):
+        pairs, _ = split_condition(node.condition, width)
+        keys = [own.index for own, _, _ in pairs if isinstance(own, Column)] or keys
+    own_values, other_values = left.values(keys), max(1.0, min(right.size, UNKNOWN_DISTINCT))
+    premature = right.rate * left.size / own_values  # each arrival on the right takes a value's rows away
+    return 2 * left.rate * log2(own_values + 2) + 2 * right.rate * log2(other_values + 2) + premature
+
+
+def estimate(node: lo.Node, statistics: Statistics) -> Estimate:
+    """Rate, size and distinct values of a node's output."""
+    match node:
+        case lo.StreamScan() | lo.TableScan():
+            return _of_source(node, statistics)
+        case lo.Window():
+            stream = estimate(node.input, statistics)
+            size = min(_rows_in(node.window, stream.rate), stream.rate * HORIZON)
+            return replace(stream, size=size, distinct=tuple(min(d, max(size, 1.0)) for d in stream.distinct))
+        case lo.Filter():
+            return estimate(node.input, statistics).scaled(_selectivity(node, statistics))
+        case lo.Project():
+            child = estimate(node.input, statistics)
+            kept = tuple(
+                child.distinct[e.index] if isinstance(e, Column) else max(child.size, 1.0) for e in node.expressions
+            )
+            return replace(child, distinct=kept)
+        case lo.Join():
+            return _of_join(node, statistics)
+        case lo.Distinct():
+            child = estimate(node.input, statistics)
+            size = child.values(list(range(len(child.distinct))))
+            return child.scaled(min(1.0, size / max(child.size, 1.0)))
+        case lo.Aggregate():
+            child = estimate(node.input, statistics)
+            columns = [key.index for key in node.keys if isinstance(key, Column)]
+            groups = child.values(columns) if node.keys else 1.0
+            return Estimate(2 * child.rate, groups, (groups,) * len(node.schema))
+        case lo.SetOperation():
+            left, right = (estimate(child, statistics) for child in node.children)
+            if node.operation.startswith("union"):
+                return replace(left, rate=left.rate + right.rate, size=left.size + right.size)
+            return left.scaled(0.5)
+        case _ if node.children:
+            return estimate(node.children[0], statistics)
+        case _:
+            return Estimate(0.0, 1.0, (1.0,) * len(node.schema))
+
+
+def _of_source(node: lo.StreamScan | lo.TableScan, statistics: Statistics) -> Estimate:
+    known = statistics.get(node.name, SourceStatistics())
+    distinct = known.distinct or (UNKNOWN_DISTINCT,) * len(node.schema)
+    if isinstance(node, lo.StreamScan):
+        return Estimate(known.rate, known.rate, distinct)
+    return Estimate(0.0, known.size, distinct)
+
+
+def _rows_in(window: WindowSpecification, rate: float) -> float:
+    match window:
+        case Rows():
+            return float(window.rows)
+        case Now():
+            return rate
+        case Range() | Tumble():
+            return rate * max(window.size, 1)
+        case BeginEnd(begin=None):
+            return rate * max(window.begin_age - window.end_age, 1)
+        case Unbounded() | BeginEnd():
+            return rate * HORIZON
+
+
+def _selectivity(node: lo.Filter, statistics: Statistics) -> float:
+    child = estimate(node.input, statistics)
+    return prod(_fraction(part, child) for part in conjuncts(node.condition))
+
+
+def _fraction(condition: Expression, child: Estimate) -> float:
+    if isinstance(condition, Call) and condition.function == "=":
+        columns = [part for part in condition.arguments if isinstance(part, Column)]
+        if columns and any(isinstance(part, Literal) for part in condition.arguments):
+            return 1 / child.distinct[columns[0].index]
+    return UNKNOWN_SELECTIVITY
+
+
+def _of_join(node: lo.Join, statistics: Statistics) -> Estimate:
+    left, right = (estimate(child, statistics) for child in node.children)
+    width = len(left.distinct)
+    keys, residual = split_condition(node.condition, width)
+    own = left.values([key.index for key, _, _ in keys if isinstance(key, Column)])
+    other = right.values([key.index - width for _, key, _ in keys if isinstance(key, Column)])
+    fraction = (1 / max(own, other)) * UNKNOWN_SELECTIVITY ** len(residual)
+    if node.join == "semi":
+        return left.scaled(min(1.0, other / own))
+    if node.join == "anti":
+        return left.scaled(max(0.05, 1 - min(1.0, other / own)))
+    size = left.size * right.size * fraction
+    rate = (left.rate * right.size + right.rate * left.size) * fraction
+    return Estimate(rate, size, tuple(min(d, max(size, 1.0)) for d in left.distinct + right.distinct))
