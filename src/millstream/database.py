@@ -135,8 +135,11 @@ class Database:
         query.close()
         self.engine.hide(query.edge)
 
+    def _binder(self, text: str) -> Binder:
+        return Binder(self.catalog, self.settings, text, self.code)
+
     def _bind(self, query: Any, text: str) -> BoundQuery:
-        bound = Binder(self.catalog, self.settings, text, self.code).bind(query)
+        bound = self._binder(text).bind(query)
         return replace(bound, plan=rewrite(bound.plan, self.engine.statistics(), disabled_rules(self.settings)))
 
     def _register(self, name: str, mode: str | None, bound: BoundQuery, place: Place | None) -> Query:
@@ -260,7 +263,8 @@ class Database:
 
     def _create_view(self, statement: st.CreateView) -> Result:
         check_name(statement.name)
-        bound = self._bind(statement.query, statement.place.text)
+        # Kept as it was bound: it is rewritten as part of the queries that read it.
+        bound = self._binder(statement.place.text).bind(statement.query)
         columns = bound.schema
         if statement.columns:
             if len(statement.columns) != len(columns):

@@ -48,17 +48,18 @@ def grouping(dice: Dice, scope: Scope, wanted: Sequence[Kind] | None, *, keys: b
         if not by and not any(_is_aggregate(item) for item in items):
             by = [_key(dice, scope)]
     clause = f" GROUP BY {', '.join(key.name for key in by)}" if by else ""
-    if dice.chance(25):
-        integer = dice.chance(60)
-        tested = [*by, _aggregate(dice, scope, Kind.INTEGER if integer else dice.pick(scope).kind)]
-        clause += f" HAVING {_having(dice, tested)}"
+    if dice.chance(20):
+        clause += f" HAVING {_having(dice, scope, by)}"
     return Grouping(items, kinds, clause)
 
 
-def _having(dice: Dice, tested: Scope) -> str:
+def _having(dice: Dice, scope: Scope, by: Sequence[Column]) -> str:
     """A condition in which an aggregate stands, so that DuckDB sees a group without GROUP BY too."""
-    found = condition(dice, tested)
-    return found if _is_aggregate(found) else f"(COUNT(*) > 0 AND {found})"
+    count = _aggregate(dice, scope, Kind.INTEGER).name
+    simple = f"{count} {dice.pick(('>', '<', '<>', '>='))} {dice.pick(('1', '2', '0'))}"
+    if not dice.chance(30):
+        return simple
+    return f"({simple} {dice.pick(('OR', 'AND'))} {condition(dice, [*by, _aggregate(dice, scope, dice.pick(scope).kind)])})"
 
 
 def _key(dice: Dice, scope: Scope) -> Column:

@@ -66,11 +66,9 @@ _NUMBERS = (Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.AVERAGE)
 
 
 def expression(dice: Dice, scope: Scope, kind: Kind, depth: int = 1) -> str:
-    if kind is Kind.BOOLEAN and depth > 0 and not dice.chance(15):
-        return _test(dice, scope, depth) if dice.chance(75) else _filled(dice, scope, kind, depth)
-    if depth > 0 and dice.chance(30):
-        return _filled(dice, scope, kind, depth)
-    return operand(dice, scope, kind)
+    if kind is Kind.BOOLEAN:
+        return _boolean(dice, scope, depth)
+    return _filled(dice, scope, kind, depth) if depth > 0 and dice.chance(30) else operand(dice, scope, kind)
 
 
 def operand(dice: Dice, scope: Scope, kind: Kind) -> str:
@@ -79,12 +77,26 @@ def operand(dice: Dice, scope: Scope, kind: Kind) -> str:
     return dice.pick(columns) if columns and not dice.chance(12) else literal(dice, kind)
 
 
+def _boolean(dice: Dice, scope: Scope, depth: int) -> str:
+    """Mostly something that depends on the row: constants decide too much."""
+    if depth > 0 and dice.chance(25):
+        return _filled(dice, scope, Kind.BOOLEAN, depth)
+    if dice.chance(80):
+        return _test(dice, scope, depth)
+    return operand(dice, scope, Kind.BOOLEAN)
+
+
 def condition(dice: Dice, scope: Scope, depth: int = 1) -> str:
     return expression(dice, scope, Kind.BOOLEAN, depth)
 
 
 def _filled(dice: Dice, scope: Scope, kind: Kind, depth: int) -> str:
-    return _fill(dice, scope, dice.pick(_TEMPLATES[kind] * 2 + _SAME), kind, depth)
+    """A template whose other kinds have columns in scope."""
+    absent = (
+        {str(other.value) for other in Kind} - {str(column.kind.value) for column in scope} - {"boolean", kind.value}
+    )
+    own = [template for template in _TEMPLATES[kind] if not any(f"{{{name}}}" in template for name in absent)]
+    return _fill(dice, scope, dice.pick((*own, *own, *_SAME)), kind, depth)
 
 
 def _fill(dice: Dice, scope: Scope, template: str, kind: Kind, depth: int) -> str:
@@ -99,11 +111,13 @@ def _test(dice: Dice, scope: Scope, depth: int) -> str:
     """A comparison or another test of values, of kinds that are in scope."""
     present = [kind for kind in _COMPARED if any(column.kind is kind for column in scope)] or [Kind.INTEGER]
     kind = dice.pick(present)
-    value = expression(dice, scope, kind, depth - 1)
+    value = expression(dice, scope, kind, depth - 1) if kind is not Kind.BOOLEAN else operand(dice, scope, kind)
     form = dice.number(0, 9)
+    if form <= 5 and dice.chance(40):
+        return f"({value} {dice.pick(_OPERATORS)} {literal(dice, kind)})"
     if form <= 5:
         other = dice.pick([k for k in _NUMBERS if k in present]) if kind in _NUMBERS and dice.chance(30) else kind
-        return f"({value} {dice.pick(_OPERATORS)} {expression(dice, scope, other, depth - 1)})"
+        return f"({value} {dice.pick(_OPERATORS)} {operand(dice, scope, other)})"
     if form == 6:
         return f"({value} IS {dice.pick(('NOT NULL', 'NOT NULL', 'NULL'))})"
     if form == 7:

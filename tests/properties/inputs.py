@@ -73,7 +73,7 @@ def values(dice: Dice, found: Sequence[Column]) -> Row:
 
 def elements(dice: Dice, source: Source, scale: TimeScale, most: int) -> list[Row]:
     """Rows in the order of their arrival: mostly of time, or nearly, or none at all."""
-    count = dice.number(3, most) if dice.chance(92) else dice.number(0, 2)
+    count = 0 if dice.chance(4) else dice.number(2, most)
     instants = [dice.number(0, HORIZON) for _ in range(count)]
     order = dice.pick(("sorted", "sorted", "nearly", "any"))
     if order == "sorted":

@@ -60,10 +60,9 @@ class QueryMaker:
 
     def query(self) -> Query:
         """An outermost query: a relation, or a stream."""
-        self._leaves, self._aliases = self.profile.leaves, 0
-        if self.dice.chance(45):
-            return self._stream(self.profile.levels)
-        return self._relation(self.profile.levels)
+        self._leaves, self._aliases = self.dice.number(1, self.profile.leaves), 0
+        levels = self.dice.number(1, self.profile.levels)
+        return self._stream(levels) if self.dice.chance(40) else self._relation(levels)
 
     def _stream(self, levels: int) -> Query:
         operator = self.dice.pick(_OPERATORS)

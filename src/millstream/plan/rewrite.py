@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.rules.commute_windows import commute_windows
+from millstream.plan.rules.merge_projections import merge_projections
 from millstream.plan.rules.order_joins import order_joins
 from millstream.plan.rules.prune_columns import prune_columns
 from millstream.plan.rules.pull_up_negation import pull_up_negation
@@ -23,7 +24,8 @@ RULES: tuple[Rule, ...] = (
     pull_up_negation,  # before joins are ordered: a negation in between would hide that they are neighbours
     push_distinct,  # conditions are where they belong, so that it shows what a join reads
     order_joins,  # conditions are where they belong, so that connections show
-    prune_columns,  # last: by now it is known who reads what
+    prune_columns,  # by now it is known who reads what
+    merge_projections,  # last: the rules above leave projections behind
 )
 # Joins with NON RETROACTIVE tables must come last in their FROM list whatever the cost.
 REQUIRED = (order_joins,)
