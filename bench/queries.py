@@ -64,7 +64,9 @@ def lower(cql: str, strategy: str) -> Plan | None:
     """The plan of a query under a strategy; None where the strategy cannot run it."""
     with ms.connect(engine="inprocess") as db:
         db.execute(SCHEMA)
-        plan = rewrite(Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql)).plan)
+        # Both plans of Query 5 are to run as they are written.
+        bound = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql))
+        plan = rewrite(bound.plan, disabled=("pull_up_negation",))
     try:
         lowering = Lowering(plan, Options(strategy=strategy))
     except BindError:

@@ -21,7 +21,7 @@ SCHEMA: Schema = (
     Field("s", STRING),
     Field("b", BOOLEAN),
 )
-K, I, X, D, S, B = range(6)
+K, N, X, D, S, B = range(6)
 
 
 def call(function: str, argument: int | None = None, *, distinct: bool = False) -> AggregateCall:

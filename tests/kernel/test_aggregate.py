@@ -10,6 +10,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from tests.kernel.aggregates import (
+    SCHEMA,
+    B,
+    D,
+    N,
+    K,
+    Midrange,
+    Parity,
+    Runner,
+    S,
+    X,
+    batch,
+    call,
+    comparable,
+    row,
+    simple,
+)
 
 from millstream import errors
 from millstream.kernel import sorted_runs
@@ -34,11 +51,10 @@ from millstream.types import (
     Schema,
     decimal,
 )
-from tests.kernel.aggregates import SCHEMA, B, D, I, K, Midrange, Parity, Runner, S, X, batch, call, comparable, row, simple
 
 
 def test_a_group_is_replaced_when_its_value_changes() -> None:
-    run = simple([call("count"), call("sum", I)], (K,))
+    run = simple([call("count"), call("sum", N)], (K,))
     # Two rows of [RANGE 4]: they overlap from 3 to 5.
     out = run.step(batch([(*row("a", 10), 1, 6, 1), (*row("a", 5), 3, 8, 1)]), 3)
     assert out == [("a", 1, 10, 1, 3, 1), ("a", 2, 15, 3, INF, 1)]
@@ -50,7 +66,7 @@ def test_a_group_is_replaced_when_its_value_changes() -> None:
 
 
 def test_equal_values_emit_nothing() -> None:
-    run = simple([call("max", I)], (K,))
+    run = simple([call("max", N)], (K,))
     run.step(batch([(*row("a", 7), 1, INF, 1)]), 1)
     assert run.step(batch([(*row("a", 3), 2, INF, 1), (*row("a", 7), 3, INF, 1)]), 5) == []
     # One of two copies of the maximum goes: still 7. A row that leaves as an equal one enters: still 7.
@@ -60,7 +76,7 @@ def test_equal_values_emit_nothing() -> None:
 
 
 def test_without_keys_the_empty_group_is_there_from_instant_0() -> None:
-    run = simple([call("count"), call("sum", I), call("max", I), call("every", B)])
+    run = simple([call("count"), call("sum", N), call("max", N), call("every", B)])
     assert run.step(batch([]), -1) == []
     assert run.step(batch([(*row(None, 4), 3, 5, 1)]), 2) == [(0, None, None, None, 0, INF, 1)]
     assert run.step(batch([]), 9) == [
@@ -73,10 +89,8 @@ def test_without_keys_the_empty_group_is_there_from_instant_0() -> None:
 
 
 def test_null_is_a_group_and_null_arguments_are_left_out() -> None:
-    run = simple([call("count"), call("count", I), call("avg", I)], (K,))
-    out = run.step(
-        batch([(*row(None, None), 1, INF, 1), (*row(None, 3), 1, INF, 1), (*row("a"), 1, INF, 1)]), 1
-    )
+    run = simple([call("count"), call("count", N), call("avg", N)], (K,))
+    out = run.step(batch([(*row(None, None), 1, INF, 1), (*row(None, 3), 1, INF, 1), (*row("a"), 1, INF, 1)]), 1)
     assert out == [("a", 1, 0, None, 1, INF, 1), (None, 2, 1, 3.0, 1, INF, 1)]
 
 
@@ -106,7 +120,7 @@ def test_first_and_last_are_by_time_then_arrival_or_value() -> None:
 
 def test_sum_overflows_only_where_it_is_looked_at() -> None:
     big = 2**63 - 1
-    run = simple([call("sum", I)])
+    run = simple([call("sum", N)])
     rows = [(*row(None, big), 1, INF, 1), (*row(None, big), 2, INF, 1), (*row(None, big), 2, INF, -1)]
     run.step(batch(rows), 2)
     assert run.at(2) == {(big,): 1}
@@ -140,8 +154,8 @@ def test_single_value() -> None:
 
 def test_user_defined_aggregates() -> None:
     calls = [
-        AggregateCall("midrange", I, False, DOUBLE, Midrange),
-        AggregateCall("parity", I, False, BIGINT, Parity),
+        AggregateCall("midrange", N, False, DOUBLE, Midrange),
+        AggregateCall("parity", N, False, BIGINT, Parity),
     ]
     run = simple(calls, (K,))
     run.step(batch([(*row("a", 1), 1, INF, 1), (*row("a", 5), 2, 4, 1)]), 2)
@@ -160,7 +174,7 @@ def test_a_failing_user_defined_aggregate_is_named() -> None:
         def terminate(self, state: int) -> int:
             raise KeyError("oops")
 
-    run = simple([AggregateCall("broken", I, False, BIGINT, Broken)])
+    run = simple([AggregateCall("broken", N, False, BIGINT, Broken)])
     with pytest.raises(errors.EvaluationError, match=r"broken\(i\) failed"):
         run.step(batch([]), 1)
 
@@ -265,7 +279,7 @@ def test_a_step_that_touches_nothing_keeps_the_very_segments() -> None:
     numbers = np.arange(10_000)
     times = {START: np.full_like(numbers, 1), END: np.full_like(numbers, 100), WEIGHT: np.full_like(numbers, 1)}
     rows = pl.DataFrame({"c0": ["a", "b"] * 5000, "c1": numbers, **times})
-    aggregate = Aggregate(SCHEMA[:2], (K,), (call("sum", I), call("max", I), call("count", I, distinct=True)))
+    aggregate = Aggregate(SCHEMA[:2], (K,), (call("sum", N), call("max", N), call("count", N, distinct=True)))
     _, state = aggregate.step([rows], NO_STATE, Progress((-1,), (1,)))
     output, later = aggregate.step([rows.clear()], state, Progress((1,), (50,)))
     assert output.height == 0
@@ -274,10 +288,10 @@ def test_a_step_that_touches_nothing_keeps_the_very_segments() -> None:
 
 
 WINDOWED = {
-    "sums": ([call("count"), call("avg", X), call("sum", I)], True),
-    "bags": ([call("max", I), call("count", I, distinct=True)], True),
-    "by time": ([call("first", I), call("last", I)], True),
-    "undominated": ([call("max", I), call("last", I)], False),
+    "sums": ([call("count"), call("avg", X), call("sum", N)], True),
+    "bags": ([call("max", N), call("count", N, distinct=True)], True),
+    "by time": ([call("first", N), call("last", N)], True),
+    "undominated": ([call("max", N), call("last", N)], False),
 }
 
 
@@ -309,46 +323,52 @@ def test_what_is_held_does_not_grow(kind: str, negative: bool, monkeypatch: pyte
     assert run.rows_held() == 1
 
 
-def test_one_relation_said_in_three_ways() -> None:
-    """Known ends, foretold ends brought forward, and retractions give the same rows at the same instants."""
+def test_one_relation_said_in_several_ways() -> None:
+    """Ends that are known, ends that are retractions and foretold ends brought forward come to the same."""
     random = np.random.default_rng(3)
-    size, step = 20_000, 3_000
+    size, step, instants = 20_000, 3_000, range(0, 25_000, 97)
     tick = np.sort(random.integers(0, size, size))
-    end = tick + random.integers(1, 4_000, size)
     columns = {
         "c0": pl.Series(random.integers(0, 5, size)).cast(pl.String),
         "c1": np.where(random.random(size) < 0.5, random.integers(0, 100, size), -tick),
         START: tick,
-        END: end,
+        END: tick + random.integers(1, 4_000, size),
         WEIGHT: np.ones_like(tick),
     }
     known = pl.DataFrame(columns).with_columns(pl.col("c1").replace(50, None))
-    leaving = known.with_columns(pl.col(END).alias(START), -pl.col(WEIGHT))
-    endless = pl.concat([known, leaving]).with_columns(pl.lit(INF, pl.Int64).alias(END)).sort(START)
-    forward = pl.concat([known, leaving]).with_columns((pl.lit(end).append(pl.lit(end)) + 9).alias(END)).sort(START)
-    calls = (call("min", I), call("max", I))
-    distinct = (*calls, call("count"), call("count", I, distinct=True))
-    answers = []
-    for rows, functions, retractions in ((known, calls, False), (known, distinct, True), (endless, distinct, True), (forward, distinct, True)):
-        aggregate = Aggregate(SCHEMA[:2], (K,), functions, retractions=retractions)
+    foretold = known.with_columns(pl.col(END) + 9)
+    endless = known.with_columns(pl.lit(INF, pl.Int64).alias(END))
+    leaves = known.get_column(END).alias(START)
+    forward, retracted = (
+        pl.concat([rows, rows.with_columns(leaves, -pl.col(WEIGHT))]).sort(START) for rows in (foretold, endless)
+    )
+
+    def answers(rows: pl.DataFrame, calls: tuple[AggregateCall, ...], *, retractions: bool) -> list[Any]:
+        aggregate = Aggregate(SCHEMA[:2], (K,), calls, retractions=retractions)
         state, pieces = NO_STATE, []
-        for low in range(-1, 25_000, step):
+        for low in range(-1, instants.stop, step):
             part = rows.filter(pl.col(START).is_between(low + 1, low + step))
             output, state = aggregate.step([part], state, Progress((low,), (low + step,)))
             pieces.append(output)
-        answers.append(pl.concat(pieces))
-    at = [
-        [
-            sorted(answer.filter((pl.col(START) <= t) & (pl.col(END) > t)).group_by(pl.col("^c.$")).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0).rows(), key=str)
-            for t in range(0, 25_000, 97)
-        ]
-        for answer in answers
-    ]
-    assert at[1] == at[2] == at[3]
-    assert at[0] == [[(k, less, more, weight) for k, less, more, _, _, weight in rows] for rows in at[1]]
-    for t, rows in zip(range(0, 25_000, 97), at[1], strict=True):
-        there = known.filter((pl.col(START) <= t) & (pl.col(END) > t)).group_by("c0")
-        expected = there.agg(
-            pl.col("c1").min().alias("least"), pl.col("c1").max(), pl.len().cast(pl.Int64), pl.col("c1").drop_nulls().n_unique().cast(pl.Int64).alias("distinct"), pl.lit(1)
+        return [_snapshot(pl.concat(pieces), instant) for instant in instants]
+
+    extremes = (call("min", N), call("max", N))
+    calls = (*extremes, call("count"), call("count", N, distinct=True))
+    expected = []
+    for instant in instants:
+        there = known.filter(pl.col(START) <= instant, pl.col(END) > instant)
+        value = pl.col("c1")
+        rows = there.group_by("c0").agg(
+            value.min().alias("least"), value.max(), pl.len(), value.drop_nulls().n_unique().alias("d")
         )
-        assert rows == sorted(expected.rows(), key=str)
+        expected.append(sorted(rows.rows(), key=str))
+    for rows in (known, forward, retracted):
+        assert answers(rows, calls, retractions=True) == expected
+    assert answers(known, extremes, retractions=False) == [[line[:3] for line in lines] for lines in expected]
+
+
+def _snapshot(output: pl.DataFrame, instant: int) -> list[tuple[Any, ...]]:
+    there = output.filter(pl.col(START) <= instant, pl.col(END) > instant).drop(START, END)
+    copies = there.group_by(pl.exclude(WEIGHT)).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
+    assert copies.get_column(WEIGHT).eq(1).all()
+    return sorted(copies.drop(WEIGHT).rows(), key=str)

@@ -49,7 +49,9 @@ def test_rounding_at_the_edges_of_doubles() -> None:
     assert exact_sum.to_doubles(half).tolist() == [2.0**53, 2.0**53 + 4, 1.0, -1.0]
     tiny = exact_sum.from_doubles(np.array([5e-324, 5e-324, 1.5e-323, 2.0**-1022]))
     assert exact_sum.to_doubles(tiny, [np.array([2, 1, 2, 4])]).tolist() == [0.0, 5e-324, 1e-323, 2.0**-1024]
-    assert exact_sum.to_doubles(exact_sum.cumulated(exact_sum.from_doubles(np.array([1.7e308, 1.7e308]))))[1] == math.inf
+    assert (
+        exact_sum.to_doubles(exact_sum.cumulated(exact_sum.from_doubles(np.array([1.7e308, 1.7e308]))))[1] == math.inf
+    )
 
 
 def test_integers_that_do_not_fit() -> None:

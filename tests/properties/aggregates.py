@@ -59,7 +59,8 @@ def _having(dice: Dice, scope: Scope, by: Sequence[Column]) -> str:
     simple = f"{count} {dice.pick(('>', '<', '<>', '>='))} {dice.pick(('1', '2', '0'))}"
     if not dice.chance(30):
         return simple
-    return f"({simple} {dice.pick(('OR', 'AND'))} {condition(dice, [*by, _aggregate(dice, scope, dice.pick(scope).kind)])})"
+    other = _aggregate(dice, scope, dice.pick(scope).kind)
+    return f"({simple} {dice.pick(('OR', 'AND'))} {condition(dice, [*by, other])})"
 
 
 def _key(dice: Dice, scope: Scope) -> Column:

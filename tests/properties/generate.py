@@ -8,18 +8,21 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.oracle import Oracle
 from tests.properties.cases import Action, Case, Drop, Register
-from tests.properties.dice import Dice
+from tests.properties.dice import Dice, HypothesisDice, SeededDice
 from tests.properties.inputs import Source, TimeScale, arrivals, changes, stream, table
 from tests.properties.queries import Profile, QueryMaker
 
 
-def cases(profile: Profile) -> st.SearchStrategy[Case]:
-    return _cases(profile)
-
-
 @st.composite
-def _cases(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Case:
-    dice = Dice(draw)
+def cases(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Case:
+    return make_case(HypothesisDice(draw), profile)
+
+
+def seeded_case(seed: int, profile: Profile) -> Case:
+    return make_case(SeededDice(seed), profile)
+
+
+def make_case(dice: Dice, profile: Profile) -> Case:
     scale = TimeScale(timestamps=dice.chance(10))
     streams = [stream(dice, name, scale) for name in ("S", "T", "U")[: dice.pick((1, 2, 2, 3))]]
     tables = [table(dice, "D")] if dice.chance(30) else []

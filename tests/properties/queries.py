@@ -60,7 +60,7 @@ class QueryMaker:
 
     def query(self) -> Query:
         """An outermost query: a relation, or a stream."""
-        self._leaves, self._aliases = self.dice.number(1, self.profile.leaves), 0
+        self._leaves, self._aliases = self.dice.number(2, self.profile.leaves), 0
         levels = self.dice.number(1, self.profile.levels)
         return self._stream(levels) if self.dice.chance(40) else self._relation(levels)
 

@@ -160,14 +160,12 @@ class Engine:
         outcome = self.runner.run(task)
         kept = {step: names for step, names in self.snapshot.states.items() if step not in concerned}
         states = {**kept, **outcome.states}
-        # A source that is itself shown (a query for all of it) has its history as its result.
-        shown_sources = {edge: task.arrived[edge] for edge in self._shown if edge in task.arrived}
         stale = _all_names(self.snapshot.states) - _all_names(states)
         self.snapshot = replace(
             self.snapshot,
             epoch=task.epoch,
             states=states,
-            results=_appended(_appended(self.snapshot.results, outcome.results), shown_sources),
+            results=_appended(self.snapshot.results, outcome.results),
         )
         self._fail(dict(outcome.failures))
         self.runner.store.remove(stale)
@@ -185,12 +183,8 @@ class Engine:
         with self.lock:
             edge, backfill = self._prepare(plan, options)
             self._shown[edge] += 1
-            if edge in self._sources:
-                self.snapshot = replace(
-                    self.snapshot,
-                    results={**self.snapshot.results, edge: self.snapshot.history.get(edge, ())},
-                )
-            elif self._shown[edge] == 1:
+            # A query for all of a source has the source's history as its result.
+            if edge not in self._sources and self._shown[edge] == 1:
                 try:
                     self._backfill(edge, backfill)
                 except BaseException:
@@ -232,7 +226,7 @@ class Engine:
             needed = {below for shown in self._shown for below in self.pipeline.edges_below(shown)}
             self.pipeline = self.pipeline.only(needed)
             self.failures = {step: error for step, error in self.failures.items() if step in needed}
-            dropped = [name for name in self.snapshot.results.get(edge, ()) if edge not in self._sources]
+            dropped = self.snapshot.results.get(edge, ())
             states = {step: names for step, names in self.snapshot.states.items() if step in needed}
             stale = _all_names(self.snapshot.states) - _all_names(states)
             results = {key: names for key, names in self.snapshot.results.items() if key != edge}
@@ -246,7 +240,8 @@ class Engine:
                 raise self.failures[edge]
             snapshot = self.snapshot
             like = empty_batch(schema)
-            frames = [self.runner.store.read(name).select(like.columns) for name in snapshot.results.get(edge, ())]
+            kept = snapshot.history if edge in self._sources else snapshot.results
+            frames = [self.runner.store.read(name).select(like.columns) for name in kept.get(edge, ())]
         return pl.concat([like, *frames]), snapshot
 
     def inputs(self, edge: str) -> set[str]:

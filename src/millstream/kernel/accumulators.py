@@ -2,9 +2,9 @@
 
     total(t) = sum over rows (v, start, end, weight) with start <= t < end of weight * contribution(v)
 
-COUNT, SUM, AVG, STDDEV, VARIANCE, COUNT_IF, ANY and EVERY need nothing but such totals. A total is linear in the bag, so a
-row that enters adds its contribution and a row that leaves takes it out again, exactly (see exact_sum). Totals are shared
-by the calls of one aggregation: AVG(x) and SUM(x) keep one sum.
+COUNT, SUM, AVG, STDDEV, VARIANCE, COUNT_IF, ANY and EVERY need nothing but such totals. A total is linear in
+the bag, so a row that enters adds its contribution and a row that leaves takes it out again, exactly (see
+exact_sum). Totals are shared by the calls of one aggregation: AVG(x) and SUM(x) keep one sum.
 """
 
 from __future__ import annotations
@@ -129,9 +129,7 @@ def to_columns(totals: Totals) -> list[pl.Series]:
     columns = []
     for accumulator, limbs in totals.items():
         kept = exact_sum.trimmed(limbs)
-        columns += [
-            pl.Series(f"{accumulator.name}.{kept.low + place}", part) for place, part in enumerate(kept.parts)
-        ]
+        columns += [pl.Series(f"{accumulator.name}.{kept.low + place}", part) for place, part in enumerate(kept.parts)]
     return columns
 
 
@@ -149,10 +147,7 @@ def from_columns(segment: pl.DataFrame, accumulators: Iterable[Accumulator]) -> 
             result[accumulator] = exact_sum.zeros(segment.height)
             continue
         zero = np.zeros(segment.height, np.int64)
-        limbs = {
-            place: filled(segment.get_column(f"{accumulator.name}.{place}"))
-            for place in found
-        }
+        limbs = {place: filled(segment.get_column(f"{accumulator.name}.{place}")) for place in found}
         parts = tuple(limbs.get(place, zero) for place in range(min(found), max(found) + 1))
         result[accumulator] = Limbs(min(found), parts)
     return result
@@ -163,10 +158,7 @@ def map_totals(totals: Totals, change: Callable[[Limbs], Limbs]) -> Totals:
 
 
 def concatenated(pieces: Sequence[Totals]) -> Totals:
-    return {
-        accumulator: exact_sum.concatenated([piece[accumulator] for piece in pieces])
-        for accumulator in pieces[0]
-    }
+    return {accumulator: exact_sum.concatenated([piece[accumulator] for piece in pieces]) for accumulator in pieces[0]}
 
 
 # What the totals say
@@ -203,17 +195,13 @@ def evaluate(call: AggregateCall, totals: Totals, schema: Schema, shown: str) ->
             return _nullable(_whole(total("sum"), call.type, shown), counts == 0, call.type)
         case "avg" if call.type.is_decimal or call.type == INTERVAL:
             raised = exact_sum.multiplied(total("sum"), 10 ** (call.type.scale - argument.scale))
-            return _nullable(
-                _whole(exact_sum.divided(raised, divisor), call.type, shown), counts == 0, call.type
-            )
+            return _nullable(_whole(exact_sum.divided(raised, divisor), call.type, shown), counts == 0, call.type)
         case "avg":
             return _nullable(exact_sum.to_doubles(total("sum"), [divisor]), counts == 0, call.type)
     return _variance(call, total, counts, argument)
 
 
-def _variance(
-    call: AggregateCall, total: Callable[[str], Limbs], counts: Int64s, argument: DataType
-) -> pl.Series:
+def _variance(call: AggregateCall, total: Callable[[str], Limbs], counts: Int64s, argument: DataType) -> pl.Series:
     """(n * sum of squares - square of sum) / (n * n), or / (n * (n - 1)) for samples: exact, then rounded once."""
     population = call.name in ("stddev_pop", "var_pop")
     numerator = exact_sum.added(

@@ -2,14 +2,14 @@
 
     A(t) = { (k, f1(B), f2(B), ..) : k a key of R(t) },  B = the copies of R(t) with key k
 
-where without keys there is one group always, so that COUNT(*) over nothing is 0 from instant 0 on. The value of a
-group changes only where one of its rows starts or ends. A step sorts these change points up to the frontier by group
-and time, carries all functions along them in one vectorised pass, and replaces the group's output row wherever its
-values really change (-old, +new).
+where without keys there is one group always, so that COUNT(*) over nothing is 0 from instant 0 on. The value of
+a group changes only where one of its rows starts or ends. A step sorts these change points up to the frontier
+by group and time, carries all functions along them in one vectorised pass, and replaces the group's output row
+wherever its values really change (-old, +new).
 
-Keeps, per group, exact totals, the values last shown and, for functions that are not sums, the values that may still
-matter: undominated rows where the input never retracts, else the bag. Keeps change points after the frontier until
-time reaches them. Forgets a group when it has no copies and no change points ahead.
+Keeps, per group, exact totals, the values last shown and, for functions that are not sums, the values that may
+still matter: undominated rows where the input never retracts, else the bag. Keeps change points after the
+frontier until time reaches them. Forgets a group when it has no copies and no change points ahead.
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ class Aggregate(Operator):
         if self.plan.by_time and ARRIVAL in batch.columns:
             columns.append(ARRIVAL)
         number = arrivals.number[arrivals.owner]
-        return batch.select(
-            *(one_zero(name, batch.schema[name]) for name in columns), pl.Series(GROUP, number)
-        )
+        return batch.select(*(one_zero(name, batch.schema[name]) for name in columns), pl.Series(GROUP, number))
 
     # The change points of a step; those ahead go to the time queues
 
@@ -141,13 +139,15 @@ class Aggregate(Operator):
         sources = [(work.rows, START), (ending, END), *((wake, TIME) for wake in work.due(POINTS))]
         work.push(POINTS)
         pieces = [
-            bare(piece.get_column(GROUP).to_numpy(), piece.get_column(time).to_numpy())
-            for piece, time in sources
+            bare(piece.get_column(GROUP).to_numpy(), piece.get_column(time).to_numpy()) for piece, time in sources
         ]
         return change_points.concatenated([*pieces, self._first_instant(work)])
 
     def _start_rows(self, rows: pl.DataFrame, work: Work) -> None:
         """Rows that start in this step go to the staircases; those that start later wait."""
+        assert not rows.height or bool((rows.get_column(WEIGHT).to_numpy() >= 0).all()), (
+            "a retraction, said not to come"
+        )
         waiting = [segment.select(rows.columns) for segment in work.due(ROWS)]
         work.rows = pl.concat([rows.filter(pl.col(START) <= work.low), *waiting])
         work.push(ROWS, rows.filter(pl.col(START) > work.low).with_columns(pl.col(START).alias(TIME)))
@@ -223,6 +223,5 @@ def _totals_at(
     """Totals after each instant: what the group had, and all that its points added up to there."""
     carried = accumulators.from_columns(records, points.totals)
     return {
-        name: change_points.running(limbs, instants, sorting, carried[name])
-        for name, limbs in points.totals.items()
+        name: change_points.running(limbs, instants, sorting, carried[name]) for name, limbs in points.totals.items()
     }

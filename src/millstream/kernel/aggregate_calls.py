@@ -1,7 +1,7 @@
 """Which aggregate functions there are, what they take and what type they give.
 
-Types follow Spark SQL: sums of integers are BIGINT, sums of DECIMAL(p,s) have ten more digits, averages of decimals four
-more, averages of the rest are DOUBLE.
+Types follow Spark SQL: sums of integers are BIGINT, sums of DECIMAL(p,s) have ten more digits, averages of
+decimals four more, averages of the rest are DOUBLE.
 """
 
 from __future__ import annotations

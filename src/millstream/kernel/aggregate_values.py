@@ -42,9 +42,7 @@ class AggregatePlan:
         arguments = dict.fromkeys(call.argument for call in calls if call.argument is not None)
         self.columns = {value_column(argument): to_polars(schema[argument].type) for argument in arguments}
         self.users = {
-            i: UserAggregation(call, self.shown[i])
-            for i, call in enumerate(calls)
-            if call.definition is not None
+            i: UserAggregation(call, self.shown[i]) for i, call in enumerate(calls) if call.definition is not None
         }
         self.extremes = [i for i, call in enumerate(calls) if i not in self.users and call.name in EXTREMES]
         self.by_time = any(calls[i].name in ("first", "last") for i in self.extremes)
@@ -106,9 +104,7 @@ class Work:
         """The synopses, those that this step did not touch among them."""
         return {name: runs for name, runs in {**self.state, **self.synopses}.items() if runs}
 
-    def bag(
-        self, by: Sequence[str], instants: Instants, *, nulls: bool
-    ) -> tuple[OrderedBag, Runs, BagChanges]:
+    def bag(self, by: Sequence[str], instants: Instants, *, nulls: bool) -> tuple[OrderedBag, Runs, BagChanges]:
         """The bag over columns as it was, and its changes; calls over the same columns share it."""
         name = f"bag {' '.join(by)}{' with nulls' if nulls else ''}"
         bag, runs = OrderedBag(by, nulls=nulls), self.runs(name)
@@ -138,9 +134,7 @@ def set_totals(work: Work, instants: Instants, records: pl.DataFrame) -> Totals:
     return totals
 
 
-def values_at(
-    work: Work, instants: Instants, totals: Totals, records: pl.DataFrame
-) -> tuple[list[pl.Series], Bools]:
+def values_at(work: Work, instants: Instants, totals: Totals, records: pl.DataFrame) -> tuple[list[pl.Series], Bools]:
     """One column per call, and where undominated rows show that the group has rows."""
     values = []
     present = np.zeros(len(instants), np.bool_)

@@ -1,8 +1,8 @@
 """Rows as change points: a row enters at its start with +weight and leaves at its end with -weight.
 
-Points up to the frontier are due, the others wait in time queues. Where many rows of a group start and end together, as
-under SLIDE, their contributions are summed into panes before they become points: what waits is then a few sums per group
-and slide instead of every row of the window.
+Points up to the frontier are due, the others wait in time queues. Where many rows of a group start and end
+together, as under SLIDE, their contributions are summed into panes before they become points: what waits is
+then a few sums per group and slide instead of every row of the window.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     value[i] = sum over j of parts[j][i] * 2**(32 * (low + j))
 
-A column of numbers is held as 32-bit limbs in int64 arrays. Because a limb leaves 31 bits of headroom, limbs are added,
-subtracted and cumulated as plain integers, and carries are settled only when the headroom would run out. Nothing is
-ever rounded until a sum is turned into the type of its result, once: the same bag gives the same bits, in whatever
-order and in however many pieces its rows came and went. A double is 53 bits at some power of two and so falls into
-three neighbouring limbs; only the limbs that the data reaches are there.
+A column of numbers is held as 32-bit limbs in int64 arrays. Because a limb leaves 31 bits of headroom, limbs
+are added, subtracted and cumulated as plain integers, and carries are settled only when the headroom would run
+out. Nothing is ever rounded until a sum is turned into the type of its result, once: the same bag gives the
+same bits, in whatever order and in however many pieces its rows came and went. A double is 53 bits at some
+power of two and so falls into three neighbouring limbs; only the limbs that the data reaches are there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from numpy.typing import NDArray
 
 Int64s = NDArray[np.int64]
@@ -163,9 +164,7 @@ def multiplied(limbs: Limbs, factor: Int64s | int) -> Limbs:
     result = Limbs(limbs.low, tuple(part * (factors >> 48) for part in limbs.parts))
     for shift in (32, 16, 0):
         raised = multiplied(settled(result), 1 << 16)
-        result = added(
-            raised, Limbs(limbs.low, tuple(part * (factors >> shift & 0xFFFF) for part in limbs.parts))
-        )
+        result = added(raised, Limbs(limbs.low, tuple(part * (factors >> shift & 0xFFFF) for part in limbs.parts)))
     return result
 
 
@@ -266,8 +265,6 @@ def to_decimals(limbs: Limbs, precision: int, scale: int) -> tuple[pl.Series, Bo
 
 
 def _decimal_series(words: UInt64s, scale: int) -> pl.Series:
-    import pyarrow as pa
-
     array = pa.Array.from_buffers(pa.decimal128(38, scale), len(words) // 2, [None, pa.py_buffer(words)])
     series = pl.from_arrow(array)
     assert isinstance(series, pl.Series)
@@ -292,14 +289,11 @@ def divided(limbs: Limbs, divisor: Int64s) -> Limbs:
     assert size.low >= 0, "a sum of decimals has no fraction of its own"
     if len(divisor) and int(divisor.max()) > MASK:
         halves = [
-            (2 * value + by) // (2 * by)
-            for value, by in zip(_python_integers(size), divisor.tolist(), strict=True)
+            (2 * value + by) // (2 * by) for value, by in zip(_python_integers(size), divisor.tolist(), strict=True)
         ]
         return multiplied(_from_python_integers(halves), sign)
     by = divisor.astype(_U)
-    quotient, remainder = _long_division(
-        [part.astype(_U) for part in reversed(size.aligned(0, size.high).parts)], by
-    )
+    quotient, remainder = _long_division([part.astype(_U) for part in reversed(size.aligned(0, size.high).parts)], by)
     quotient[-1] += (remainder >= by - remainder).astype(_U)
     return multiplied(Limbs(0, tuple(part.astype(np.int64) for part in reversed(quotient))), sign)
 

@@ -2,14 +2,14 @@
 
     best(t) = the greatest v, by an order, among rows (v, start, end, weight) with start <= t < end
 
-Rows that were put into order, worst first, are intervals over the instants of a step, and the best at an instant is the
-last interval that covers it. `cover` finds it for all instants at once, without a loop over rows or instants: an interval
-is two overlapping spans of 2**k instants, kept in the k-th of log2(n) tables, and each table hands its spans down to the
-next as two halves.
+Rows that were put into order, worst first, are intervals over the instants of a step, and the best at an
+instant is the last interval that covers it. `cover` finds it for all instants at once, without a loop over rows
+or instants: an interval is two overlapping spans of 2**k instants, kept in the k-th of log2(n) tables, and each
+table hands its spans down to the next as two halves.
 
-Where nothing is ever retracted, a row that ends no later than a better one will never be the best again. The rows that
-are left form a staircase: sorted by end, each is worse than the one before it. A step touches only the stairs that end in
-it and the next one.
+Where nothing is ever retracted, a row that ends no later than a better one will never be the best again. The
+rows that are left form a staircase: sorted by end, each is worse than the one before it. A step touches only
+the stairs that end in it and the next one.
 """
 
 from __future__ import annotations
@@ -144,9 +144,7 @@ class Staircase:
         best = best_items(items, self.order, start, stop, len(instants))
         return gathered(items.get_column(self.order.value), best), best >= 0
 
-    def _carried(
-        self, runs: Runs, instants: Instants, before: int, low: int
-    ) -> tuple[list[pl.DataFrame], Int64s]:
+    def _carried(self, runs: Runs, instants: Instants, before: int, low: int) -> tuple[list[pl.DataFrame], Int64s]:
         """The stairs that end in this step, and in each run the first of each group that does not."""
         pieces, owners = [], []
         for run in runs:

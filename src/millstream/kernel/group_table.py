@@ -1,8 +1,9 @@
 """The groups of an aggregation: their keys, their numbers, and what is kept for each.
 
-A group is numbered when its first row arrives, and everything else an aggregate keeps refers to the number. Two synopses
-of sorted runs hold this: the directory finds the number of a key, the table holds one record per number, of which the
-newest counts. A group is forgotten when it has no copies and nothing of it is still to come; numbers are not used again.
+A group is numbered when its first row arrives, and everything else an aggregate keeps refers to the number. Two
+synopses of sorted runs hold this: the directory finds the number of a key, the table holds one record per
+number, of which the newest counts. A group is forgotten when it has no copies and nothing of it is still to
+come; numbers are not used again.
 """
 
 from __future__ import annotations
@@ -66,8 +67,7 @@ class GroupTable:
         if not self.keys:
             return Arrivals(np.zeros(rows.height, np.int64), np.zeros(min(rows.height, 1), np.int64), none)
         keys = rows.select(
-            one_zero(name, rows.schema[name]).alias(key)
-            for name, key in zip(self.inputs, self.keys, strict=True)
+            one_zero(name, rows.schema[name]).alias(key) for name, key in zip(self.inputs, self.keys, strict=True)
         )
         if not rows.height:
             return Arrivals(np.zeros(0, np.int64), np.zeros(0, np.int64), none)

@@ -112,9 +112,9 @@ def make_instants(group: Int64s, time: Int64s) -> tuple[Instants, PointOrder]:
     """The instants of change points, which come in any order."""
     if not len(group):
         none = np.zeros(0, np.int64)
-        return Instants(
-            Groups(none, None), none, none, none, none, none, TimeAxis(0, 0, 1, None)
-        ), PointOrder(none, none)
+        return Instants(Groups(none, None), none, none, none, none, none, TimeAxis(0, 0, 1, None)), PointOrder(
+            none, none
+        )
     groups = Groups.of(group)
     axis = TimeAxis.over(len(groups.number), time)
     codes = axis.code(groups.places(group), time)

@@ -3,9 +3,9 @@
     count(group, v, t) = sum over rows (v, start, end, weight) of the group with start <= t < end of weight
 
 Kept for functions that cannot do without the values: MIN, MAX, FIRST and LAST over inputs with retractions, and
-DISTINCT. The bag is sorted runs of net changes by (group, value); what has cancelled out goes away when runs are
-merged. The best value of a group stays the best unless it is taken away, so the bag is searched only then, from the
-best end of each run downwards, and no further than to the first value that this step leaves alone.
+DISTINCT. The bag is sorted runs of net changes by (group, value); what has cancelled out goes away when runs
+are merged. The best value of a group stays the best unless it is taken away, so the bag is searched only then,
+from the best end of each run downwards, and no further than to the first value that this step leaves alone.
 """
 
 from __future__ import annotations
@@ -120,9 +120,7 @@ class OrderedBag:
             return entries
         weight = np.add.reduceat(entries.get_column(WEIGHT).to_numpy()[order], first)
         left = np.flatnonzero(weight)
-        return (
-            entries.select(self.key).gather(order[first[left]]).with_columns(pl.Series(WEIGHT, weight[left]))
-        )
+        return entries.select(self.key).gather(order[first[left]]).with_columns(pl.Series(WEIGHT, weight[left]))
 
     def content(self, runs: Runs, groups: Int64s) -> pl.DataFrame:
         """All values of some groups, with their copies, by group and value."""
@@ -154,9 +152,7 @@ class OrderedBag:
         after = pl.DataFrame([gathered(items.get_column(name), last) for name in self.by])
         return gathered(items.get_column(order.value), best), after
 
-    def _best_spared(
-        self, runs: Runs, groups: Int64s, changed: pl.DataFrame, order: Order
-    ) -> list[pl.DataFrame]:
+    def _best_spared(self, runs: Runs, groups: Int64s, changed: pl.DataFrame, order: Order) -> list[pl.DataFrame]:
         """For each group the best value in the bag that this step does not touch, where there is one."""
         found = []
         look = _FIRST_LOOK

@@ -1,8 +1,8 @@
 """Since when the copies that a retraction takes away had been there.
 
-A row (v, t, end, -w) cancels w copies of earlier rows (v, s, end, +) from t on. FIRST and LAST order copies by s, which
-the retraction does not say: it takes the copies with the same values, arrival number and end, those with the least s
-first, as ROWS windows do. Keeps the copies that may still be retracted, until they end.
+A row (v, t, end, -w) cancels w copies of earlier rows (v, s, end, +) from t on. FIRST and LAST order copies by
+s, which the retraction does not say: it takes the copies with the same values, arrival number and end, those
+with the least s first, as ROWS windows do. Keeps the copies that may still be retracted, until they end.
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ def resolve(rows: pl.DataFrame, runs: Runs, low: int) -> tuple[pl.DataFrame, Run
     if retracted.height:
         kinds = retracted.select(identity).unique().with_row_index(_KIND)
         candidates = [
-            piece.join(kinds, on=identity, how="inner", nulls_equal=True)
-            for piece in (*runs, copies)
-            if piece.height
+            piece.join(kinds, on=identity, how="inner", nulls_equal=True) for piece in (*runs, copies) if piece.height
         ]
         retracted = retracted.join(kinds, on=identity, how="left", nulls_equal=True)
         split = _oldest_first(retracted, _available(candidates)).drop(_KIND)
@@ -41,9 +39,7 @@ def resolve(rows: pl.DataFrame, runs: Runs, low: int) -> tuple[pl.DataFrame, Run
         copies = pl.concat([copies, split.select(copies.columns)])
 
     def merge(merged: Sequence[Segment], oldest: bool) -> Segment:
-        net = (
-            pl.concat(merged).filter(pl.col(END) > low).group_by(*identity, ORIGIN).agg(pl.col(WEIGHT).sum())
-        )
+        net = pl.concat(merged).filter(pl.col(END) > low).group_by(*identity, ORIGIN).agg(pl.col(WEIGHT).sum())
         return net.filter(pl.col(WEIGHT) != 0)
 
     return inserted, add_run(runs, copies, merge)

@@ -2,7 +2,8 @@
 
     at an instant t where the row of a group changes from `old` to `new`:  (old, t, INF, -1) and (new, t, end, +1)
 
-where `end` is the next change of the group if this step knows it, and INF if not. Equal rows do not replace each other.
+where `end` is the next change of the group if this step knows it, and INF if not. Equal rows do not replace
+each other.
 """
 
 from __future__ import annotations

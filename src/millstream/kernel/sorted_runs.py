@@ -1,9 +1,9 @@
 """Sorted runs: state that grows by small additions and is looked up without being read through.
 
-A synopsis is a tuple of runs, oldest and largest first, each a frame sorted by its key. An addition becomes a run of its
-own; when the newer runs together outgrow an older one they are merged with it, so that a row is rewritten at most
-log2(rows) times in its life and a look-up searches at most log2(rows) runs. What merging means (adding weights, letting
-the newest win, dropping what is dominated) is the caller's business.
+A synopsis is a tuple of runs, oldest and largest first, each a frame sorted by its key. An addition becomes a
+run of its own; when the newer runs together outgrow an older one they are merged with it, so that a row is
+rewritten at most log2(rows) times in its life and a look-up searches at most log2(rows) runs. What merging
+means (adding weights, letting the newest win, dropping what is dominated) is the caller's business.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What is still to come: rows sorted by the instant at which they fall due.
 
-A step takes the rows with before < _time <= low and leaves the others alone: segments are sorted by time, so that what
-is due is a slice found by binary search, and a segment of which less than half is due stays the very same object.
-A segment is forgotten when its last row was due. New segments are merged with the latest ones until sizes at least
-double from newer to older, except where full segments follow one another in time, which need no merging.
+A step takes the rows with before < _time <= low and leaves the others alone: segments are sorted by time, so
+that what is due is a slice found by binary search, and a segment of which less than half is due stays the very
+same object. A segment is forgotten when its last row was due. New segments are merged with the latest ones
+until sizes at least double from newer to older, except where full segments follow one another in time, which
+need no merging.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     value(t) = terminate(iterate(initialize(), the values of the group at t))
 
-One that can retract is carried along: what came is iterated, what went is retracted, and its state is pickled into the
-group's record. One that cannot is computed from the kept bag at each instant at which its group changed. The calls are as
-many as there are instants, which is what such a class costs.
+One that can retract is carried along: what came is iterated, what went is retracted, and its state is pickled
+into the group's record. One that cannot is computed from the kept bag at each instant at which its group
+changed. The calls are as many as there are instants, which is what such a class costs.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ class UserAggregation:
             if self.can_retract:
                 step, finish = self._carried(pickled[group], values, change)
             else:
-                step, finish = self._recomputed(
-                    bag.content(runs, instants.group[group : group + 1]), values, change
-                )
+                step, finish = self._recomputed(bag.content(runs, instants.group[group : group + 1]), values, change)
             value = before[group]
             fresh = pickled[group] is None
             for instant in range(int(instants.first[group]), int(instants.stop[group])):
@@ -123,9 +121,7 @@ class UserAggregation:
         except Error:
             raise
         except Exception as error:
-            raise EvaluationError(
-                f"{self.shown} failed", detail=f"{type(error).__name__}: {error}"
-            ) from error
+            raise EvaluationError(f"{self.shown} failed", detail=f"{type(error).__name__}: {error}") from error
 
     def _series(self, results: list[Any]) -> pl.Series:
         try:
