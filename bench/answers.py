@@ -1,27 +1,31 @@
 """Ways to keep an answer up to date while its rows come and go: what the update-pattern paper compares.
 
 All take batches of weighted intervals and the frontier they are final up to, hold the answer from there on, and give it
-at the frontier as (values, count). They are values themselves: `updated` gives a new one and leaves the old as it was.
+at the frontier as (values, count). They are values themselves: `updated` gives a new one and leaves the old as it was,
+so that a run can be repeated from where it was warm.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 import polars as pl
 
-from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_columns
-from millstream.kernel.join import gather
+from millstream.kernel import time_queue
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, changes, value_columns
+from millstream.kernel.keys import KEY, key_codes, stable_order
+from millstream.kernel.segments import gather
+from millstream.kernel.time_queue import TIME
 
 COUNT = "count"
 
 
 class Answer(ABC):
-    """An answer of so many columns, as of the last frontier."""
+    """An answer as of the last frontier."""
 
     @abstractmethod
     def updated(self, batch: Batch, frontier: int) -> Self:
@@ -40,8 +44,8 @@ class Answer(ABC):
 class ExpiryGrouped(Answer):
     """The paper's partitioned structure: rows by when they end, a group dropped whole once its time has passed.
 
-    A group stands for the ends of a `span` of time; rows are appended to it as they come. Rows with negative weights
-    end as others do, and are summed with them when the answer is read.
+    A group stands for the ends within a `span` of time; rows are appended to it as they come. Rows with negative
+    weights end as others do, and are summed with them when the answer is read.
     """
 
     width: int
@@ -50,35 +54,29 @@ class ExpiryGrouped(Answer):
     frontier: int = -1
 
     def updated(self, batch: Batch, frontier: int) -> Self:
-        past = (frontier + 1) // self.span
-        groups = {group: parts for group, parts in self.groups.items() if group >= past}
+        current = (frontier + 1) // self.span
+        groups = {group: parts for group, parts in self.groups.items() if group >= current}
         if batch.height:
-            ends = batch.get_column(END).to_numpy()
-            if (ends == INF).any():
-                raise AssertionError("a row without an end can be in no expiry group")
-            group = ends // self.span - past
-            if group.max(initial=0) > np.iinfo(np.uint16).max:
-                raise AssertionError("too many expiry groups")
-            # Sorting small numbers is linear; what has ended already sorts first, and is left out.
-            small = np.maximum(group + 1, 0).astype(np.uint16)
-            order = np.argsort(small, kind="stable")
+            # Group 0 are the rows that have ended already: nobody will see them.
+            number = np.maximum(batch.get_column(END).to_numpy() // self.span - current + 1, 0)
+            if number.max() > np.iinfo(np.uint16).max:
+                raise ValueError("a row that ends beyond all expiry groups")
+            number = number.astype(np.uint16)
             columns = [*value_columns(self.width), START, END, WEIGHT]
-            sorted_rows = pl.DataFrame(gather(batch.rechunk(), columns, order))
-            bounds = np.cumsum(np.bincount(small))
-            for number in range(1, bounds.size):
-                low, high = int(bounds[number - 1]), int(bounds[number])
-                if low < high:
-                    key = past + number - 1
-                    groups[key] = (*groups.get(key, ()), sorted_rows.slice(low, high - low))
+            # Sorting small numbers takes linear time.
+            ordered = pl.DataFrame(gather(batch.rechunk(), columns, np.argsort(number, kind="stable")))
+            bounds = np.cumsum(np.bincount(number))
+            for index in np.flatnonzero(np.diff(bounds)):
+                part = ordered.slice(int(bounds[index]), int(bounds[index + 1] - bounds[index]))
+                groups[current + int(index)] = (*groups.get(current + int(index), ()), part)
         return replace(self, groups=groups, frontier=frontier)
 
     def rows(self) -> int:
         return sum(part.height for parts in self.groups.values() for part in parts)
 
     def read(self) -> pl.DataFrame:
-        seen = (pl.col(START) <= self.frontier) & (pl.col(END) > self.frontier)
-        parts = [part.lazy().filter(seen) for parts in self.groups.values() for part in parts]
-        return _summed(pl.concat(parts).collect(), self.width) if parts else _nothing()
+        parts = [part for parts in self.groups.values() for part in parts]
+        return _counted(pl.concat(parts).filter(_seen_at(self.frontier)), self.width) if parts else _counted(None, 0)
 
 
 @dataclass(frozen=True)
@@ -91,73 +89,88 @@ class Scanned(Answer):
 
     def updated(self, batch: Batch, frontier: int) -> Self:
         held = batch.select(*value_columns(self.width), START, END, WEIGHT)
-        if self.held is not None:
-            held = pl.concat([self.held, held])
-        return replace(self, held=held.filter(pl.col(END) > frontier + 1), frontier=frontier)
+        held = held if self.held is None else pl.concat([self.held, held])
+        return replace(self, held=held.filter(pl.col(END) > frontier), frontier=frontier)
 
     def rows(self) -> int:
         return 0 if self.held is None else self.held.height
 
     def read(self) -> pl.DataFrame:
-        if self.held is None:
-            return _nothing()
-        seen = (pl.col(START) <= self.frontier) & (pl.col(END) > self.frontier)
-        return _summed(self.held.filter(seen), self.width)
+        return _counted(None if self.held is None else self.held.filter(_seen_at(self.frontier)), self.width)
 
 
 @dataclass(frozen=True)
 class ByValue(Answer):
     """Counts by value, as negative tuples need them: what is taken back is found by what it says.
 
-    Changes are gathered until they are as many as the values counted, and then summed up with these, so that a change
-    costs two insertions into a hash table on average: cheaper than any table that is kept exact at every step. Ends
-    that lie ahead wait, sorted by time in the groups of an `ExpiryGrouped`, and become changes when they are due.
+    Changes are gathered until they are as many as the values counted, and summed up with these then: a change takes
+    part in about two sorts, which is far cheaper than counts that are exact after every step. Ends that lie ahead wait,
+    sorted by time, and become changes when they are due.
     """
 
     width: int
-    counted: pl.DataFrame | None = None
+    counts: pl.DataFrame | None = None
     changes: tuple[pl.DataFrame, ...] = ()
     ahead: tuple[pl.DataFrame, ...] = ()
+    frontier: int = -1
 
     def updated(self, batch: Batch, frontier: int) -> Self:
-        columns = value_columns(self.width)
-        changes, ahead = [*self.changes], []
-        instants = batch.get_column(START)
-        if batch.height and (instants.max() > frontier or batch.get_column(END).min() < INF):  # type: ignore[operator]
-            ends = batch.filter(pl.col(END) < INF).select(*columns, pl.col(END).alias(START), -pl.col(WEIGHT))
-            ahead.append(pl.concat([batch.select(*columns, START, WEIGHT), ends]))
+        columns, new, ahead = value_columns(self.width), [*self.changes], self.ahead
+        due = time_queue.due(ahead, self.frontier, frontier)
+        new += [part.select(*columns, WEIGHT) for part in due]
+        ahead = time_queue.advanced(ahead, frontier)
+        if batch.height and _is_settled(batch, frontier):
+            new.append(batch.select(*columns, WEIGHT))
         elif batch.height:
-            changes.append(batch.select(*columns, WEIGHT))
-        waiting = []
-        for part in (*self.ahead, *ahead):
-            due = part.get_column(START) <= frontier
-            if due.any():
-                changes.append(part.filter(due).select(*columns, WEIGHT))
-                part = part.filter(~due)
-            if part.height:
-                waiting.append(part)
-        if len(waiting) > 32:
-            waiting = [pl.concat(waiting)]
-        known = 0 if self.counted is None else self.counted.height
-        if sum(part.height for part in changes) < max(known, 1):
-            return replace(self, changes=tuple(changes), ahead=tuple(waiting))
-        parts = changes if self.counted is None else [self.counted, *changes]
-        counted = pl.concat(parts).group_by(columns).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
-        return replace(self, counted=counted, changes=(), ahead=tuple(waiting))
+            points = changes(batch, columns)
+            is_due = points.get_column(START) <= frontier
+            new.append(points.filter(is_due).select(*columns, WEIGHT))
+            ahead = time_queue.pushed(ahead, points.filter(~is_due).rename({START: TIME}), frontier)
+        if sum(part.height for part in new) < (self.counts.height if self.counts is not None else 1):
+            return replace(self, changes=tuple(new), ahead=ahead, frontier=frontier)
+        return replace(self, counts=self._summed(new), changes=(), ahead=ahead, frontier=frontier)
+
+    def _summed(self, new: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Sorted by the codes of the values: three times as fast as Polars' group_by over several columns."""
+        columns = value_columns(self.width)
+        keyed = [part.with_columns(pl.Series(KEY, key_codes(part, columns))) for part in new]
+        rows = pl.concat([*([] if self.counts is None else [self.counts]), *keyed], rechunk=True)
+        codes = rows.get_column(KEY).to_numpy()
+        order = stable_order(codes)
+        first = np.append(True, codes[order[1:]] != codes[order[:-1]])[: order.size]
+        same = np.flatnonzero(~first)
+        for column in columns:
+            held = rows.get_column(column).to_numpy()
+            if (held[order[same]] != held[order[same - 1]]).any():
+                raise NotImplementedError("two values with one code")
+        firsts = np.flatnonzero(first)
+        weights = np.add.reduceat(rows.get_column(WEIGHT).to_numpy()[order], firsts) if firsts.size else firsts
+        kept = np.flatnonzero(weights)
+        values = gather(rows, columns, order[firsts[kept]])
+        return pl.DataFrame([*values, pl.Series(WEIGHT, weights[kept]), pl.Series(KEY, codes[order[firsts[kept]]])])
 
     def rows(self) -> int:
         parts = (*self.changes, *self.ahead)
-        return sum(part.height for part in parts) + (0 if self.counted is None else self.counted.height)
+        return sum(part.height for part in parts) + (0 if self.counts is None else self.counts.height)
 
     def read(self) -> pl.DataFrame:
-        parts = [*self.changes] if self.counted is None else [self.counted, *self.changes]
-        return _summed(pl.concat(parts), self.width) if parts else _nothing()
+        counts = [] if self.counts is None else [self.counts.drop(KEY)]
+        parts = [*counts, *self.changes]
+        return _counted(pl.concat(parts), self.width) if parts else _counted(None, 0)
 
 
-def _summed(rows: pl.DataFrame, width: int) -> pl.DataFrame:
+def _is_settled(batch: Batch, frontier: int) -> bool:
+    """Whether all rows begin by the frontier and have no end: they are changes as they stand."""
+    starts, ends = batch.get_column(START).to_numpy(), batch.get_column(END).to_numpy()
+    return bool(starts.max() <= frontier and ends.min() == INF)
+
+
+def _seen_at(instant: int) -> pl.Expr:
+    return (pl.col(START) <= instant) & (pl.col(END) > instant)
+
+
+def _counted(rows: pl.DataFrame | None, width: int) -> pl.DataFrame:
+    if rows is None:
+        return pl.DataFrame(schema={COUNT: pl.Int64})
     counts = rows.group_by(value_columns(width)).agg(pl.col(WEIGHT).sum().alias(COUNT))
     return counts.filter(pl.col(COUNT) != 0)
-
-
-def _nothing() -> pl.DataFrame:
-    return pl.DataFrame()

@@ -81,7 +81,8 @@ class Generator:
 def _zipf(random: np.random.Generator, ranks: int, skew: float, count: int) -> Numbers:
     """Ranks from 0, rank r with a probability in proportion to (r + 1) ** -skew."""
     cumulated = np.cumsum(np.arange(1, ranks + 1, dtype=np.float64) ** -skew)
-    return np.searchsorted(cumulated, random.random(count) * cumulated[-1], side="right")
+    ranked: Numbers = np.searchsorted(cumulated, random.random(count) * cumulated[-1], side="right")
+    return ranked
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import millstream as ms
 from bench.network import SCHEMA
+
+import millstream as ms
 from millstream.errors import BindError
 from millstream.kernel.pipeline import Pipeline
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
-from millstream.plan.patterns import Pattern, pattern_of
 from millstream.plan.physical import Lowering, Options
 from millstream.plan.rewrite import rewrite
 
@@ -47,12 +47,11 @@ QUERIES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """A query as the kernel runs it: the steps, the edge that carries the answer, and how its rows leave."""
+    """A query as the kernel runs it: the steps, and the edge that carries an answer of so many columns."""
 
     pipeline: Pipeline
     edge: str
     width: int
-    pattern: Pattern
 
     @property
     def sources(self) -> list[str]:
@@ -60,15 +59,15 @@ class Plan:
         return sorted({edge for step in self.pipeline.steps for edge in step.inputs} - made)
 
 
-def lower(cql: str, strategy: str) -> Plan | None:
+def lower(cql: str, options: Options) -> Plan | None:
     """The plan of a query under a strategy; None where the strategy cannot run it."""
     with ms.connect(engine="inprocess") as db:
         db.execute(SCHEMA)
-        # Both plans of Query 5 are to run as they are written.
         bound = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql))
-        plan = rewrite(bound.plan, disabled=("pull_up_negation",))
+    # Both plans of Query 5 are to run as they are written.
+    plan = rewrite(bound.plan, disabled=("pull_up_negation",))
     try:
-        lowering = Lowering(plan, Options(strategy=strategy))
+        lowering = Lowering(plan, options)
     except BindError:
         return None
-    return Plan(Pipeline(tuple(lowering.steps.values())), lowering.edge, len(plan.schema), pattern_of(plan))
+    return Plan(Pipeline(tuple(lowering.steps.values())), lowering.edge, len(plan.schema))

@@ -1,7 +1,10 @@
-"""The command line: `millstream demo`, `run`, `explain`."""
+"""The command line: `millstream demo`, `run`, `explain`, `bench`."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -52,6 +55,37 @@ def explain(
         if schema is not None:
             _or_exit(lambda: db.execute(_text(schema)), schema)
         _console.print(_or_exit(lambda: db.explain(cql), None), markup=False, highlight=False)
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them if none is named.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, once: about a minute.")] = False,
+    trace: Annotated[Path | None, typer.Option(help="A directory of Zeek logs to use as network records.")] = None,
+) -> None:
+    """Run the experiments of a source checkout's bench folder."""
+    root = _or_exit(_checkout, None)
+    options = [*(["--quick"] if quick else []), *(["--trace", str(trace.absolute())] if trace else [])]
+    # A process of its own, since Polars reads how many threads it may have when it is first imported.
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.runner", *(names or []), *options],
+        cwd=root,
+        env={**os.environ, "POLARS_MAX_THREADS": "1"},
+        check=False,
+    )
+    raise typer.Exit(done.returncode)
+
+
+def _checkout() -> Path:
+    """The root of the source tree that this package runs from."""
+    root = Path(__file__).parents[2]
+    if not (root / "bench" / "runner.py").exists():
+        raise ms.SetupError(
+            "there is no bench folder",
+            detail=f"millstream is installed in {Path(__file__).parent}, without its benchmarks",
+            hint="run it from a source checkout, installed with pip install --editable",
+        )
+    return root
 
 
 def _database(in_process: bool) -> ms.Database:

@@ -156,7 +156,8 @@ class Database:
 
     def options(self) -> Options:
         """How plans are run, by the settings."""
-        return Options(self.settings.strategy, self.settings.max_rstream_rows)
+        settings = self.settings
+        return Options(settings.strategy, settings.max_rstream_rows, settings.expiry_groups, settings.lazy_interval)
 
     def _free_name(self) -> str:
         number = len(self._queries) + 1

@@ -12,7 +12,7 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.aggregates import SCHEMA, B, D, N, K, Midrange, Parity, Runner, S, X, batch, call, comparable
+from tests.kernel.aggregates import SCHEMA, B, D, K, Midrange, N, Parity, Runner, S, X, batch, call, comparable
 
 from millstream.kernel import change_points, ordered_bag, sorted_runs, time_queue
 from millstream.kernel.aggregate import Aggregate, AggregateCall
@@ -250,7 +250,7 @@ def test_what_large_states_need_works_on_small_ones(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall]
 ) -> None:
     with (
-        mock.patch.object(sorted_runs, "_SCAN_FACTOR", 0),
+        mock.patch.multiple(sorted_runs, _HASH_INTEGERS=0, _HASH_OTHERS=0),
         mock.patch.object(sorted_runs, "_SMALL", 0),
         mock.patch.object(ordered_bag, "_FIRST_LOOK", 1),
         mock.patch.object(time_queue, "FULL", 1),

@@ -1,4 +1,4 @@
-"""How calls are bound, what is refused, and some values to learn the functions from; test_against_spark has the rest."""
+"""How calls are bound, what is refused, and some values to learn from; test_against_spark has the rest."""
 
 from __future__ import annotations
 

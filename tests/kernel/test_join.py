@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream import types
-from millstream.kernel import join
-from millstream.kernel.batch import INF, batch_schema
+from millstream.kernel import keys, probing, synopsis
+from millstream.kernel.batch import BORN, INF, batch_schema
 from millstream.kernel.expressions import TRUE, Call, Column, Expression, Literal, conjunction
-from millstream.kernel.join import BORN, InnerJoin, NonRetroactiveJoin, key_codes, order_codes
+from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
+from millstream.kernel.keys import key_codes, order_codes
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, STRING, Field, Schema
 
@@ -129,10 +130,10 @@ def check_steps(
 def odd_sizes(collide: bool) -> Iterator[None]:
     """Chunks of three pairs, segments that are seldom merged, and, if asked for, codes that say nothing."""
     with ExitStack() as stack:
-        stack.enter_context(patch.object(join, "_CHUNK", 3))
-        stack.enter_context(patch.object(join, "_SMALLEST_CLASS", 1))
+        stack.enter_context(patch.object(probing, "_CHUNK", 3))
+        stack.enter_context(patch.object(synopsis, "_SMALLEST_CLASS", 1))
         if collide:
-            stack.enter_context(patch.object(join, "_mix", lambda codes: codes & np.uint64(1)))
+            stack.enter_context(patch.object(keys, "mix_bits", lambda codes: codes & np.uint64(1)))
             for module in ("join", "multiplicity"):
                 stack.enter_context(patch(f"millstream.kernel.{module}.are_codes_exact", lambda *_: False))
         yield
@@ -187,7 +188,7 @@ def test_null_keys_meet_only_where_null_is_safe() -> None:
 
 def test_a_null_is_not_the_number_its_code_stands_for() -> None:
     schema: Schema = (Field("k", BIGINT),)
-    number = int(np.array(join._NULL_WORD).astype(np.int64))
+    number = int(np.array(keys._NULL_WORD).astype(np.int64))
     left, right = batch(schema, [(None, 0, 9, 1)]), batch(schema, [(number, 0, 9, 1)])
     assert run(InnerJoin(schema, schema, ((0, 0),), null_safe=True), [(left, right, 0, 0)]) == [[]]
 
@@ -471,7 +472,7 @@ def stream_of_windows(
     """The most rows held while `ticks` ticks pass in every step."""
     state: State = NO_STATE
     most = 0
-    with patch.object(join, "_SMALLEST_CLASS", 3):
+    with patch.object(synopsis, "_SMALLEST_CLASS", 3):
         for step in range(steps):
             inputs = arrive(step * ticks, (step + 1) * ticks)
             before, after = step * ticks - 1, (step + 1) * ticks - 1

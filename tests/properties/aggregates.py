@@ -36,8 +36,11 @@ class Grouping:
     clause: str
 
 
-def grouping(dice: Dice, scope: Scope, wanted: Sequence[Kind] | None, *, keys: bool = True) -> Grouping:
-    by = [_key(dice, scope) for _ in range(dice.pick((1, 1, 0, 2)))] if keys else []
+def grouping(
+    dice: Dice, scope: Scope, wanted: Sequence[Kind] | None, *, keys: Sequence[int] = (1, 1, 0, 2)
+) -> Grouping:
+    """`keys` are the numbers of keys to choose from."""
+    by = [_key(dice, scope) for _ in range(dice.pick(keys))]
     if wanted is None:
         present = (*_RESULTS, *(column.kind for column in scope))
         listed = [key for key in by if not dice.chance(20)]
@@ -56,7 +59,7 @@ def grouping(dice: Dice, scope: Scope, wanted: Sequence[Kind] | None, *, keys: b
 def _having(dice: Dice, scope: Scope, by: Sequence[Column]) -> str:
     """A condition in which an aggregate stands, so that DuckDB sees a group without GROUP BY too."""
     count = _aggregate(dice, scope, Kind.INTEGER).name
-    simple = f"{count} {dice.pick(('>', '<', '<>', '>='))} {dice.pick(('1', '2', '0'))}"
+    simple = f"{count} {dice.pick(('>=', '>', '<>', '<'))} {dice.pick(('1', '0', '2'))}"
     if not dice.chance(30):
         return simple
     other = _aggregate(dice, scope, dice.pick(scope).kind)

@@ -81,9 +81,8 @@ def _boolean(dice: Dice, scope: Scope, depth: int) -> str:
     """Mostly something that depends on the row: constants decide too much."""
     if depth > 0 and dice.chance(25):
         return _filled(dice, scope, Kind.BOOLEAN, depth)
-    if dice.chance(80):
-        return _test(dice, scope, depth)
-    return operand(dice, scope, Kind.BOOLEAN)
+    has_column = any(column.kind is Kind.BOOLEAN for column in scope)
+    return operand(dice, scope, Kind.BOOLEAN) if dice.chance(25 if has_column else 3) else _test(dice, scope, depth)
 
 
 def condition(dice: Dice, scope: Scope, depth: int = 1) -> str:
@@ -117,7 +116,8 @@ def _test(dice: Dice, scope: Scope, depth: int) -> str:
         return f"({value} {dice.pick(_OPERATORS)} {literal(dice, kind)})"
     if form <= 5:
         other = dice.pick([k for k in _NUMBERS if k in present]) if kind in _NUMBERS and dice.chance(30) else kind
-        return f"({value} {dice.pick(_OPERATORS)} {operand(dice, scope, other)})"
+        different = [column for column in scope if column.name != value]
+        return f"({value} {dice.pick(_OPERATORS)} {operand(dice, different, other)})"
     if form == 6:
         return f"({value} IS {dice.pick(('NOT NULL', 'NOT NULL', 'NULL'))})"
     if form == 7:

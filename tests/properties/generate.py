@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.oracle import Oracle
 from tests.properties.cases import Action, Case, Drop, Register
 from tests.properties.dice import Dice, HypothesisDice, SeededDice
-from tests.properties.inputs import Source, TimeScale, arrivals, changes, stream, table
+from tests.properties.inputs import Source, TimeScale, arrivals, changes, inserted, stream, table
 from tests.properties.queries import Profile, QueryMaker
 
 
@@ -34,8 +34,10 @@ def make_case(dice: Dice, profile: Profile) -> Case:
         definitions.append(_add_view(maker, name, definitions))
     queries = [Register(f"q{i}", maker.query().text) for i in range(dice.pick(profile.queries))]
     actions = arrivals(dice, streams, scale, profile.elements)
-    for change in changes(dice, tables, 4):
+    for change in changes(dice, tables):
         actions.insert(dice.number(0, len(actions)), change)
+    if tables and not dice.chance(10):
+        actions.insert(0, inserted(dice, tables[0]))
     _place(dice, actions, queries)
     return Case(tuple(definitions), tuple(actions), tuple(dice.number(0, 30) for _ in range(2)))
 

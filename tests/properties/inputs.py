@@ -73,7 +73,7 @@ def values(dice: Dice, found: Sequence[Column]) -> Row:
 
 def elements(dice: Dice, source: Source, scale: TimeScale, most: int) -> list[Row]:
     """Rows in the order of their arrival: mostly of time, or nearly, or none at all."""
-    count = 0 if dice.chance(4) else dice.number(2, most)
+    count = 0 if dice.chance(4) else dice.number(3, most)
     instants = [dice.number(0, HORIZON) for _ in range(count)]
     order = dice.pick(("sorted", "sorted", "nearly", "any"))
     if order == "sorted":
@@ -93,7 +93,7 @@ def arrivals(dice: Dice, streams: Sequence[Source], scale: TimeScale, most: int)
         actions.append(Insert(name, tuple(queues[name].pop(0))))
         if dice.chance(20):
             actions.append(Advance(dice.pick((None, name)), dice.number(0, HORIZON)))
-    if not dice.chance(15):
+    if not dice.chance(8):
         actions.append(Advance(None, END))
     return actions
 
@@ -107,17 +107,21 @@ def _batches(dice: Dice, rows: list[Row]) -> list[list[Row]]:
     return found
 
 
-def changes(dice: Dice, tables: Sequence[Source], most: int) -> list[Action]:
-    return [_change(dice, dice.pick(tables)) for _ in range(dice.number(0, most))] if tables else []
+def changes(dice: Dice, tables: Sequence[Source]) -> list[Action]:
+    return [_change(dice, dice.pick(tables)) for _ in range(dice.number(0, 3))] if tables else []
+
+
+def inserted(dice: Dice, changed: Source, instant: str = "") -> Action:
+    rows = [values(dice, changed.columns) for _ in range(dice.number(1, 3))]
+    listed = ", ".join(f"({', '.join(written(value) for value in row)})" for row in rows)
+    return Change(f"INSERT INTO {changed.name} VALUES {listed}{instant}")
 
 
 def _change(dice: Dice, changed: Source) -> Action:
     instant = f" AT {dice.number(0, END)}" if dice.chance(50) else ""
     form = dice.pick(("insert", "insert", "delete", "update"))
     if form == "insert" or "APPEND ONLY" in changed.definition:
-        rows = [values(dice, changed.columns) for _ in range(dice.number(1, 3))]
-        listed = ", ".join(f"({', '.join(written(value) for value in row)})" for row in rows)
-        return Change(f"INSERT INTO {changed.name} VALUES {listed}{instant}")
+        return inserted(dice, changed, instant)
     where = "" if dice.chance(15) else f" WHERE {condition(dice, changed.columns)}"
     if form == "delete":
         return Change(f"DELETE FROM {changed.name}{where}{instant}")

@@ -12,7 +12,8 @@ from tests.properties.inputs import Source
 from tests.properties.kinds import Column, Kind
 from tests.properties.windows import window
 
-_OPERATORS = ("ISTREAM", "RSTREAM", "ISTREAM", "DSTREAM")
+_OPERATORS = ("ISTREAM", "RSTREAM", "ISTREAM", "DSTREAM", "RSTREAM")
+_STREAM_TEXTS = tuple(f"{prefix}{operator}(" for operator in _OPERATORS for prefix in ("", "SELECT "))
 _SET_OPERATIONS = ("UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL", "INTERSECT ALL")
 _JOINS = (
     *(",", ",", "JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"),
@@ -33,7 +34,7 @@ class Profile:
 
 
 LINEAR = Profile("linear", relational=False, leaves=4, levels=3, elements=9, queries=(1, 2, 3))
-RELATIONAL = Profile("relational", relational=True, leaves=4, levels=4, elements=6, queries=(1, 1, 2))
+RELATIONAL = Profile("relational", relational=True, leaves=4, levels=4, elements=8, queries=(1, 1, 2))
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,22 @@ class QueryMaker:
         """An outermost query: a relation, or a stream."""
         self._leaves, self._aliases = self.dice.number(2, self.profile.leaves), 0
         levels = self.dice.number(1, self.profile.levels)
+        if levels > 1 and self.dice.chance(6):
+            return self._with(levels)
+        return self._outermost(levels)
+
+    def _outermost(self, levels: int) -> Query:
         return self._stream(levels) if self.dice.chance(40) else self._relation(levels)
+
+    def _with(self, levels: int) -> Query:
+        """A query over a name that WITH gives, often used twice; everything may be shared."""
+        named = self._outermost(levels - 1)
+        is_stream = named.text.startswith(_STREAM_TEXTS)
+        self._leaves = 2
+        self.sources.append(Source("x", named.columns, is_stream))
+        found = self._relation(levels - 1)
+        self.sources.pop()
+        return Query(f"WITH x AS ({named.text}) {found.text}", found.columns)
 
     def _stream(self, levels: int) -> Query:
         operator = self.dice.pick(_OPERATORS)
@@ -77,6 +93,8 @@ class QueryMaker:
         return self._select(levels, wanted)
 
     def _set_operation(self, levels: int, wanted: Sequence[Kind] | None) -> Query:
+        if wanted is None:  # few columns, so that rows of both sides are equal
+            wanted = [self.dice.pick(self.dice.pick(self.sources).columns).kind for _ in range(self.dice.number(1, 2))]
         left = self._relation(levels - 1, wanted)
         right = self._relation(levels - 1, [column.kind for column in left.columns])
         operation = self.dice.pick(_SET_OPERATIONS) if self.profile.relational else "UNION ALL"
@@ -91,12 +109,9 @@ class QueryMaker:
         origin, scope = self._from(levels)
         where = self._where(levels, scope, outer)
         if self.profile.relational and self.dice.chance(30):
-            grouped = grouping(self.dice, scope, wanted)
+            # Not without keys where it is correlated: FOUND.md 3.
+            grouped = grouping(self.dice, scope, wanted, keys=(1, 2) if outer else (1, 1, 0, 2))
             return self._assembled(grouped, origin, where, operator)
-        if wanted is None and operator is None and not outer and self.dice.chance(8):
-            names = tuple(Column(f"c{i}", column.kind) for i, column in enumerate(scope))
-            listed = ", ".join(f"{column.name} AS {name.name}" for column, name in zip(scope, names, strict=True))
-            return Query(f"SELECT {listed} FROM {origin}{where}", names)
         kinds = wanted if wanted is not None else self._kinds(scope)
         items = [self._item(levels, scope, kind) for kind in kinds]
         return self._assembled(Grouping(items, list(kinds), ""), origin, where, operator)
@@ -123,7 +138,7 @@ class QueryMaker:
         parts = [self._correlation(scope, outer)] if outer else []
         if self.dice.chance(25):
             parts.append(condition(self.dice, scope))
-        if self.profile.relational and levels > 1 and self._leaves > 0 and self.dice.chance(20):
+        if self.profile.relational and levels > 1 and self._leaves > 0 and self.dice.chance(30):
             parts.append(self._subquery_test(levels, scope))
         if len(parts) == 2 and self.dice.chance(15):
             return f" WHERE ({parts[0]} OR {parts[1]})"
@@ -162,7 +177,7 @@ class QueryMaker:
         outer = scope if self.dice.chance(50) else ()
         origin, inner = self._from(levels - 1)
         where = self._where(levels - 1, inner, outer)
-        found = grouping(self.dice, inner, [kind], keys=False)
+        found = grouping(self.dice, inner, [kind], keys=(0,))
         return f"(SELECT {found.items[0]} AS c0 FROM {origin}{where}{found.clause})"
 
     # FROM
@@ -180,9 +195,11 @@ class QueryMaker:
         both = [*scope, *right.columns]
         if join in (",", "CROSS JOIN"):
             return f"{text}{', ' if join == ',' else ' CROSS JOIN '}{right.text}", both
-        on = self._join_condition(scope, right.columns)
         kept = scope if join in ("LEFT SEMI JOIN", "LEFT ANTI JOIN") else both
-        return f"{text} {join} {right.text} ON {on}", kept
+        shared = _shared_names(scope, right.columns)
+        if shared and self.dice.chance(15):
+            return f"{text} {join} {right.text} USING ({self.dice.pick(shared)})", kept
+        return f"{text} {join} {right.text} ON {self._join_condition(scope, right.columns)}", kept
 
     def _join_condition(self, left: Scope, right: Scope) -> str:
         pairs = [(one.name, other.name) for one in left for other in right if one.kind is other.kind]
@@ -213,3 +230,11 @@ class QueryMaker:
         alias = f"r{self._aliases}"
         self._aliases += 1
         return Item(f"{text} AS {alias}", tuple(Column(f"{alias}.{c.name}", c.kind) for c in columns))
+
+
+def _shared_names(left: Scope, right: Scope) -> list[str]:
+    """Names without alias that mean one column of the same kind on each side."""
+    names = [column.name.split(".")[1] for column in left]
+    kinds = {column.name.split(".")[1]: column.kind for column in left}
+    found = [(column.name.split(".")[1], column.kind) for column in right]
+    return [name for name, kind in found if names.count(name) == 1 and kinds[name] is kind]

@@ -9,8 +9,8 @@ from tests.properties.inputs import HORIZON
 from tests.properties.kinds import Column
 
 _FORMS = (
-    *("unbounded", "range", "range", "range", "now", "rows", "rows", "partition", "slide", "rows slide", "tumble"),
-    *("none", "partition slide", "begin end", "landmark"),
+    *("unbounded", "range", "range", "range", "range", "rows", "rows", "rows", "partition", "partition"),
+    *("now", "slide", "slide", "rows slide", "tumble", "none", "partition slide", "begin end", "landmark"),
 )
 _TIME_FORMS = ("unbounded", "range", "range", "now", "slide", "tumble")
 
@@ -22,10 +22,10 @@ def window(dice: Dice, columns: Sequence[Column], *, time_only: bool = False) ->
             return ""
         case "begin end":
             oldest = dice.number(0, 6)
-            end = str(dice.number(0, HORIZON)) if dice.chance(30) else _ago(dice.number(0, oldest))
+            end = str(dice.number(4, HORIZON)) if dice.chance(20) else _ago(dice.number(0, oldest))
             return f"[BEGIN {_ago(oldest)} END {end}]"
         case "landmark":
-            begin = dice.number(0, HORIZON)
+            begin = dice.number(0, 5)
             end = str(dice.number(begin, HORIZON)) if dice.chance(30) else _ago(dice.pick((0, 0, 2)))
             return f"[BEGIN {begin} END {end}]"
         case "unbounded":
@@ -35,17 +35,17 @@ def window(dice: Dice, columns: Sequence[Column], *, time_only: bool = False) ->
         case "range":
             return f"[RANGE {dice.number(0, 6)}]"
         case "slide":
-            return f"[RANGE {dice.number(0, 6)} SLIDE {dice.number(1, 5)}]"
+            return f"[RANGE {dice.number(0, 8)} SLIDE {dice.number(1, 4)}]"
         case "tumble":
             return f"[TUMBLE {dice.number(1, 4)}]"
         case "rows":
             return f"[ROWS {dice.number(1, 4)}]"
         case "rows slide":
-            return f"[ROWS {dice.number(1, 4)} SLIDE {dice.number(1, 4)}]"
+            return f"[ROWS {dice.number(1, 4)} SLIDE {dice.number(1, 3)}]"
         case "partition":
             return f"[PARTITION BY {_some(dice, columns)} ROWS {dice.number(1, 3)}]"
         case _:
-            return f"[PARTITION BY {_some(dice, columns)} ROWS {dice.number(1, 3)} SLIDE {dice.number(1, 3)}]"
+            return f"[PARTITION BY {_some(dice, columns)} ROWS {dice.number(1, 3)} SLIDE {dice.number(1, 2)}]"
 
 
 def _some(dice: Dice, columns: Sequence[Column]) -> str:

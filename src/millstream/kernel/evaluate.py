@@ -75,6 +75,15 @@ class Check:
     node: Expression
     failure: Failure
 
+    @property
+    def flag(self) -> pl.Expr:
+        """Computed with the values: whether any row failed, or may have."""
+        return self.mask.any() if self.failure.suspicion is None else self.failure.suspicion
+
+    def failed(self, computed: pl.DataFrame) -> bool:
+        """Whether a row did fail, once the flag is up."""
+        return self.failure.suspicion is None or bool(computed.select(self.mask.any()).item())
+
 
 @dataclass(frozen=True)
 class Program:
@@ -86,19 +95,17 @@ class Program:
         if not self.values:
             return pl.DataFrame(height=frame.height)
         outputs = [value.alias(name) for value, name in zip(self.values, names, strict=True)]
-        flags = [check.mask.any().alias(f"{_FLAG}{i}") for i, check in enumerate(self.checks)]
+        flags = [check.flag.alias(f"{_FLAG}{i}") for i, check in enumerate(self.checks)]
         try:
             computed = self._staged(frame)
-            if any(value.meta.root_names() for value in self.values):
-                result = computed.select(*outputs, *flags)
-            else:  # constants alone would make a single row
-                result = computed.select(pl.int_range(pl.len()).alias(_TEMPORARY), *outputs, *flags)
+            # Not `select`, which gives one row where all results are constants (or Polars finds that they are).
+            result = computed.with_columns(*outputs, *flags)
         except EvaluationError as error:
             # A user's function raised; Polars builds the error anew and writes its own context below the message.
             raise EvaluationError(error.primary.partition("\n\nThis error occurred")[0]) from None
         if frame.height:
             for check, flag in zip(self.checks, flags, strict=True):
-                if result.get_column(flag.meta.output_name()).first():
+                if result.get_column(flag.meta.output_name()).first() and check.failed(computed):
                     raise self._error(check, computed)
         return result.select(names)
 

@@ -111,7 +111,7 @@ def undominated(rows: pl.DataFrame, order: Order) -> pl.DataFrame:
     quality = order.quality(rows)
     places = ascending(combined(ordinals(rows, (GROUP, END)), quality)[0])[::-1]
     # Numbers that grow from group to group and, within a group, with quality: one running maximum serves all.
-    ordinal = np.cumsum(heads(rows.get_column(GROUP).to_numpy()[places]))
+    ordinal = np.cumsum(heads(rows.get_column(GROUP).to_numpy()[places]), dtype=np.int64)
     number, _ = combined((ordinal, rows.height + 1), (quality[0][places], quality[1]))
     highest = np.maximum.accumulate(number)
     kept = np.append(True, number[1:] > highest[:-1])

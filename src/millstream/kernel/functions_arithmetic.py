@@ -108,7 +108,19 @@ def _sum(node: Call, left: pl.Expr, right: pl.Expr, sign: int) -> pl.Expr | Outc
         other = (right ^ result) if sign > 0 else (left ^ right)
         return ((left ^ result) & other) < 0
 
-    return Outcome(total, (Failure(overflows, f"{node.type} overflow", WIDER),))
+    low, high = _bounds(left), _bounds(right)[::sign]
+    suspicion = _outside(node.type, low[0] + sign * high[0], low[1] + sign * high[1])
+    return Outcome(total, (Failure(overflows, f"{node.type} overflow", WIDER, suspicion),))
+
+
+def _bounds(column: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    """The least and the greatest value of a batch: what is within range for them is so for all."""
+    return column.min().cast(pl.Int128), column.max().cast(pl.Int128)
+
+
+def _outside(kind: DataType, least: pl.Expr, greatest: pl.Expr) -> pl.Expr:
+    limit = 2 ** (INTEGER_BITS[kind] - 1)
+    return (least < decimals.number(-limit)) | (greatest >= decimals.number(limit))
 
 
 def _add(node: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr | Outcome:
@@ -131,9 +143,14 @@ def _multiply(node: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr | Outcome:
     if not node.type.is_integer:
         return left * right
     wide = pl.Int128 if node.type == BIGINT else pl.Int64
-    product = left.cast(wide) * right.cast(wide)
-    failure = fails_where_null((left, right), f"{node.type} overflow", WIDER)
-    return Outcome(product.cast(to_polars(node.type), strict=False), (failure,))
+
+    def overflows(result: pl.Expr) -> pl.Expr:
+        return left.cast(wide) * right.cast(wide) != result.cast(wide)
+
+    largest = [pl.max_horizontal(part.abs() for part in _bounds(side)) for side in (left, right)]
+    product = largest[0] * largest[1]
+    suspicion = _outside(node.type, decimals.number(0) - product, product)
+    return Outcome(left * right, (Failure(overflows, f"{node.type} overflow", WIDER, suspicion),))
 
 
 def _divides_by_zero(left: pl.Expr, right: pl.Expr, message: str = "division by zero") -> Failure:
@@ -158,7 +175,7 @@ def _divide(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
 def _truncating_quotient(left: pl.Expr, right: pl.Expr) -> pl.Expr:
     """Polars rounds quotients down; a negative quotient with a rest must go up by one."""
     down = left // right
-    inexact = ((left < 0) != (right < 0)) & (left % right != 0)
+    inexact = ((left ^ right) < 0) & (down * right != left)
     return down + inexact.cast(pl.Int8)
 
 

@@ -64,7 +64,8 @@ class Groups:
     def places(self, group: Int64s) -> Int64s:
         if self.table is None:
             return np.searchsorted(self.number, group)
-        return self.table[group - self.number[0]]
+        found: Int64s = self.table[group - self.number[0]]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +89,10 @@ class TimeAxis:
     def code(self, owner: Int64s, time: Int64s) -> Int64s:
         """Of times up to the last one; what lies before the first counts as the first."""
         if self.ranked is not None:
-            return owner * self.span + np.searchsorted(self.ranked, time)
-        return owner * self.span + (np.maximum(time, self.base) - self.base)
+            offset: Int64s = np.searchsorted(self.ranked, time)
+        else:
+            offset = np.maximum(time, self.base) - self.base
+        return owner * self.span + offset
 
 
 @dataclass(frozen=True, eq=False)

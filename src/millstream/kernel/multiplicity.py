@@ -26,27 +26,11 @@ from millstream.kernel.batch import (
     empty_batch,
     value_columns,
 )
-from millstream.kernel.join import (
-    KEY,
-    Codes,
-    Positions,
-    Ticks,
-    are_codes_exact,
-    codes_of,
-    equal_runs,
-    equal_values,
-    gather,
-    horizon_of,
-    key_codes,
-    numbers,
-    only,
-    pairs_of_runs,
-    released,
-    size_classes_to_merge,
-    stable_order,
-    without_expired,
-)
+from millstream.kernel.keys import KEY, Codes, Positions, Ticks, are_codes_exact, key_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.probing import equal_runs, equal_values, pairs_of_runs
+from millstream.kernel.segments import codes_of, gather, horizon_of, numbers, only, released
+from millstream.kernel.synopsis import size_classes_to_merge, without_expired
 from millstream.kernel.time_queue import due
 from millstream.types import Schema
 

@@ -23,15 +23,12 @@ def ordinals(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[Int64s, int]:
 def combined(major: tuple[Int64s, int], minor: tuple[Int64s, int]) -> tuple[Int64s, int]:
     """Numbers that sort by the first numbers, then by the second."""
     # Numbers far apart are replaced by ranks, which are as small as can be.
-    for dense in (
-        lambda: (major, minor),
-        lambda: (major, ranked(*minor)),
-        lambda: (ranked(*major), ranked(*minor)),
-    ):
-        (first, first_span), (second, second_span) = dense()
-        if first_span * second_span < _LIMIT:
-            return first * second_span + second, first_span * second_span
-    raise AssertionError("ranks of rows in memory always fit")
+    if major[1] * minor[1] >= _LIMIT:
+        minor = ranked(minor[0])
+    if major[1] * minor[1] >= _LIMIT:
+        major = ranked(major[0])
+    assert major[1] * minor[1] < _LIMIT, "ranks of rows in memory always fit"
+    return major[0] * minor[1] + minor[0], major[1] * minor[1]
 
 
 def _ordinal(column: pl.Series) -> tuple[Int64s, int]:
@@ -46,7 +43,7 @@ def _ordinal(column: pl.Series) -> tuple[Int64s, int]:
     return ranks, int(ranks.max()) + 1
 
 
-def ranked(codes: Int64s, span: int) -> tuple[Int64s, int]:
+def ranked(codes: Int64s) -> tuple[Int64s, int]:
     ranks = pl.Series(codes).rank("dense").cast(pl.Int64).to_numpy() - 1
     return (ranks, int(ranks.max()) + 1) if len(ranks) else (codes, 1)
 

@@ -16,11 +16,16 @@ import polars as pl
 
 @dataclass(frozen=True)
 class Failure:
-    """`mask` maps the computed value to a condition: true on the rows that failed (NULL counts as false)."""
+    """`mask` maps the computed value to a condition: true on the rows that failed (NULL counts as false).
+
+    `suspicion`, where there is one, says something cheap about the whole batch: unless it is true, no row failed, and
+    the mask need not be computed.
+    """
 
     mask: Callable[[pl.Expr], pl.Expr]
     message: str
     hint: str | None = None
+    suspicion: pl.Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,9 @@ Bools = NDArray[np.bool_]
 Runs = tuple[Segment, ...]
 # Runs up to this size are rewritten with every addition: fewer runs are worth more than a few rows less written.
 _SMALL = 2048
-# Reading a whole run costs less than searching it while it is not much larger than what is looked for.
-_SCAN_FACTOR = 16
+# Hashing a whole run costs less than bisecting it while it is not so many times larger than what is looked for:
+# fewer times where keys are integers, which bisect well.
+_HASH_INTEGERS, _HASH_OTHERS = 2, 16
 
 
 def add_run(runs: Runs, new: Segment, merge: Callable[[Sequence[Segment], bool], Segment]) -> Runs:
@@ -44,21 +45,22 @@ def find(run: Segment, columns: Sequence[str], wanted: pl.DataFrame) -> Int64s:
     """Where each wanted key is in a run sorted by `columns` (NULL first) without repetitions; -1 where it is not."""
     if not run.height or not wanted.height:
         return np.full(wanted.height, -1, np.int64)
-    if run.height <= _SCAN_FACTOR * wanted.height:
+    sought = [_Sought.of(run.get_column(name), wanted.get_column(name)) for name in columns]
+    factor = _HASH_INTEGERS if all(column.is_integer for column in sought) else _HASH_OTHERS
+    if run.height <= factor * wanted.height:
         places = run.select(columns).with_row_index("_place")
         joined = wanted.select(columns).join(
             places, on=list(columns), how="left", nulls_equal=True, maintain_order="left"
         )
         return joined.get_column("_place").cast(pl.Int64).fill_null(-1).to_numpy()
-    columns_sought = [_Sought.of(run.get_column(name), wanted.get_column(name)) for name in columns]
     low = np.zeros(wanted.height, np.int64)
     high = np.full(wanted.height, run.height, np.int64)
     for _ in range(run.height.bit_length()):
         middle = (low + high) >> 1
-        less, _ = _compare(columns_sought, np.minimum(middle, run.height - 1))
+        less, _ = _compare(sought, np.minimum(middle, run.height - 1))
         before = less & (low < high)
         low, high = np.where(before, middle + 1, low), np.where(before, high, middle)
-    _, equal = _compare(columns_sought, np.minimum(low, run.height - 1))
+    _, equal = _compare(sought, np.minimum(low, run.height - 1))
     return np.where(equal & (low < run.height), low, -1)
 
 
@@ -78,6 +80,10 @@ class _Sought:
         if column.dtype.is_float():
             return _Sought(_float_order(column), _float_order(sought))
         return _Sought(column, sought)
+
+    @property
+    def is_integer(self) -> bool:
+        return not isinstance(self.column, pl.Series)
 
     def compare(self, places: Int64s) -> tuple[Bools, Bools]:
         """Is the value at each place less than the one sought there, and is it equal?"""

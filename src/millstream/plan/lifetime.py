@@ -1,12 +1,24 @@
-"""Whether a relation's rows all live for one tick, so that RSTREAM says each of them once."""
+"""How long rows live: whether all of them only for one tick, and the longest window that they come from."""
 
 from __future__ import annotations
 
-from millstream.kernel.window import Now
+from millstream.kernel.window import BeginEnd, Now, Range, Tumble
 from millstream.plan import logical as lo
 
 
+def longest_window(plan: lo.Node) -> int:
+    """In ticks; windows that do not end, or count rows, do not count."""
+    sizes = [1]
+    for window in (node.window for node in plan.walk() if isinstance(node, lo.Window)):
+        if isinstance(window, Range | Tumble):
+            sizes.append(window.size)
+        elif isinstance(window, BeginEnd) and window.begin is None:
+            sizes.append(window.begin_age)
+    return max(sizes)
+
+
 def lives_one_tick(plan: lo.Node) -> bool:
+    """So that RSTREAM says each row once."""
     match plan:
         case lo.Window():
             return isinstance(plan.window, Now)

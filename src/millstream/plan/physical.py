@@ -21,13 +21,14 @@ from millstream.kernel.pipeline import Step
 from millstream.kernel.rows_window import RowsWindow
 from millstream.kernel.sample import Sample
 from millstream.kernel.streams import ChangeStream
+from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
 from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.column_keys import hash_keys, with_column_keys
 from millstream.plan.expand_joins import expand_join, swapped_join
 from millstream.plan.explain import describe
 from millstream.plan.fingerprint import fingerprint
-from millstream.plan.lifetime import lives_one_tick
+from millstream.plan.lifetime import lives_one_tick, longest_window
 from millstream.plan.monotonic import is_non_retroactive
 from millstream.plan.patterns import Pattern, pattern_of
 
@@ -40,6 +41,8 @@ class Options:
 
     strategy: str = "upa"
     max_rstream_rows: int = 10_000_000
+    expiry_groups: int = 10
+    lazy_interval: int = 5  # percent of the window
 
 
 class Lowering:
@@ -180,7 +183,8 @@ class Lowering:
         edges = self.lower(node.left), self.lower(node.right)
         arguments = node.left.schema, node.right.schema, keys.positions, keys.residual, keys.null_safe
         if not is_non_retroactive(node.right):
-            return self._step(node, InnerJoin(*arguments), *edges)
+            synopses = self._synopsis(node.left, edges[0]), self._synopsis(node.right, edges[1])
+            return self._step(node, InnerJoin(*arguments, synopses=synopses), *edges)
         if edges[0] in self._retracting and not _keeps_births(node.left):
             raise NotSupportedError(
                 "a NON RETROACTIVE table joined with rows that are taken back",
@@ -190,6 +194,16 @@ class Lowering:
         punctual = edges[0] not in self._retracting and not any(isinstance(n, lo.TableScan) for n in node.left.walk())
         edge = self._step(node, NonRetroactiveJoin(*arguments, lag=0 if punctual else None), *edges)
         return self._marked(edge, edges[0] in self._retracting)
+
+    def _synopsis(self, plan: lo.Node, edge: str) -> Synopsis:
+        """How a join keeps an input: by how its rows leave."""
+        pattern = pattern_of(plan)
+        if self.options.strategy != "upa" or edge in self._retracting or pattern == Pattern.STR:
+            return Consolidated()
+        span = longest_window(plan)
+        lazy = max(1, span * self.options.lazy_interval // 100)
+        kind = ExpiryGrouped if pattern == Pattern.WK else Fifo
+        return kind(span, self.options.expiry_groups, lazy)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str) -> str:
         return self._named(f"{type(operator).__name__.lower()}-{fingerprint(node)}", operator, *inputs)

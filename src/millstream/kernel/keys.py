@@ -1,0 +1,125 @@
+"""Codes of keys: 64-bit numbers by which stored rows are sorted and found.
+
+They are the same in every process and version, since segments that are sorted by them outlive both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.sample import mix_bits
+
+KEY = "_key"  # what a segment is sorted by
+
+Codes = npt.NDArray[np.uint64]
+Ticks = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.intp]
+
+_NULL_WORD = np.uint64(0x9E3779B97F4A7C15)
+_SIGN = np.uint64(1 << 63)
+
+
+def key_codes(frame: pl.DataFrame, columns: Sequence[str]) -> Codes:
+    """Equal keys have equal codes: NULL as NULL, 0.0 as -0.0, NaN as NaN. Codes are the same in every process
+    and version, since segments that are sorted by them outlive both. A single column of fixed width up to 64
+    bits without NULLs has distinct codes for distinct keys."""
+    codes = np.zeros(frame.height, np.uint64)
+    for column in columns:
+        series = frame[column]
+        mix = _mix_bytes if series.dtype in (pl.String, pl.Binary) else _mix_words
+        codes = mix(codes, series)
+    return codes
+
+
+def _mix_words(codes: Codes, series: pl.Series) -> Codes:
+    if series.dtype == pl.Null:
+        return mix_bits(codes ^ _NULL_WORD)
+    words: list[Codes]
+    if isinstance(series.dtype, pl.Decimal):
+        wide = series.reinterpret(dtype=pl.Int128).fill_null(0)
+        low = (wide & (2**63 - 1)).cast(pl.Int64)
+        high = (wide // 2**63).cast(pl.Int64)
+        words = [low.to_numpy().view(np.uint64), high.to_numpy().view(np.uint64)]
+    elif series.dtype.is_float():
+        words = [_float_bits(series)]
+    else:
+        words = [physical(series).view(np.uint64)]
+    if series.null_count():
+        words = [np.where(series.is_null().to_numpy(), _NULL_WORD, word) for word in words]
+    return reduce(lambda mixed, word: mix_bits(mixed ^ word), words, codes)
+
+
+def physical(series: pl.Series) -> Ticks:
+    """Integers, and what is kept as integers; 0 for NULL."""
+    whole = series if series.dtype == pl.Int64 else series.to_physical().cast(pl.Int64)
+    return (whole.fill_null(0) if whole.null_count() else whole).to_numpy()
+
+
+def _float_bits(series: pl.Series) -> Codes:
+    """The bits of a DOUBLE, one pattern for zero and one for NaN."""
+    reals = series.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0
+    return np.where(np.isnan(reals), np.nan, reals).view(np.uint64)
+
+
+def _mix_bytes(codes: Codes, series: pl.Series) -> Codes:
+    """Eight bytes of every text at a time, for those that are long enough."""
+    array = series.to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, content = array.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
+    lengths = np.diff(bounds)
+    padded = np.zeros((content.size if content else 0) + 8, np.uint8)
+    if content:
+        padded[:-8] = np.frombuffer(content, np.uint8)
+    # Every position of the text as the start of an eight-byte word.
+    words = np.ndarray((padded.size - 7,), "<u8", padded.data, strides=(1,))
+    codes = mix_bits(codes ^ lengths.view(np.uint64))
+    if series.null_count():
+        codes = np.where(series.is_null().to_numpy(), mix_bits(codes ^ _NULL_WORD), codes)
+    done = 0
+    rows = np.flatnonzero(lengths)
+    while rows.size:
+        left = np.minimum(lengths[rows] - done, 8).astype(np.uint64)
+        # A shift by 64 is undefined, so the mask of n bytes is made by shifting right by 64 - 8n < 64.
+        mask = np.uint64(0xFFFFFFFFFFFFFFFF) >> (np.uint64(64) - np.uint64(8) * left)
+        codes[rows] = mix_bits(codes[rows] ^ (words[bounds[rows] + done] & mask))
+        done += 8
+        rows = rows[lengths[rows] > done]
+    return codes
+
+
+def are_codes_exact(frame: pl.DataFrame, columns: Sequence[str]) -> bool:
+    """Whether rows of equal code are known to have equal keys, without looking at them."""
+    if len(columns) != 1:
+        return not columns
+    series = frame[columns[0]]
+    dtype = series.dtype
+    fixed = dtype.is_integer() or dtype.is_float() or dtype.is_temporal() or dtype == pl.Boolean
+    return fixed and series.null_count() == 0
+
+
+def order_codes(series: pl.Series) -> Codes:
+    """Codes without NULL that compare as the values do: -0.0 as 0.0, NaN above all."""
+    if series.dtype.is_float():
+        bits = _float_bits(series)
+        return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+    return order_ticks(physical(series))
+
+
+def order_ticks(numbers: Ticks) -> Codes:
+    return numbers.view(np.uint64) ^ _SIGN
+
+
+def stable_order(codes: Codes) -> Positions:
+    """The positions that sort the codes. Codes that are spread over all 64 bits give their low bits to the
+    position, so that plain numbers are sorted, which is three times as fast as sorting positions."""
+    bits = np.uint64(int(codes.size).bit_length())
+    packed = ((codes >> bits) << bits) | np.arange(codes.size, dtype=np.uint64)
+    packed.sort()
+    order = (packed & ((np.uint64(1) << bits) - np.uint64(1))).astype(np.intp)
+    ordered = codes[order]
+    return order if (ordered[1:] >= ordered[:-1]).all() else np.argsort(codes, kind="stable")

@@ -1,0 +1,157 @@
+"""Finding the partners of rows in sorted segments: equal codes, bands of values, pairs of rows in bounded chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.batch import value_column
+from millstream.kernel.expressions import Call, Cast, Column, Expression, Literal, conjuncts
+from millstream.kernel.keys import Codes, Positions, order_codes, order_ticks, physical
+from millstream.kernel.operator import Segment
+from millstream.kernel.segments import gather
+from millstream.types import INTEGER_BITS, INTEGERS, INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
+
+Pairs = tuple[Positions, Positions]
+
+_CHUNK = 1 << 20  # candidate pairs looked at together: bounds the memory of cross joins and of skewed keys
+
+
+def equal_runs(stored: Codes, probes: Codes) -> Pairs:
+    """Where each probe's code stands among the sorted stored ones: from `first` to `past`, exclusive."""
+    first = np.searchsorted(stored, probes)
+    past = first.copy()
+    rows = np.flatnonzero(stored.take(first, mode="clip") == probes) if stored.size else first[:0]
+    rows = rows[first[rows] < stored.size]
+    # Most codes stand there only a few times: counting on is cheaper than a second binary search.
+    for _ in range(4):
+        past[rows] += 1
+        rows = rows[past[rows] < stored.size]
+        rows = rows[stored[past[rows]] == probes[rows]]
+    past[rows] = np.searchsorted(stored, probes[rows], side="right")
+    return first, past
+
+
+def pairs_of_runs(first: Positions, past: Positions) -> Iterator[Pairs]:
+    """All (row, position) with first[row] <= position < past[row], in chunks."""
+    rows = np.flatnonzero(past > first)
+    counts = (past - first)[rows]
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if ends.size else 0
+    for low in range(0, total, _CHUNK):
+        high = min(low + _CHUNK, total)
+        part = slice(int(np.searchsorted(ends, low, side="right")), int(np.searchsorted(ends, high)) + 1)
+        begins = ends[part] - counts[part]
+        skipped = np.maximum(low - begins, 0)
+        taken = np.minimum(ends[part], high) - begins - skipped
+        shift = first[rows[part]] + skipped - (np.cumsum(taken) - taken)
+        yield np.repeat(rows[part], taken), np.arange(high - low) + np.repeat(shift, taken)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """The value of the probing row's column plus an offset."""
+
+    column: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class Band:
+    """What a condition says about one column of the stored rows: inclusive bounds that every pair keeps."""
+
+    column: int
+    lower: tuple[_Bound, ...]
+    upper: tuple[_Bound, ...]
+
+    def runs(self, stored: Codes, probe: Segment) -> Pairs:
+        first = np.zeros(probe.height, np.intp)
+        past = np.full(probe.height, stored.size, np.intp)
+        for bound in self.lower:
+            first = np.maximum(first, np.searchsorted(stored, _bound_codes(probe, bound)))
+        for bound in self.upper:
+            past = np.minimum(past, np.searchsorted(stored, _bound_codes(probe, bound), side="right"))
+        for bound in (*self.lower, *self.upper):
+            past[probe[value_column(bound.column)].is_null().to_numpy()] = 0
+        return first, past
+
+
+def _bound_codes(probe: Segment, bound: _Bound) -> Codes:
+    series = probe[value_column(bound.column)]
+    if not bound.offset:
+        return order_codes(series)
+    ticks = physical(series)
+    limits = np.iinfo(np.int64)
+    # A bound past the range of numbers is as good as its end: the condition itself is tested afterwards.
+    least, most = limits.min - min(bound.offset, 0), limits.max - max(bound.offset, 0)
+    return order_ticks(np.clip(ticks, least, most) + bound.offset)
+
+
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def find_band(condition: Expression, left_width: int, side: int) -> Band | None:
+    """The best band for storing this side: bounded from both sides if there is one."""
+    lower: dict[int, list[_Bound]] = {}
+    upper: dict[int, list[_Bound]] = {}
+    for part in conjuncts(condition):
+        if not (isinstance(part, Call) and part.function in _FLIPPED):
+            continue
+        one, other = (_column_and_offset(argument) for argument in part.arguments)
+        if one is None or other is None or (one[0] < left_width) == (other[0] < left_width):
+            continue
+        function = part.function
+        if (one[0] < left_width) != (side == 0):
+            one, other, function = other, one, _FLIPPED[function]
+        local = [index - left_width if index >= left_width else index for index in (one[0], other[0])]
+        bounds = upper if function in ("<", "<=") else lower
+        bounds.setdefault(local[0], []).append(_Bound(local[1], other[1] - one[1]))
+    columns = [*(lower.keys() & upper.keys()), *lower, *upper]
+    if not columns:
+        return None
+    return Band(columns[0], tuple(lower.get(columns[0], ())), tuple(upper.get(columns[0], ())))
+
+
+def _column_and_offset(expression: Expression) -> tuple[int, int] | None:
+    """(position, offset) of a column, perhaps widened, plus or minus a constant that can be added exactly."""
+    kind = expression.type
+    if isinstance(expression, Column):
+        ordered = kind.is_integer or kind.is_fractional or kind.is_temporal or kind == INTERVAL
+        return (expression.index, 0) if ordered else None
+    if isinstance(expression, Cast) and kind in INTEGERS and expression.argument.type in INTEGERS:
+        wider = INTEGER_BITS[kind] >= INTEGER_BITS[expression.argument.type]
+        return _column_and_offset(expression.argument) if wider else None
+    if not isinstance(expression, Call) or expression.function not in ("+", "-"):
+        return None
+    one, other = expression.arguments[0], expression.arguments[-1]
+    if expression.function == "+" and isinstance(one, Literal):
+        one, other = other, one
+    base, value = _column_and_offset(one), other.value if isinstance(other, Literal) else None
+    if isinstance(value, timedelta) and kind in (TIMESTAMP, TIMESTAMP_NTZ, INTERVAL):
+        value = value // timedelta(microseconds=1)
+    elif not kind.is_integer:
+        value = None
+    if base is None or one.type != kind or not isinstance(value, int) or abs(value) >= 2**61:
+        return None
+    return base[0], base[1] + (value if expression.function == "+" else -value)
+
+
+def equal_values(
+    left: pl.DataFrame,
+    right: pl.DataFrame,
+    i: Positions,
+    j: Positions,
+    left_columns: Sequence[str],
+    right_columns: Sequence[str],
+) -> npt.NDArray[np.bool_]:
+    """Which of the pairs of rows (i, j) agree in the columns, NULL as NULL, NaN as NaN and 0.0 as -0.0."""
+    agree = np.ones(i.size, np.bool_)
+    for one, other in zip(gather(left, left_columns, i), gather(right, right_columns, j), strict=True):
+        nulls = one.null_count() or other.null_count()
+        agree &= (one.eq_missing(other) if nulls else one == other).to_numpy()
+    return agree

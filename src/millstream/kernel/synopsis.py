@@ -1,0 +1,160 @@
+"""Synopses: what an operator keeps of an input, by how the input's rows leave.
+
+A synopsis is a tuple of segments, each sorted by key. `retain` takes the segments, the rows that arrived, and the
+horizon before which nothing matters any more, and gives the segments to keep; the update pattern of the input decides
+how:
+
+    Consolidated    STR, and whatever is not known     merged by size, a row and its retraction cancel
+    ExpiryGrouped   WK                                 partitioned by end, a partition dropped whole when it has passed
+    Fifo            WKS, MONO                          as they come: the oldest segments are dropped whole
+
+In the latter two no row is looked at to expire it. Expiry is lazy: segments go when the horizon enters the next lazy
+interval, since nothing but space depends on it (rows that have ended match nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.keys import KEY
+from millstream.kernel.operator import Segment
+from millstream.kernel.segments import alive, numbers, only, summed
+
+_SAMPLE = 64  # rows of a segment looked at to judge how much of it has expired
+_SMALLEST_CLASS = 12  # segments below 2**13 rows are of one size class
+
+
+class Synopsis(Protocol):
+    """How the rows of an input are kept."""
+
+    def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
+        """The segments after a step that moved the horizon from `before`; `arrived` is sorted by key."""
+        ...
+
+
+@dataclass(frozen=True)
+class Consolidated:
+    """A log-structured merge tree: O(log N) segments, every row rewritten O(log N) times."""
+
+    def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
+        return retain(segments, arrived, horizon)
+
+
+@dataclass(frozen=True)
+class ExpiryGrouped:
+    """Rows partitioned by their ends into `groups` groups over `span` ticks."""
+
+    span: int
+    groups: int
+    lazy: int
+
+    def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
+        width = max(1, self.span // self.groups)
+        kept = (
+            [s for s in segments if not self._passed(s, width, horizon)]
+            if _is_due(self.lazy, before, horizon)
+            else segments
+        )
+        members: dict[int, list[Segment]] = {}
+        for segment in kept:
+            members.setdefault(int(numbers(segment, END)[0]) // width, []).append(segment)
+        group = numbers(arrived, END) // width
+        for number in np.unique(group[numbers(arrived, END) > horizon]):
+            members.setdefault(int(number), []).append(only(arrived, group == number))
+        return tuple(segment for parts in members.values() for segment in merged_by_size(parts))
+
+    @staticmethod
+    def _passed(segment: Segment, width: int, horizon: int) -> bool:
+        """All rows of a segment are of one group, so that one of them tells when the group ends."""
+        return (int(numbers(segment, END)[0]) // width + 1) * width - 1 <= horizon
+
+
+@dataclass(frozen=True)
+class Fifo:
+    """Rows that leave in the order in which they came: segments in that order, merged within a part of the span."""
+
+    span: int
+    groups: int
+    lazy: int
+
+    def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
+        kept = list(segments)
+        if _is_due(self.lazy, before, horizon):
+            while kept and int(numbers(kept[0], END).max()) <= horizon:
+                kept.pop(0)
+        if not arrived.height:
+            return tuple(kept)
+        # The youngest segment grows until it spans a group; older ones are never touched again.
+        width = max(1, self.span // self.groups)
+        young = [arrived]
+        while kept and int(numbers(arrived, END).max()) - int(numbers(kept[-1], END).min()) < width:
+            if _size_class(kept[-1].height) > _size_class(sum(part.height for part in young)):
+                break
+            young.insert(0, kept.pop())
+        return (*kept, _merged(young))
+
+
+def _is_due(lazy: int, before: int, horizon: int) -> bool:
+    """Whether the horizon has entered another lazy interval."""
+    return before // max(lazy, 1) != horizon // max(lazy, 1)
+
+
+def _merged(parts: Sequence[Segment]) -> Segment:
+    return parts[0] if len(parts) == 1 else pl.concat(parts, rechunk=True).sort(KEY)
+
+
+def merged_by_size(segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    kept, merging = size_classes_to_merge(segments)
+    return (*kept, _merged(merging)) if merging else tuple(kept)
+
+
+def size_classes_to_merge(segments: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
+    """Segments to keep, and those to merge: all from the largest size class that two of them share."""
+    by_size = sorted(segments, key=lambda segment: -segment.height)
+    shared = None
+    for size_class, members in groupby(by_size, key=lambda segment: _size_class(segment.height)):
+        if shared is None and len(list(members)) > 1:
+            shared = size_class
+    if shared is None:
+        return by_size, []
+    kept = [segment for segment in by_size if _size_class(segment.height) > shared]
+    return kept, by_size[len(kept) :]
+
+
+def _size_class(height: int) -> int:
+    """Classes are a factor of four apart: half the segments to search of a factor of two, equal rewriting."""
+    return max(height.bit_length(), _SMALLEST_CLASS) // 2
+
+
+def retain(segments: Sequence[Segment], arrived: Segment, horizon: int) -> tuple[Segment, ...]:
+    """The segments and the rows that arrived, of which only the instants from the horizon on matter."""
+    live = [part for segment in segments if (part := without_expired(segment, horizon)).height]
+    new = alive(arrived, horizon)
+    if new.height:
+        live.append(new)
+    kept, merging = size_classes_to_merge(live)
+    if not merging:
+        return tuple(kept)
+    merged = pl.concat([alive(segment, horizon) for segment in merging], rechunk=True)
+    if (numbers(merged, WEIGHT) < 0).any():
+        # Starts before the horizon no longer matter: with them cut off, a row and its retraction differ by
+        # nothing but their weights.
+        starts = np.maximum(numbers(merged, START), horizon)
+        merged = summed(merged.with_columns(pl.Series(START, starts)))
+    return (*kept, merged.sort(KEY)) if merged.height else tuple(kept)
+
+
+def without_expired(segment: Segment, horizon: int) -> Segment:
+    """The segment itself as long as a good part of it lives: it is rewritten as seldom as it can be."""
+    ends = numbers(segment, END)[:: max(1, segment.height // _SAMPLE)]
+    if 4 * np.count_nonzero(ends <= horizon) < 3 * ends.size:
+        return segment
+    live = alive(segment, horizon)
+    return live if 2 * live.height <= segment.height else segment
