@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from millstream import types
 from millstream.kernel.aggregate_calls import resolve_aggregate
-from millstream.kernel.coercion import cast
 from millstream.kernel.expressions import (
     FALSE,
     TRUE,
@@ -47,6 +46,8 @@ def plan_block(block: Block, domain: lo.Node | None = None) -> lo.Node:
         calls = [replace(c, argument=None if c.argument is None else over_source(c.argument)) for c in block.calls]
         keys = (*taken, *(over_source(key) for key in block.keys))
         plan = lo.Aggregate(plan, keys, tuple(calls))
+        if domain is not None and not block.keys:
+            plan = _with_empty_groups(plan, domain)
         if block.having is not None:
             plan = _apply_condition(plan, over_source(block.having))
     expressions: list[Expression] = list(taken)
@@ -56,6 +57,21 @@ def plan_block(block: Block, domain: lo.Node | None = None) -> lo.Node:
     names = [column.name for column in taken] + block.names
     plan = lo.Project(plan, tuple(expressions), tuple(names))
     return lo.Distinct(plan) if block.distinct else plan
+
+
+def _with_empty_groups(aggregate: lo.Aggregate, domain: lo.Node) -> lo.Node:
+    """An aggregate without GROUP BY has a row also over nothing: COUNT is 0 there, the others are NULL."""
+    width = len(domain.schema)
+    own = [Column(field.type, index, field.name) for index, field in enumerate(domain.schema)]
+    same = [call("<=>", [column, replace(column, index=column.index + width)]) for column in own]
+    joined = lo.Join(domain, aggregate, "left", conjunction(same))
+    results: list[Expression] = []
+    for index, aggregated in enumerate(aggregate.calls):
+        value = Column(aggregated.type, 2 * width + index, str(aggregated))
+        counts = aggregated.function in ("count", "count_if")
+        results.append(call("coalesce", [value, Literal(aggregated.type, 0)]) if counts else value)
+    names = [field.name for field in aggregate.schema]
+    return lo.Project(joined, (*own, *results), tuple(names))
 
 
 def _mover(offset: int, taken: list[Column]) -> Callable[[Expression], Expression]:
@@ -73,12 +89,14 @@ def _mover(offset: int, taken: list[Column]) -> Callable[[Expression], Expressio
 
 def _apply_condition(plan: lo.Node, condition: Expression) -> lo.Node:
     """Keep the rows for which a WHERE conjunct (or HAVING) is true."""
+    width = len(plan.schema)
     subquery, negated = _as_subquery_condition(condition)
     if subquery is not None and _can_join(subquery):
-        return _semi_join(plan, subquery, negated)
-    width = len(plan.schema)
-    extended, bound = _attach_all(plan, condition)
-    kept: lo.Node = lo.Filter(extended, bound)
+        extended, subquery = _with_plain_operands(plan, subquery)
+        kept = _semi_join(extended, subquery, negated)
+    else:
+        extended, bound = _attach_all(plan, condition)
+        kept = lo.Filter(extended, bound)
     if len(extended.schema) == width:
         return kept
     columns = tuple(Column(field.type, index, field.name) for index, field in enumerate(plan.schema))
@@ -136,6 +154,16 @@ def _semi_join(plan: lo.Node, subquery: SubqueryExpression, negated: bool) -> lo
     return lo.Join(plan, right, "anti" if negated else "semi", conjunction(conditions))
 
 
+def _with_plain_operands(plan: lo.Node, subquery: SubqueryExpression) -> tuple[lo.Node, SubqueryExpression]:
+    """What a subquery takes from the outer row may hold subqueries itself: they become columns first."""
+    children = []
+    for child in subquery.children:
+        plan, plain = _attach_all(plan, child)
+        children.append(plain)
+    changed = subquery.with_children(tuple(children))
+    return plan, changed if isinstance(changed, SubqueryExpression) else subquery
+
+
 def _attach_all(plan: lo.Node, expression: Expression) -> tuple[lo.Node, Expression]:
     """The plan with a column for each subquery of the expression, and the expression over it."""
     for node in expression.walk():
@@ -152,6 +180,7 @@ def _attach_all(plan: lo.Node, expression: Expression) -> tuple[lo.Node, Express
 
 def _attach(plan: lo.Node, subquery: SubqueryExpression) -> tuple[lo.Node, Expression]:
     """Left-join the plan with the subquery's value per distinct operands; gives the value's expression."""
+    plan, subquery = _with_plain_operands(plan, subquery)
     operands = list(subquery.operands)
     if subquery.form == "in" and subquery.argument is not None:
         operands.append(subquery.argument)
@@ -159,7 +188,7 @@ def _attach(plan: lo.Node, subquery: SubqueryExpression) -> tuple[lo.Node, Expre
     if operands:
         names = tuple(f"outer{index}" for index in range(len(operands)))
         domain = lo.Distinct(lo.Project(plan, tuple(operands), names))
-    per_domain, value, when_missing = _value_per_domain(subquery, domain)
+    per_domain, value = _value_per_domain(subquery, domain)
     width = len(plan.schema)
     matched = [
         call("<=>", [operand, Column(field.type, width + index, field.name)])
@@ -167,24 +196,20 @@ def _attach(plan: lo.Node, subquery: SubqueryExpression) -> tuple[lo.Node, Expre
     ]
     joined = lo.Join(plan, per_domain, "left", conjunction(matched))
     value = map_columns(value, lambda column: replace(column, index=column.index + width))
-    if when_missing is None or (domain is None and subquery.form != "scalar"):
+    if domain is None or subquery.form == "scalar":
         return joined, value
-    # The last column of `per_domain` is TRUE, so NULL there says that the join found nothing.
+    # The last column of `per_domain` is TRUE, so NULL there says that the subquery has no row: it is FALSE then.
     marker = Column(types.BOOLEAN, len(joined.schema) - 1, "found")
-    return joined, Case(value.type, ((call("isnull", [marker]), when_missing),), value)
+    return joined, Case(value.type, ((call("isnull", [marker]), FALSE),), value)
 
 
-def _value_per_domain(
-    subquery: SubqueryExpression, domain: lo.Node | None
-) -> tuple[lo.Node, Expression, Expression | None]:
-    """The subquery grouped by its domain: the relation (domain.., results.., TRUE), the value over it, and the value
-    where a domain row has no group (None for NULL)."""
+def _value_per_domain(subquery: SubqueryExpression, domain: lo.Node | None) -> tuple[lo.Node, Expression]:
+    """The subquery grouped by its domain: the relation (domain.., results.., TRUE), and the value over it."""
     block = subquery.block
     inner = plan_block(block, domain)
     width = 0 if domain is None else len(domain.schema)
     keys = tuple(Column(field.type, index, field.name) for index, field in enumerate(inner.schema[:width]))
     found = Column(inner.schema[width].type, width, inner.schema[width].name)
-    when_missing: Expression | None = FALSE
     if subquery.form == "exists":
         grouped: lo.Node = lo.Aggregate(inner, keys, (_aggregate("count", None),))
         value: Expression = call(">", [Column(types.BIGINT, width, "count"), Literal(types.INT, 0)])
@@ -197,34 +222,14 @@ def _value_per_domain(
         branches = ((call(">", [hits, zero]), TRUE), (call(">", [unknowns, zero]), unknown))
         value = Case(types.BOOLEAN, branches, FALSE)
     elif block.grouped and not block.keys:
-        grouped, value, when_missing = inner, found, _on_empty_input(block)
+        grouped, value = inner, found  # one row at most
     else:
-        grouped = lo.Aggregate(inner, keys, (_aggregate("single_value", found),))
-        value, when_missing = found, None
+        grouped, value = lo.Aggregate(inner, keys, (_aggregate("single_value", found),)), found
     columns = tuple(Column(field.type, index, field.name) for index, field in enumerate(grouped.schema))
     names = tuple(field.name for field in grouped.schema)
-    return lo.Project(grouped, (*columns, TRUE), (*names, "found")), value, when_missing
+    return lo.Project(grouped, (*columns, TRUE), (*names, "found")), value
 
 
 def _aggregate(function: str, argument: Expression | None) -> lo.AggregateCall:
     kind: DataType = resolve_aggregate(function, None if argument is None else argument.type, False)
     return lo.AggregateCall(function, argument, False, kind)
-
-
-def _on_empty_input(block: Block) -> Expression | None:
-    """The value of an aggregate subquery that no row reaches: COUNT is 0 there, the other aggregates are NULL."""
-
-    def empty(node: Expression) -> Expression:
-        if isinstance(node, Column):
-            counts = block.calls[node.index].function in ("count", "count_if")
-            return Literal(node.type, 0 if counts else None)
-        return node
-
-    value = block.select[0].transform(empty)
-    if isinstance(value, Literal) and value.value is None and block.having is None:
-        return None
-    if any(isinstance(node, OuterColumn | SubqueryExpression) for node in value.walk()):
-        return None
-    if block.having is None:
-        return value
-    return Case(value.type, ((block.having.transform(empty), value),), cast(Literal(types.NULL, None), value.type))
