@@ -9,6 +9,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -92,6 +93,7 @@ HEIGHT = 45
 COLUMNS = {name: Column(kind, index, name) for index, (name, (kind, _)) in enumerate(_VALUES.items())}
 
 
+@cache
 def rows() -> pl.DataFrame:
     """The rows as a batch: columns c0, c1, ..."""
     return pl.DataFrame(

@@ -47,6 +47,9 @@ def spark() -> Any:
     session = builder.config("spark.log.level", "OFF").getOrCreate().newSession()
     session.conf.set("spark.sql.ansi.enabled", "true")
     session.conf.set("spark.sql.session.timeZone", "UTC")
+    # Compiling hundreds of expressions takes longer than interpreting them on a few rows.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     schema = pa.schema([pa.field(name, types.to_arrow(column.type)) for name, column in COLUMNS.items()])
     table = rows().to_arrow().rename_columns(list(COLUMNS)).cast(schema)
     table = table.append_column("row", pa.array(range(HEIGHT), pa.int32()))

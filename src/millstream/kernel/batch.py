@@ -21,8 +21,8 @@ Batch = pl.DataFrame
 START, END, WEIGHT = "_start", "_end", "_weight"
 # Elements of base streams carry their arrival number: it orders ties, and seeds SAMPLE's coin toss.
 ARRIVAL = "_arrival"
-# Where a NON RETROACTIVE table is joined further up, rows carry the instant at which they were generated: the latest start
-# of their stream components. A retraction carries that of the row it retracts.
+# Where a NON RETROACTIVE table is joined further up, rows carry the instant at which they were generated: the latest
+# start of their stream components. A retraction carries that of the row it retracts.
 BORN = "_born"
 INTERVAL_COLUMNS = (START, END, WEIGHT)
 

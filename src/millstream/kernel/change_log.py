@@ -17,7 +17,7 @@ import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, value_column, value_columns
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.pending import pending_after, split_due
+from millstream.kernel.segments import released
 from millstream.types import Schema
 
 INSERTS, DELETES, UPDATES = ("+", "insert"), ("-", "delete"), ("update",)
@@ -38,14 +38,11 @@ class ChangeLog(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = inputs[0].select(*self.columns, self.operation, START, ARRIVAL)
-        due, pending = split_due(state.get("pending", ()), arrived, progress.low)
-        kept = pending_after(pending)
+        due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
         copies = state.get("copies", ())
         if not due.height:
-            return self._rows(due.with_columns(pl.lit(0, pl.Int64).alias(WEIGHT))), {
-                **kept,
-                **({"copies": copies} if copies else {}),
-            }
+            nothing = self._rows(due.with_columns(pl.lit(0, pl.Int64).alias(WEIGHT)))
+            return nothing, {"pending": pending, "copies": copies}
         counted = self._count(due, copies)
         ended = self._ends_of_lives(counted)
         left = ended.filter(pl.col(_NEXT).is_null()).select(*self.columns, pl.col(WEIGHT))
@@ -59,7 +56,7 @@ class ChangeLog(Operator):
             )
             kept_rows = counted.filter(~lost & pl.col(ARRIVAL).is_not_null()).select(*self.columns, START, WEIGHT)
             shown = pl.concat([kept_rows, replaced])
-        return self._rows(shown), {**kept, **({"copies": (left,)} if left.height else {})}
+        return self._rows(shown), {"pending": pending, "copies": (left,) if left.height else ()}
 
     def _count(self, due: Batch, copies: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """All changes and the copies before them, with sums and losses so far per value and life."""

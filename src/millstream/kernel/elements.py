@@ -16,7 +16,7 @@ import polars as pl
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import ARRIVAL, END, START, WEIGHT, Batch, changes, net_changes, value_columns
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.pending import pending_after, split_due
+from millstream.kernel.segments import released
 from millstream.types import Schema
 
 
@@ -28,7 +28,8 @@ class Elements(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         low = progress.low
-        due, pending = split_due(state.get("pending", ()), changes(inputs[0], self.columns), low)
+        arrived = changes(inputs[0], self.columns)
+        due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, low)
         # Rows alive at the old frontier go on from the instant after it.
         alive = [
             segment.with_columns(pl.lit(progress.low_before + 1, pl.Int64).alias(START))
@@ -43,10 +44,7 @@ class Elements(Operator):
         runs = runs.with_columns(pl.col("_next").fill_null(low + 1).alias(END)).filter(
             (pl.col(WEIGHT) > 0) & (pl.col(START) < pl.col(END))
         )
-        return self._one_by_one(runs), {
-            **pending_after(pending),
-            **({"alive": (still,)} if still.height else {}),
-        }
+        return self._one_by_one(runs), {"pending": pending, "alive": (still,) if still.height else ()}
 
     def _one_by_one(self, runs: Batch) -> Batch:
         count = runs.select(((pl.col(END) - pl.col(START)) * pl.col(WEIGHT)).sum()).item() or 0

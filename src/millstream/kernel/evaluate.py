@@ -103,6 +103,11 @@ class Program:
         except EvaluationError as error:
             # A user's function raised; Polars builds the error anew and writes its own context below the message.
             raise EvaluationError(error.primary.partition("\n\nThis error occurred")[0]) from None
+        except pl.exceptions.PanicException:
+            raise EvaluationError(
+                f"a date or time is too far away for {', '.join(map(str, names))}",
+                detail="years from -262143 to 262142 can be computed with",
+            ) from None
         if frame.height:
             for check, flag in zip(self.checks, flags, strict=True):
                 if result.get_column(flag.meta.output_name()).first() and check.failed(computed):
@@ -116,15 +121,21 @@ class Program:
 
     def _error(self, check: Check, computed: pl.DataFrame) -> EvaluationError:
         """Names the failed expression, and shows the values it read on the first row that failed."""
-        columns = {node.index: node for node in check.node.walk() if isinstance(node, Column)}
-        texts = [to_text(pl.col(value_column(index)), node.type) for index, node in columns.items()]
-        row = computed.filter(check.mask).head(1).select(pl.concat_list(texts)).item() if columns else []
-        shown = ", ".join(f"{node.name} = {text}" for node, text in zip(columns.values(), row, strict=True))
+        shown = self._first_row(check, computed)
         return EvaluationError(
             f"{check.failure.message} in {check.node}",
             detail=f"for {shown}" if shown else None,
             hint=check.failure.hint,
         )
+
+    def _first_row(self, check: Check, computed: pl.DataFrame) -> str:
+        columns = {node.index: node for node in check.node.walk() if isinstance(node, Column)}
+        texts = [to_text(pl.col(value_column(index)), node.type) for index, node in columns.items()]
+        try:
+            row = computed.filter(check.mask).head(1).select(pl.concat_list(texts)).item() if columns else []
+        except pl.exceptions.PanicException:  # a date that Polars cannot write
+            return ""
+        return ", ".join(f"{node.name} = {text}" for node, text in zip(columns.values(), row, strict=True))
 
 
 class _Compiler:

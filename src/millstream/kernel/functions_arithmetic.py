@@ -265,16 +265,12 @@ def _sign(node: Call, value: pl.Expr) -> pl.Expr:
     return value.to_physical().sign().cast(pl.Float64)
 
 
-def _bits(operator: str) -> Rule:
-    def bind(arguments: Sequence[Expression]) -> Signature | None:
-        types = [argument.type for argument in arguments]
-        common = common_type(types)
-        if len(arguments) != 2 or common is None or not (common.is_integer or common == NULL):
-            return None
-        common = INT if common == NULL else common
-        return Signature((common, common), common)
-
-    return Rule("(integer, integer)", bind)
+def _bind_bits(arguments: Sequence[Expression]) -> Signature | None:
+    common = common_type(argument.type for argument in arguments)
+    if len(arguments) != 2 or common is None or not (common.is_integer or common == NULL):
+        return None
+    common = INT if common == NULL else common
+    return Signature((common, common), common)
 
 
 def _shift(function: np.ufunc, *, unsigned: bool = False) -> Evaluation:
@@ -303,6 +299,7 @@ _SHIFTED = Slot(
 )
 _INTEGER = Slot("integer", lambda kind: kind if kind.is_integer else INT if kind == NULL else None)
 _COUNTED = Slot("integer or boolean", lambda kind: BOOLEAN if kind == BOOLEAN else LONG.accept(kind))
+_BITS = Rule("(integer, integer)", _bind_bits)
 _SHIFTS = row(_SHIFTED, WHOLE, result=first_type)
 
 FUNCTIONS = (
@@ -317,9 +314,9 @@ FUNCTIONS = (
     Function("positive", row(NUMBER_OR_INTERVAL, result=first_type), lambda node, value: value, reads_once=True),
     Function("abs", row(NUMBER_OR_INTERVAL, result=first_type), _absolute),
     Function("sign", row(NUMBER_OR_INTERVAL, result=DOUBLE), _sign, aliases=("signum",), reads_once=True),
-    Function("&", _bits("&"), lambda node, left, right: left & right, reads_once=True),
-    Function("|", _bits("|"), lambda node, left, right: left | right, reads_once=True),
-    Function("^", _bits("^"), lambda node, left, right: left ^ right, reads_once=True),
+    Function("&", _BITS, lambda node, left, right: left & right, reads_once=True),
+    Function("|", _BITS, lambda node, left, right: left | right, reads_once=True),
+    Function("^", _BITS, lambda node, left, right: left ^ right, reads_once=True),
     Function("~", row(_INTEGER, result=first_type), lambda node, value: ~value, reads_once=True),
     Function("shiftleft", _SHIFTS, _shift(np.left_shift)),
     Function("shiftright", _SHIFTS, _shift(np.right_shift)),

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.sample import mix_bits
+from millstream.kernel.hashing import mix_bits
 
 KEY = "_key"  # what a segment is sorted by
 

@@ -19,7 +19,7 @@ import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, BORN, END, INF, START, WEIGHT, Batch, value_column, value_columns
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.pending import split_due
+from millstream.kernel.segments import released
 from millstream.kernel.window import Rows
 from millstream.types import Schema
 
@@ -36,14 +36,13 @@ class RowsWindow(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = inputs[0].select(*self.columns, START, ARRIVAL)
-        due, pending = split_due(state.get("pending", ()), arrived, progress.low)
-        kept = {"pending": pending} if pending else {}
+        due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
         if not due.height:
-            return self._nothing(inputs[0]), {**state, **kept} if pending else _without_pending(state)
+            return self._nothing(inputs[0]), {**state, "pending": pending}
         numbered = self._number(due, state)
         candidates = pl.concat([*state.get("recent", ()), numbered.with_columns(pl.lit(None, pl.Int64).alias(_SHOWN))])
         shown = self._show(candidates, numbered)
-        return self._rows(shown), {**kept, **self._remember(shown, numbered, state)}
+        return self._rows(shown), {"pending": pending, **self._remember(shown, numbered, state)}
 
     def _number(self, due: Batch, state: State) -> Batch:
         """The elements with their number in their partition, and those at whose arrival they enter and leave."""
@@ -113,7 +112,3 @@ class RowsWindow(Operator):
     def _nothing(self, batch: Batch) -> Batch:
         nothing = batch.clear().select(*self.columns, START, END, WEIGHT, ARRIVAL)
         return nothing.with_columns(pl.col(START).alias(BORN)) if self.born else nothing
-
-
-def _without_pending(state: State) -> State:
-    return {name: segments for name, segments in state.items() if name != "pending"}

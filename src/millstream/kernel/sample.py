@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, START, Batch
+from millstream.kernel.hashing import mix
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.types import Schema
-
-Words = npt.NDArray[np.uint64]
 
 
 class Sample(Operator):
@@ -39,15 +37,3 @@ class Sample(Operator):
             return batch, NO_STATE
         kept = mix(key ^ self.seed) < np.uint64(self.threshold)
         return batch.filter(pl.Series(kept)), NO_STATE
-
-
-def mix(words: Words) -> Words:
-    """splitmix64; unsigned arithmetic wraps, as it should."""
-    return mix_bits(words + np.uint64(0x9E3779B97F4A7C15))
-
-
-def mix_bits(words: Words) -> Words:
-    """The finalizer of splitmix64, a bijection."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))

@@ -16,7 +16,7 @@ import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT, Batch, changes, net_changes, value_columns
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.pending import pending_after, split_due
+from millstream.kernel.segments import released
 from millstream.types import Schema
 
 
@@ -30,7 +30,7 @@ class ChangeStream(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = changes(inputs[0], self.columns)
-        due, pending = split_due(state.get("pending", ()), arrived, progress.low)
+        due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
         said = (
             net_changes(due, self.columns)
             .with_columns((pl.col(WEIGHT) * self.sign).alias(WEIGHT), (pl.col(START) + 1).alias(END))
@@ -38,4 +38,4 @@ class ChangeStream(Operator):
             .select(*self.columns, START, END, WEIGHT)
             .sort(START, maintain_order=True)
         )
-        return said, pending_after(pending)
+        return said, {"pending": pending}

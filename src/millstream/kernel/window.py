@@ -13,7 +13,7 @@ import polars as pl
 
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT, Batch, saturating_add
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.pending import pending_after, split_due
+from millstream.kernel.segments import released
 from millstream.types import Schema
 
 _INFINITY = pl.lit(INF, pl.Int64)
@@ -152,8 +152,8 @@ class NegativeTimeWindow(TimeWindow):
         shown = self._shown(inputs[0])
         forever = pl.lit(INF, pl.Int64).alias(END)
         leaving = shown.filter(pl.col(END) < INF).with_columns(pl.col(END).alias(START), forever, -pl.col(WEIGHT))
-        due, pending = split_due(state.get("pending", ()), leaving, progress.low)
-        return pl.concat([shown.with_columns(forever), due]), pending_after(pending)
+        due, pending = released(state.get("pending", ()), leaving, START, progress.low_before, progress.low)
+        return pl.concat([shown.with_columns(forever), due]), {"pending": pending}
 
 
 def _ceiling(t: pl.Expr, step: int) -> pl.Expr:
