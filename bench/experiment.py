@@ -21,7 +21,7 @@ class Settings:
 
     @property
     def repetitions(self) -> int:
-        return 1 if self.quick else 3
+        return 1 if self.quick else 5
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from millstream.kernel.expressions import TRUE, Column, Expression, Literal
 from millstream.kernel.functions import call, case, in_list
 from millstream.kernel.functions_user import UserFunction
 from millstream.kernel.literals import number_literal as number
-from millstream.types import BIGINT, BOOLEAN, DOUBLE, INT, NULL, SMALLINT, STRING, TINYINT, DataType, to_polars
+from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, SMALLINT, STRING, TINYINT, DataType, to_polars
 
 A, B, S = Column(INT, 0, "a"), Column(INT, 1, "b"), Column(STRING, 2, "s")
 FRAME = pl.DataFrame(
@@ -136,6 +136,15 @@ def test_select_true_keeps_neither_false_nor_null() -> None:
     assert select_true(FRAME, guarded)["c0"].to_list() == [7]
     with pytest.raises(errors.EvaluationError):
         select_true(FRAME, call("=", [QUOTIENT, number("3")]))
+
+
+def test_dates_too_far_away_are_no_panic() -> None:
+    far = pl.DataFrame({"c0": [2**31 - 1]}, schema={"c0": pl.Int32}).select(pl.col("c0").cast(pl.Date))
+    month = call("trunc", [Column(DATE, 0, "day"), Literal(STRING, "month")])
+    with pytest.raises(errors.EvaluationError, match="too far away"):
+        evaluate(far, [month], ["v"])
+    with pytest.raises(errors.EvaluationError, match="too far away"):
+        select_true(far, call("=", [month, month]))
 
 
 def test_fold() -> None:

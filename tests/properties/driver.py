@@ -34,6 +34,31 @@ def check_case(case: Case, connect: Connect = in_process) -> None:
         both.check_end()
 
 
+def outcome(case: Case, connect: Connect = in_process) -> dict[str, object]:
+    """What the engine alone says in the end: of queries the kind, the final instant and all changes; of streams how
+    many rows were accepted and late."""
+    taken: Counter[str] = Counter()
+    with connect() as db:
+        for text in case.definitions:
+            db.execute(text)
+        for action in case.actions:
+            match action:
+                case Insert():
+                    result = db.insert(action.stream, action.rows)
+                    taken[f"{action.stream} accepted"] += result.accepted
+                    taken[f"{action.stream} late"] += result.late
+                case Advance():
+                    db.advance(action.stream, to=action.to)
+                case Change():
+                    _refused(db, action)
+                case Register():
+                    db.register(action.text, name=action.query)
+                case Drop():
+                    db.query(action.query).drop()
+        answers = {query.name: (query.kind, query.final, Counter(_rows(query.changes()))) for query in db.queries()}
+    return {**taken, **answers}
+
+
 class SideBySide:
     def __init__(self, db: Database, probes: tuple[int, ...]) -> None:
         self.db, self.oracle, self.probes = db, Oracle(), probes

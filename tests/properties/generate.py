@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
@@ -22,7 +23,33 @@ def seeded_case(seed: int, profile: Profile) -> Case:
     return make_case(SeededDice(seed), profile)
 
 
+@dataclass(frozen=True)
+class World:
+    """A database before its queries are known, and what will happen to it."""
+
+    definitions: list[str]
+    maker: QueryMaker
+    actions: list[Action]
+
+    def case(self, *queries: str) -> Case:
+        """All queries registered first, as q0, q1, ..."""
+        registered = [Register(f"q{i}", text) for i, text in enumerate(queries)]
+        return Case(tuple(self.definitions), (*registered, *self.actions))
+
+
+@st.composite
+def worlds(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> World:
+    return make_world(HypothesisDice(draw), profile)
+
+
 def make_case(dice: Dice, profile: Profile) -> Case:
+    world = make_world(dice, profile)
+    queries = [Register(f"q{i}", world.maker.query().text) for i in range(dice.pick(profile.queries))]
+    _place(dice, world.actions, queries)
+    return Case(tuple(world.definitions), tuple(world.actions), tuple(dice.number(0, 30) for _ in range(2)))
+
+
+def make_world(dice: Dice, profile: Profile) -> World:
     scale = TimeScale(timestamps=dice.chance(10))
     streams = [stream(dice, name, scale) for name in ("S", "T", "U")[: dice.pick((1, 2, 2, 3))]]
     tables = [table(dice, "D")] if dice.chance(30) else []
@@ -32,14 +59,12 @@ def make_case(dice: Dice, profile: Profile) -> Case:
     maker = QueryMaker(dice, [*streams, *tables], profile)
     for name in ("V", "W")[: dice.pick((0, 0, 0, 1, 2))]:
         definitions.append(_add_view(maker, name, definitions))
-    queries = [Register(f"q{i}", maker.query().text) for i in range(dice.pick(profile.queries))]
     actions = arrivals(dice, streams, scale, profile.elements)
     for change in changes(dice, tables):
         actions.insert(dice.number(0, len(actions)), change)
     if tables and not dice.chance(10):
         actions.insert(0, inserted(dice, tables[0]))
-    _place(dice, actions, queries)
-    return Case(tuple(definitions), tuple(actions), tuple(dice.number(0, 30) for _ in range(2)))
+    return World(definitions, maker, actions)
 
 
 def _add_view(maker: QueryMaker, name: str, definitions: list[str]) -> str:

@@ -67,6 +67,11 @@ class QueryMaker:
             return self._with(levels)
         return self._outermost(levels)
 
+    def relation(self, wanted: Sequence[Kind], levels: int = 2, leaves: int = 2) -> Query:
+        """A relation with columns of these kinds, as a part of a larger query."""
+        self._leaves = leaves
+        return self._relation(levels, wanted)
+
     def _outermost(self, levels: int) -> Query:
         return self._stream(levels) if self.dice.chance(40) else self._relation(levels)
 
