@@ -28,9 +28,10 @@ from millstream.plan.column_keys import hash_keys, with_column_keys
 from millstream.plan.expand_joins import expand_join, swapped_join
 from millstream.plan.explain import describe
 from millstream.plan.fingerprint import fingerprint
-from millstream.plan.lifetime import lives_one_tick, longest_window
+from millstream.plan.lifetime import longest_window
 from millstream.plan.monotonic import is_non_retroactive
 from millstream.plan.patterns import Pattern, pattern_of
+from millstream.plan.rules.reduce_windows import is_row_wise_over
 
 CLOCK = "clock"  # the source that carries no rows, only how far time has come
 
@@ -110,10 +111,19 @@ class Lowering:
         negative = self.options.strategy == "negative" and not isinstance(window, Unbounded)
         if isinstance(window, Now) and not negative and not self._born:
             return self.lower(node.input)  # streams are kept that way
-        edge = self._elements(node.input) if _has_runs(node.input) else self.lower(node.input)
+        edge = self._elements(node.input) if self._has_runs(node.input) else self.lower(node.input)
         if negative:
             return self._marked(self._step(node, NegativeTimeWindow(node.schema, window, born=self._born), edge), True)
         return self._step(node, TimeWindow(node.schema, window, born=self._born), edge)
+
+    def _has_runs(self, stream: lo.Node) -> bool:
+        """Whether the edge may carry elements as runs over several instants: only RSTREAM makes those.
+
+        Not where its rows are passed on from [NOW] windows one by one; what counts or compares rows makes runs of them.
+        """
+        if not (isinstance(stream, lo.RelationToStream) and stream.operator == "rstream"):
+            return False
+        return self.options.strategy == "negative" or not is_row_wise_over(stream.input, Now())
 
     def _to_stream(self, node: lo.RelationToStream) -> str:
         edge = self.lower(node.input)
@@ -225,11 +235,6 @@ def _is_base(stream: lo.Node) -> bool:
     while isinstance(stream, lo.Sample):
         stream = stream.input
     return isinstance(stream, lo.StreamScan)
-
-
-def _has_runs(stream: lo.Node) -> bool:
-    """Whether the stream may hold an element as a run over several instants: only RSTREAM makes those."""
-    return isinstance(stream, lo.RelationToStream) and stream.operator == "rstream" and not lives_one_tick(stream.input)
 
 
 def _keeps_births(plan: lo.Node) -> bool:
