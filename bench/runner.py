@@ -32,6 +32,7 @@ from millstream.errors import Error, InputError
 HERE = Path(__file__).parent
 EXPERIMENTS = (
     "update_patterns",  # the longest, and the one that the others explain
+    "batch_sizes",
     "window_join",
     "set_operations",
     "sliding_aggregate",

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from bench.answers import ByValue
 from bench.experiment import Bar, Experiment, Measurement, Sample, Settings, Trial, find, in_turns
 from bench.experiments import update_patterns
 from bench.network import Generator
 from bench.pictures import bars as draw_bars
+from bench.queries import QUERIES
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -27,7 +29,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Experiment:
     monkeypatch.setattr(update_patterns, "BATCH", 300)
     monkeypatch.setattr(update_patterns, "WINDOWS", (500,))
     monkeypatch.setattr(update_patterns, "MEASURED", 900)
-    chosen = {name: update_patterns.QUERIES[name] for name in ("Q2 pairs", "Q3 not exists", "Q3 except")}
+    chosen = {name: QUERIES[name] for name in ("Q2 pairs", "Q3 not exists", "Q3 except")}
     monkeypatch.setattr(update_patterns, "QUERIES", chosen)
     return update_patterns.EXPERIMENT
 
@@ -53,7 +55,7 @@ def test_an_experiment_runs_through_the_runner(monkeypatch: pytest.MonkeyPatch, 
 
 def test_strategies_that_disagree_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     experiment = tiny(monkeypatch)
-    monkeypatch.setattr(update_patterns.ByValue, "read", lambda self: self.counts.head(1))
+    monkeypatch.setattr(ByValue, "read", lambda self: self.counts.head(1))
     with pytest.raises(AssertionError, match="strategies disagree"):
         runner.run(experiment, Settings(out=tmp_path), Console(quiet=True))
 

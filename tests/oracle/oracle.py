@@ -114,9 +114,6 @@ class Oracle:
         """The instant up to which the answer is final: the least heartbeat of the inputs, or the clock."""
         return self._final(self._node(query)[0])
 
-    def reads_streams(self, query: str) -> bool:
-        return bool(self._node(query)[0].feeds)
-
     def timestamp(self, query: str, tick: int) -> int | dt.datetime:
         """A tick in the type of the query's timestamps."""
         return (self._node(query)[0].ticks or Ticks()).value(tick)

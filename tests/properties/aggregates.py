@@ -37,9 +37,14 @@ class Grouping:
 
 
 def grouping(
-    dice: Dice, scope: Scope, wanted: Sequence[Kind] | None, *, keys: Sequence[int] = (1, 1, 0, 2)
+    dice: Dice,
+    scope: Scope,
+    wanted: Sequence[Kind] | None,
+    *,
+    keys: Sequence[int] = (1, 1, 0, 2),
+    outer: Scope = (),
 ) -> Grouping:
-    """`keys` are the numbers of keys to choose from."""
+    """`keys` are the numbers of keys to choose from; `outer` are columns of the query around."""
     by = [_key(dice, scope) for _ in range(dice.pick(keys))]
     if wanted is None:
         present = (*_RESULTS, *(column.kind for column in scope))
@@ -47,12 +52,12 @@ def grouping(
         found = [*listed, *(_aggregate(dice, scope, dice.pick(present)) for _ in range(dice.number(1, 2)))]
         items, kinds = [column.name for column in found], [column.kind for column in found]
     else:
-        items, kinds = [_item(dice, scope, by, kind) for kind in wanted], list(wanted)
+        items, kinds = [_item(dice, scope, by, kind, outer) for kind in wanted], list(wanted)
         if not by and not any(_is_aggregate(item) for item in items):
             by = [_key(dice, scope)]
     clause = f" GROUP BY {', '.join(key.name for key in by)}" if by else ""
     if dice.chance(20):
-        clause += f" HAVING {_having(dice, scope, by)}"
+        clause += f" HAVING {_having(dice, scope, [*by, *outer])}"
     return Grouping(items, kinds, clause)
 
 
@@ -85,11 +90,12 @@ def _aggregate(dice: Dice, scope: Scope, kind: Kind) -> Column:
     return Column(re.sub(r"\{(\w+)\}", argument, dice.pick(_CALLS[kind])), kind)
 
 
-def _item(dice: Dice, scope: Scope, by: Sequence[Column], kind: Kind) -> str:
+def _item(dice: Dice, scope: Scope, by: Sequence[Column], kind: Kind, outer: Scope) -> str:
     same = [key.name for key in by if key.kind is kind]
     if same and dice.chance(50):
         return dice.pick(same)
-    return _aggregate(dice, scope, kind).name
+    found = _aggregate(dice, scope, kind)
+    return expression(dice, [found, *by, *outer], kind) if dice.chance(20) else found.name
 
 
 def _is_aggregate(text: str) -> bool:

@@ -84,8 +84,7 @@ def in_single_rows(case: Case) -> Case:
     """The same, every row inserted alone."""
     actions: list[Action] = []
     for action in case.actions:
-        alone = isinstance(action, Insert) and action.rows
-        actions += [Insert(action.stream, (row,)) for row in action.rows] if alone else [action]
+        actions += [Insert(action.stream, (row,)) for row in action.rows] if isinstance(action, Insert) else [action]
     return replace(case, actions=tuple(actions))
 
 

@@ -114,8 +114,7 @@ class QueryMaker:
         origin, scope = self._from(levels)
         where = self._where(levels, scope, outer)
         if self.profile.relational and self.dice.chance(30):
-            # Not without keys where it is correlated: FOUND.md 3.
-            grouped = grouping(self.dice, scope, wanted, keys=(1, 2) if outer else (1, 1, 0, 2))
+            grouped = grouping(self.dice, scope, wanted, outer=outer)
             return self._assembled(grouped, origin, where, operator)
         kinds = wanted if wanted is not None else self._kinds(scope)
         items = [self._item(levels, scope, kind) for kind in kinds]
@@ -163,12 +162,14 @@ class QueryMaker:
         outer = scope if self.dice.chance(60) else ()
         form = self.dice.pick(("EXISTS", "IN", "scalar"))
         if form == "EXISTS":
-            inner = self._select(levels - 1, [Kind.INTEGER], outer)  # no set operation: FOUND.md 2
+            inner = self._nested(levels, [Kind.INTEGER], outer)
             return f"{self.dice.pick(('', 'NOT '))}EXISTS ({inner.text})"
         kind = self.dice.pick([column.kind for column in scope])
         value = operand(self.dice, scope, kind)
         if form == "IN":
             inner = self._nested(levels, [kind], outer)
+            if self._leaves > 0 and self.dice.chance(8):
+                value = self._scalar(levels, scope, kind)
             return f"{value} {self.dice.pick(('', 'NOT '))}IN ({inner.text})"
         return f"{value} {self.dice.pick(('=', '<', '>=', '<>'))} {self._scalar(levels, scope, kind)}"
 
@@ -182,7 +183,7 @@ class QueryMaker:
         outer = scope if self.dice.chance(50) else ()
         origin, inner = self._from(levels - 1)
         where = self._where(levels - 1, inner, outer)
-        found = grouping(self.dice, inner, [kind], keys=(0,))
+        found = grouping(self.dice, inner, [kind], keys=(0,), outer=outer)
         return f"(SELECT {found.items[0]} AS c0 FROM {origin}{where}{found.clause})"
 
     # FROM
