@@ -1,6 +1,6 @@
 # `make demo` and `make test` are all a newcomer needs: both set up what is missing first.
 PYTHON ?= python3
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n auto --dist loadfile
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed

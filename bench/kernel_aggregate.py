@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import polars as pl
 
-from millstream.kernel.aggregate import Aggregate, AggregateCall, resolve_aggregate
+from millstream.kernel.aggregation.aggregate import Aggregate, AggregateCall, resolve_aggregate
 from millstream.kernel.batch import END, INF, START, WEIGHT
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.types import BIGINT, DOUBLE, Field, Schema

@@ -13,7 +13,7 @@ from bench.kernel_aggregate import AVERAGE, BATCH, ELEMENTS, GROUPS, MINUTE, SCH
 from bench.operators import Alternative, trial
 from bench.pictures import bars as draw_bars
 
-from millstream.kernel.aggregate import Aggregate
+from millstream.kernel.aggregation.aggregate import Aggregate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

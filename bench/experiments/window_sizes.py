@@ -18,7 +18,7 @@ from bench.operators import Alternative, trial
 from bench.pictures import lines
 
 from bench import kernel_aggregate, kernel_join
-from millstream.kernel.aggregate import Aggregate
+from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.join import InnerJoin
 from millstream.kernel.operator import Operator
 

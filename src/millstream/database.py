@@ -16,8 +16,8 @@ from millstream.engine.engine import Engine, SourceRow
 from millstream.engine.runner import Runner
 from millstream.errors import BindError, CatalogError, ClosedError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.inputs import Inputs, InsertResult, late_table, malformed_table
-from millstream.kernel.aggregate_calls import UserAggregate
-from millstream.kernel.functions_user import UserFunction
+from millstream.kernel.aggregation.aggregate_calls import UserAggregate
+from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.language import statements as st
 from millstream.language.binder import Binder, BoundQuery
 from millstream.language.definer import check_name, define_stream, define_table

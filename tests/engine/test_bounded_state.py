@@ -1,4 +1,4 @@
-"""Under bounded windows, state does not grow with the stream: 100 windows' worth of data, and what is held stays flat."""
+"""Under bounded windows, state does not grow with the stream: after 100 windows' worth, what is held is still flat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUERIES = {
     "band_join": "SELECT S.b FROM S [RANGE 100], T [RANGE 100] WHERE S.b BETWEEN T.b AND T.b + 2",
     "left_join": "SELECT S.b, T.b FROM S [RANGE 100] LEFT JOIN T [RANGE 100] ON S.b = T.b",
     "anti": "SELECT a FROM S [RANGE 100] WHERE NOT EXISTS (SELECT 1 FROM T [RANGE 100] WHERE T.b = S.b AND T.a > S.a)",
-    "group_by": "SELECT a, count(*), sum(b), min(b), max(b), count(DISTINCT b), stddev(b) FROM S [RANGE 100] GROUP BY a",
+    "group_by": "SELECT a, count(*), sum(b), max(b), count(DISTINCT b), stddev(b) FROM S [RANGE 100] GROUP BY a",
     "rows_group_by": "SELECT a, avg(b), max(b) FROM S [ROWS 300] GROUP BY a",
     "group_by_fresh_keys": "SELECT b, count(*) FROM S [RANGE 100] GROUP BY b",
     "distinct": "SELECT DISTINCT b FROM S [RANGE 100]",

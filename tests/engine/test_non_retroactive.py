@@ -54,7 +54,8 @@ def test_a_row_that_leaves_a_rows_window_takes_the_same_version_along(db: ms.Dat
 
 def test_a_combination_is_generated_by_its_latest_stream_component(db: ms.Database) -> None:
     query = db.register(
-        "SELECT name FROM S [RANGE 9] JOIN T [RANGE 9] ON S.k = T.k JOIN Names ON T.k = Names.k JOIN Facts ON S.k = Facts.k"
+        "SELECT name FROM S [RANGE 9] JOIN T [RANGE 9] ON S.k = T.k "
+        "JOIN Names ON T.k = Names.k JOIN Facts ON S.k = Facts.k"
     )
     db.execute("INSERT INTO Names VALUES (1, 'one') AT 0; INSERT INTO S VALUES (1, 1)")
     db.execute("UPDATE Names SET name = 'uno' AT 3; INSERT INTO T VALUES (1, 4)")

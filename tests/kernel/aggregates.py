@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from millstream.kernel.aggregate import Aggregate, AggregateCall, resolve_aggregate
+from millstream.kernel.aggregation.aggregate import Aggregate, AggregateCall, resolve_aggregate
 from millstream.kernel.batch import batch_schema
 from millstream.kernel.operator import NO_STATE, Progress, State
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, STRING, Field, Schema, decimal

@@ -15,10 +15,10 @@ from pathlib import Path
 import polars as pl
 
 from millstream import types
-from millstream.kernel.coercion import cast
-from millstream.kernel.expressions import Column, Expression, Literal
-from millstream.kernel.functions import call, case, in_list
-from millstream.kernel.literals import number_literal
+from millstream.kernel.scalar.coercion import cast
+from millstream.kernel.scalar.expressions import Column, Expression, Literal
+from millstream.kernel.scalar.functions import call, case, in_list
+from millstream.kernel.scalar.literals import number_literal
 from millstream.types import DataType
 
 NAN, INF = float("nan"), float("inf")

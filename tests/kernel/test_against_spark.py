@@ -17,8 +17,8 @@ from tests.kernel.spark_cases import CASES, COLUMNS, DEPARTURES, HEIGHT, parse, 
 
 from millstream import types
 from millstream.errors import EvaluationError
-from millstream.kernel.evaluate import compile_expressions, evaluate
-from millstream.kernel.expressions import Expression
+from millstream.kernel.scalar.evaluate import compile_expressions, evaluate
+from millstream.kernel.scalar.expressions import Expression
 
 pytestmark = pytest.mark.spark
 

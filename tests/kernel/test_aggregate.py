@@ -29,8 +29,8 @@ from tests.kernel.aggregates import (
 )
 
 from millstream import errors
-from millstream.kernel import sorted_runs
-from millstream.kernel.aggregate import Aggregate, AggregateCall, resolve_aggregate
+from millstream.kernel.aggregation import sorted_runs
+from millstream.kernel.aggregation.aggregate import Aggregate, AggregateCall, resolve_aggregate
 from millstream.kernel.batch import END, INF, START, WEIGHT
 from millstream.kernel.operator import NO_STATE, Progress
 from millstream.types import (

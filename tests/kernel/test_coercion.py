@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from millstream import errors
-from millstream.kernel.coercion import can_cast, cast, common_type
-from millstream.kernel.evaluate import evaluate
-from millstream.kernel.expressions import Cast, Column, Literal
-from millstream.kernel.literals import number_literal
+from millstream.kernel.scalar.coercion import can_cast, cast, common_type
+from millstream.kernel.scalar.evaluate import evaluate
+from millstream.kernel.scalar.expressions import Cast, Column, Literal
+from millstream.kernel.scalar.literals import number_literal
 from millstream.types import (
     BIGINT,
     BINARY,

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream import errors
-from millstream.kernel.evaluate import compile_expressions, evaluate, fold, select_true
-from millstream.kernel.expressions import TRUE, Column, Expression, Literal
-from millstream.kernel.functions import call, case, in_list
-from millstream.kernel.functions_user import UserFunction
-from millstream.kernel.literals import number_literal as number
+from millstream.kernel.scalar.evaluate import compile_expressions, evaluate, fold, select_true
+from millstream.kernel.scalar.expressions import TRUE, Column, Expression, Literal
+from millstream.kernel.scalar.functions import call, case, in_list
+from millstream.kernel.scalar.functions_user import UserFunction
+from millstream.kernel.scalar.literals import number_literal as number
 from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, SMALLINT, STRING, TINYINT, DataType, to_polars
 
 A, B, S = Column(INT, 0, "a"), Column(INT, 1, "b"), Column(STRING, 2, "s")

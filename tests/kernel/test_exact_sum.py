@@ -11,8 +11,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.kernel import exact_sum
-from millstream.kernel.exact_sum import Limbs
+from millstream.kernel.aggregation import exact_sum
+from millstream.kernel.aggregation.exact_sum import Limbs
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 INTEGERS = st.integers(-(2**63), 2**63 - 1)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream import errors
-from millstream.kernel.evaluate import compile_expressions, evaluate
-from millstream.kernel.expressions import Call, Case, Cast, Column, Expression, Literal
-from millstream.kernel.functions import call, case, function_names, in_list
-from millstream.kernel.literals import number_literal as number
+from millstream.kernel.scalar.evaluate import compile_expressions, evaluate
+from millstream.kernel.scalar.expressions import Call, Case, Cast, Column, Expression, Literal
+from millstream.kernel.scalar.functions import call, case, function_names, in_list
+from millstream.kernel.scalar.literals import number_literal as number
 from millstream.types import (
     BIGINT,
     BOOLEAN,

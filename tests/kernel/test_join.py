@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from millstream import types
 from millstream.kernel import keys, probing, synopsis
 from millstream.kernel.batch import BORN, INF, batch_schema
-from millstream.kernel.expressions import TRUE, Call, Column, Expression, Literal, conjunction
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.keys import key_codes, order_codes
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.scalar.expressions import TRUE, Call, Column, Expression, Literal, conjunction
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, STRING, Field, Schema
 
 Row = tuple[Any, ...]  # values, start, end, weight (and born)

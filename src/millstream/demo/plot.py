@@ -79,6 +79,4 @@ def _draw_terminal(panel: Panel, console: Console) -> None:
     for row in reversed(range(_TERMINAL_ROWS)):
         filled = np.clip(eighths - row * 8, 0, 8)
         console.print("  " + "".join(" ▁▂▃▄▅▆▇█"[level] * 3 for level in filled), highlight=False)
-    console.print(
-        "  " + "".join(f"{minute:<3}" for minute in range(len(eighths))) + " minute", highlight=False
-    )
+    console.print("  " + "".join(f"{minute:<3}" for minute in range(len(eighths))) + " minute", highlight=False)

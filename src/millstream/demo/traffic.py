@@ -17,9 +17,7 @@ SEGMENT_FEET = 5280
 REPORT_SECONDS = 30
 ROADWORKS = (37, 72)
 
-SCHEMA = pa.schema(
-    [("vehicleId", pa.int64()), ("speed", pa.int32()), ("xPos", pa.int64()), ("ts", pa.int64())]
-)
+SCHEMA = pa.schema([("vehicleId", pa.int64()), ("speed", pa.int32()), ("xPos", pa.int64()), ("ts", pa.int64())])
 
 _FEET_PER_SECOND = SEGMENT_FEET / 3600  # of one mile per hour
 _CAPACITY = 75.0  # cars in a segment at which they drive half as fast as they like

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from millstream.errors import InputError
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_columns
 from millstream.kernel.change_log import DELETES, INSERTS, UPDATES
-from millstream.kernel.evaluate import evaluate, select_true
-from millstream.kernel.expressions import Expression
+from millstream.kernel.scalar.evaluate import evaluate, select_true
+from millstream.kernel.scalar.expressions import Expression
 from millstream.plan.definitions import TableDefinition
 
 

@@ -26,11 +26,11 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.evaluate import select_true
-from millstream.kernel.expressions import TRUE, Expression
 from millstream.kernel.keys import KEY, Positions, are_codes_exact, key_codes, order_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.probing import Pairs, equal_runs, equal_values, find_band, pairs_of_runs
+from millstream.kernel.scalar.evaluate import select_true
+from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.segments import codes_of, gather, horizon_of, numbers, released, summed
 from millstream.kernel.synopsis import Consolidated, Synopsis, retain
 from millstream.types import Schema

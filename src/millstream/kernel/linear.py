@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, WEIGHT, Batch, batch_schema, value_columns
-from millstream.kernel.evaluate import evaluate, select_true
-from millstream.kernel.expressions import Expression
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.scalar.evaluate import evaluate, select_true
+from millstream.kernel.scalar.expressions import Expression
 from millstream.types import Schema
 
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import value_column
-from millstream.kernel.expressions import Call, Cast, Column, Expression, Literal, conjuncts
 from millstream.kernel.keys import Codes, Positions, order_codes, order_ticks, physical
 from millstream.kernel.operator import Segment
+from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, Literal, conjuncts
 from millstream.kernel.segments import gather
 from millstream.types import INTEGER_BITS, INTEGERS, INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
 

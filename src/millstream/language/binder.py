@@ -14,9 +14,9 @@ from sqlglot import exp
 
 from millstream import types
 from millstream.errors import BindError, NameError, NotSupportedError, Place, TypeError, did_you_mean
-from millstream.kernel import coercion
-from millstream.kernel.expressions import Column, Expression, Literal, conjuncts
-from millstream.kernel.functions import call
+from millstream.kernel.scalar import coercion
+from millstream.kernel.scalar.expressions import Column, Expression, Literal, conjuncts
+from millstream.kernel.scalar.functions import call
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.dialect import CQL
 from millstream.language.expressions import ExpressionBinder, UserCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
-from millstream.kernel.expressions import Expression
+from millstream.kernel.scalar.expressions import Expression
 from millstream.plan.logical import AggregateCall, Node
 
 

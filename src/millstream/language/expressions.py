@@ -12,11 +12,11 @@ from sqlglot import exp
 
 from millstream import types
 from millstream.errors import BindError, Error, NameError, NotSupportedError, TypeError
-from millstream.kernel.aggregate_calls import ALIASES, FUNCTIONS, UserAggregate, resolve_aggregate
-from millstream.kernel.coercion import can_cast, cast, common_type
-from millstream.kernel.expressions import FALSE, TRUE, Case, Expression, InList, Literal
-from millstream.kernel.functions import call
-from millstream.kernel.functions_user import UserFunction
+from millstream.kernel.aggregation.aggregate_calls import ALIASES, FUNCTIONS, UserAggregate, resolve_aggregate
+from millstream.kernel.scalar.coercion import can_cast, cast, common_type
+from millstream.kernel.scalar.expressions import FALSE, TRUE, Case, Expression, InList, Literal
+from millstream.kernel.scalar.functions import call
+from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.durations import duration
 from millstream.language.scope import Scope

@@ -9,8 +9,8 @@ import polars as pl
 from sqlglot import exp
 
 from millstream.errors import BindError, InputError, Place
-from millstream.kernel.evaluate import evaluate
-from millstream.kernel.expressions import Expression, Literal
+from millstream.kernel.scalar.evaluate import evaluate
+from millstream.kernel.scalar.expressions import Expression, Literal
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.scope import Scope
 from millstream.plan.definitions import TimeDomain

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from millstream.errors import BindError, NameError, Place, did_you_mean
-from millstream.kernel.expressions import Column, Expression
+from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.types import Schema
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from millstream import types
-from millstream.kernel.aggregate_calls import resolve_aggregate
-from millstream.kernel.expressions import (
+from millstream.kernel.aggregation.aggregate_calls import resolve_aggregate
+from millstream.kernel.scalar.expressions import (
     FALSE,
     TRUE,
     Call,
@@ -26,7 +26,7 @@ from millstream.kernel.expressions import (
     conjunction,
     map_columns,
 )
-from millstream.kernel.functions import call
+from millstream.kernel.scalar.functions import call
 from millstream.language.blocks import Block, SubqueryExpression
 from millstream.language.scope import OuterColumn
 from millstream.plan import logical as lo

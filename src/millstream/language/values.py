@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from millstream.errors import Error, InputError, NameError, TypeError, did_you_mean
-from millstream.kernel.coercion import can_cast, cast
-from millstream.kernel.expressions import Column, Expression, Literal
+from millstream.kernel.scalar.coercion import can_cast, cast
+from millstream.kernel.scalar.expressions import Column, Expression, Literal
 from millstream.language import statements as st
 from millstream.language.expressions import ExpressionBinder
 from millstream.language.instants import ConstantsOnly, constant, folded

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from millstream.kernel.expressions import Call, Column, Expression, conjunction, map_columns, shift_columns
+from millstream.kernel.scalar.expressions import Call, Column, Expression, conjunction, map_columns, shift_columns
 from millstream.plan import logical as lo
 from millstream.plan.keys import split_condition
 from millstream.types import BOOLEAN

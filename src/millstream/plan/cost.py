@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import log2, prod
 
-from millstream.kernel.expressions import Call, Column, Expression, Literal, conjuncts
+from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, conjuncts
 from millstream.kernel.window import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
 from millstream.plan import logical as lo
 from millstream.plan.keys import split_condition

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.kernel.expressions import (
+from millstream.kernel.scalar.expressions import (
     TRUE,
     Call,
     Column,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.kernel.expressions import Call, Expression, columns_used, conjuncts
+from millstream.kernel.scalar.expressions import Call, Expression, columns_used, conjuncts
 
 
 def split_condition(

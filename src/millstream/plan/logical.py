@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
-from millstream.kernel.aggregate_calls import UserAggregate
-from millstream.kernel.expressions import TRUE, Expression, columns_used
+from millstream.kernel.aggregation.aggregate_calls import UserAggregate
+from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
 from millstream.kernel.window import WindowSpecification
 from millstream.types import BOOLEAN, DataType, Field, Schema
 

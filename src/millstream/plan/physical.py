@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from millstream.errors import BindError, NotSupportedError
 from millstream.kernel import linear
-from millstream.kernel.aggregate import Aggregate
-from millstream.kernel.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.aggregate import Aggregate
+from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.change_log import ChangeLog
 from millstream.kernel.elements import Elements
-from millstream.kernel.expressions import Expression
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Step
 from millstream.kernel.rows_window import RowsWindow
 from millstream.kernel.sample import Sample
+from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.streams import ChangeStream
 from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
 from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded

@@ -8,7 +8,7 @@ subquery or view ends, which the order of joins must respect.
 
 from __future__ import annotations
 
-from millstream.kernel.expressions import Column, map_columns
+from millstream.kernel.scalar.expressions import Column, map_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 

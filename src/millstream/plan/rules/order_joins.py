@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.kernel.expressions import Column, Expression, columns_used, conjunction, conjuncts, map_columns
+from millstream.kernel.scalar.expressions import Column, Expression, columns_used, conjunction, conjuncts, map_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.keys import split_condition

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.kernel.expressions import Column, Expression, map_columns
+from millstream.kernel.scalar.expressions import Column, Expression, map_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics, cost
 from millstream.plan.expand_joins import swapped_join

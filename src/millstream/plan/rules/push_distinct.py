@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.kernel.expressions import Column, columns_used, map_columns
+from millstream.kernel.scalar.expressions import Column, columns_used, map_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics, cost
 from millstream.plan.keys import split_condition

@@ -10,7 +10,7 @@ the same before or after, so that is safe too.
 
 from __future__ import annotations
 
-from millstream.kernel.expressions import (
+from millstream.kernel.scalar.expressions import (
     Column,
     Expression,
     conjunction,

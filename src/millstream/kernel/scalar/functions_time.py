@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from millstream import errors
-from millstream.kernel.casts import SECOND, cast_column, truncated_quotient
-from millstream.kernel.casts_text import days_of
-from millstream.kernel.coercion import can_cast, cast
-from millstream.kernel.expressions import Call, Expression, Literal
-from millstream.kernel.outcome import Failure, Outcome, always, fails_where_null
-from millstream.kernel.signature import (
+from millstream.kernel.scalar.casts import SECOND, cast_column, truncated_quotient
+from millstream.kernel.scalar.casts_text import days_of
+from millstream.kernel.scalar.coercion import can_cast, cast
+from millstream.kernel.scalar.expressions import Call, Expression, Literal
+from millstream.kernel.scalar.outcome import Failure, Outcome, always, fails_where_null
+from millstream.kernel.scalar.signature import (
     DAY,
     DAYS,
     INSTANT,

@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from millstream.kernel import accumulators, exact_sum
-from millstream.kernel.accumulators import Accumulator, Totals
+from millstream.kernel.aggregation import accumulators, exact_sum
+from millstream.kernel.aggregation.accumulators import Accumulator, Totals
+from millstream.kernel.aggregation.exact_sum import Limbs
+from millstream.kernel.aggregation.group_table import GROUP, Arrivals
+from millstream.kernel.aggregation.instants import Instants, PointOrder
 from millstream.kernel.batch import END, INF, START, WEIGHT
-from millstream.kernel.exact_sum import Limbs
-from millstream.kernel.group_table import GROUP, Arrivals
-from millstream.kernel.instants import Instants, PointOrder
 from millstream.kernel.time_queue import TIME
 
 Int64s = NDArray[np.int64]

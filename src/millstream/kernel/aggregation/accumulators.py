@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 
 from millstream.errors import EvaluationError
-from millstream.kernel import exact_sum
-from millstream.kernel.aggregate_calls import VARIANCES, AggregateCall
+from millstream.kernel.aggregation import exact_sum
+from millstream.kernel.aggregation.aggregate_calls import VARIANCES, AggregateCall
+from millstream.kernel.aggregation.exact_sum import Bools, Float64s, Int64s, Limbs
 from millstream.kernel.batch import WEIGHT, value_column
-from millstream.kernel.exact_sum import Bools, Float64s, Int64s, Limbs
 from millstream.types import INTERVAL, DataType, Schema, to_polars
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from millstream import errors
-from millstream.kernel.coercion import cast, common_type
-from millstream.kernel.expressions import Call, Case, Expression, InList, Literal
-from millstream.kernel.signature import (
+from millstream.kernel.scalar.coercion import cast, common_type
+from millstream.kernel.scalar.expressions import Call, Case, Expression, InList, Literal
+from millstream.kernel.scalar.signature import (
     ANY,
     CONDITION,
     REAL,

@@ -16,13 +16,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.aggregation.extremes import Order, best_items, gathered
+from millstream.kernel.aggregation.group_table import GROUP
+from millstream.kernel.aggregation.instants import AT, Instants
+from millstream.kernel.aggregation.ordinals import ascending, combined, heads, ordinals
+from millstream.kernel.aggregation.sorted_runs import Runs, add_run, expand, find
 from millstream.kernel.batch import WEIGHT
-from millstream.kernel.extremes import Order, best_items, gathered
-from millstream.kernel.group_table import GROUP
-from millstream.kernel.instants import AT, Instants
 from millstream.kernel.operator import Segment
-from millstream.kernel.ordinals import ascending, combined, heads, ordinals
-from millstream.kernel.sorted_runs import Runs, add_run, expand, find
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

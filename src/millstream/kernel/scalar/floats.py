@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.decimals import fitting
-from millstream.kernel.outcome import by_column
+from millstream.kernel.scalar.decimals import fitting
+from millstream.kernel.scalar.outcome import by_column
 
 # Up to 15 digits every decimal has its own double, so that comparing doubles is comparing decimals; one digit of
 # them goes to the half.

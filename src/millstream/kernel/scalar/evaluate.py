@@ -18,13 +18,13 @@ import polars as pl
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import value_column
-from millstream.kernel.casts import cast_column
-from millstream.kernel.casts_text import to_text
-from millstream.kernel.expressions import Call, Case, Cast, Column, Expression, InList, Literal
-from millstream.kernel.functions import function
-from millstream.kernel.functions_user import UserCall, call_expr
-from millstream.kernel.literals import from_column, to_expr
-from millstream.kernel.outcome import Failure, Outcome, always, null_where_failed
+from millstream.kernel.scalar.casts import cast_column
+from millstream.kernel.scalar.casts_text import to_text
+from millstream.kernel.scalar.expressions import Call, Case, Cast, Column, Expression, InList, Literal
+from millstream.kernel.scalar.functions import function
+from millstream.kernel.scalar.functions_user import UserCall, call_expr
+from millstream.kernel.scalar.literals import from_column, to_expr
+from millstream.kernel.scalar.outcome import Failure, Outcome, always, null_where_failed
 from millstream.types import to_polars
 
 _TEMPORARY, _FLAG = "_t", "_f"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from millstream.kernel.coercion import can_cast
-from millstream.kernel.expressions import Expression
-from millstream.kernel.outcome import Outcome
+from millstream.kernel.scalar.coercion import can_cast
+from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.scalar.outcome import Outcome
 from millstream.types import (
     BIGINT,
     BOOLEAN,

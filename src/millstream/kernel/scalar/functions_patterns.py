@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import polars as pl
 
 from millstream import errors
-from millstream.kernel.expressions import Call, Expression, Literal
-from millstream.kernel.functions_math import constant_integer
-from millstream.kernel.outcome import Failure, Outcome
-from millstream.kernel.regex import Pattern, translate, translate_like, translate_replacement
-from millstream.kernel.signature import TEXT, WHOLE, Function, Rule, Signature, row
+from millstream.kernel.scalar.expressions import Call, Expression, Literal
+from millstream.kernel.scalar.functions_math import constant_integer
+from millstream.kernel.scalar.outcome import Failure, Outcome
+from millstream.kernel.scalar.regex import Pattern, translate, translate_like, translate_replacement
+from millstream.kernel.scalar.signature import TEXT, WHOLE, Function, Rule, Signature, row
 from millstream.types import BOOLEAN, STRING
 
 _NO_TEXT = pl.lit(None, dtype=pl.String)

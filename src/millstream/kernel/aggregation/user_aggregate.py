@@ -18,11 +18,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from millstream.errors import Error, EvaluationError
-from millstream.kernel.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.instants import AT, Instants
+from millstream.kernel.aggregation.ordered_bag import OrderedBag
+from millstream.kernel.aggregation.sorted_runs import Runs
 from millstream.kernel.batch import WEIGHT, value_column
-from millstream.kernel.instants import AT, Instants
-from millstream.kernel.ordered_bag import OrderedBag
-from millstream.kernel.sorted_runs import Runs
 from millstream.types import to_polars
 
 Int64s = NDArray[np.int64]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from millstream.kernel.outcome import by_column
+from millstream.kernel.scalar.outcome import by_column
 from millstream.types import MAX_DECIMAL_PRECISION, DataType, decimal, to_polars
 
 _INT128 = pl.Int128()

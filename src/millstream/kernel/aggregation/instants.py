@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.kernel.ordinals import ascending, heads
+from millstream.kernel.aggregation.ordinals import ascending, heads
 
 Int64s = NDArray[np.int64]
 

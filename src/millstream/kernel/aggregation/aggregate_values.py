@@ -10,20 +10,21 @@ import polars as pl
 from numpy.typing import NDArray
 
 from millstream.errors import EvaluationError
-from millstream.kernel import accumulators, change_points, exact_sum, time_queue
-from millstream.kernel.accumulators import COPIES, Accumulator, Totals, accumulators_of
-from millstream.kernel.aggregate_calls import EXTREMES, AggregateCall
+from millstream.kernel import time_queue
+from millstream.kernel.aggregation import accumulators, change_points, exact_sum
+from millstream.kernel.aggregation.accumulators import COPIES, Accumulator, Totals, accumulators_of
+from millstream.kernel.aggregation.aggregate_calls import EXTREMES, AggregateCall
+from millstream.kernel.aggregation.exact_sum import Limbs
+from millstream.kernel.aggregation.extremes import Order, Staircase, order_of
+from millstream.kernel.aggregation.group_table import GROUP
+from millstream.kernel.aggregation.instants import AT, Instants
+from millstream.kernel.aggregation.ordered_bag import BagChanges, OrderedBag
+from millstream.kernel.aggregation.origins import ORIGIN
+from millstream.kernel.aggregation.sorted_runs import Runs
+from millstream.kernel.aggregation.user_aggregate import UserAggregation
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, value_column
-from millstream.kernel.exact_sum import Limbs
-from millstream.kernel.extremes import Order, Staircase, order_of
-from millstream.kernel.group_table import GROUP
-from millstream.kernel.instants import AT, Instants
 from millstream.kernel.operator import Segment, State
-from millstream.kernel.ordered_bag import BagChanges, OrderedBag
-from millstream.kernel.origins import ORIGIN
-from millstream.kernel.sorted_runs import Runs
 from millstream.kernel.time_queue import TIME
-from millstream.kernel.user_aggregate import UserAggregation
 from millstream.types import Schema, to_polars
 
 Bools = NDArray[np.bool_]

@@ -11,11 +11,11 @@ import numpy as np
 import polars as pl
 
 from millstream import errors
-from millstream.kernel import decimals, floats
-from millstream.kernel.casts import cast_column
-from millstream.kernel.expressions import Call, Expression, Literal
-from millstream.kernel.outcome import Outcome, fails_where_null
-from millstream.kernel.signature import NUMBER, REAL, Evaluation, Function, Rule, Signature, Slot, row
+from millstream.kernel.scalar import decimals, floats
+from millstream.kernel.scalar.casts import cast_column
+from millstream.kernel.scalar.expressions import Call, Expression, Literal
+from millstream.kernel.scalar.outcome import Outcome, fails_where_null
+from millstream.kernel.scalar.signature import NUMBER, REAL, Evaluation, Function, Rule, Signature, Slot, row
 from millstream.types import (
     BIGINT,
     DOUBLE,

@@ -20,18 +20,26 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from millstream.kernel import accumulators, change_points
-from millstream.kernel.accumulators import COPIES, Accumulator, Totals
-from millstream.kernel.aggregate_calls import AggregateCall, UserAggregate, resolve_aggregate
-from millstream.kernel.aggregate_values import PANES, POINTS, ROWS, AggregatePlan, Work, set_totals, values_at
+from millstream.kernel.aggregation import accumulators, change_points
+from millstream.kernel.aggregation.accumulators import COPIES, Accumulator, Totals
+from millstream.kernel.aggregation.aggregate_calls import AggregateCall, UserAggregate, resolve_aggregate
+from millstream.kernel.aggregation.aggregate_values import (
+    PANES,
+    POINTS,
+    ROWS,
+    AggregatePlan,
+    Work,
+    set_totals,
+    values_at,
+)
+from millstream.kernel.aggregation.change_points import Points, bare
+from millstream.kernel.aggregation.exact_sum import Limbs
+from millstream.kernel.aggregation.group_table import DEAD, EXISTS, GROUP, TABLE, UNTIL, Arrivals, GroupTable, one_zero
+from millstream.kernel.aggregation.instants import AT, Instants, PointOrder, make_instants
+from millstream.kernel.aggregation.origins import ORIGIN, resolve
+from millstream.kernel.aggregation.replacement import replacements
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, empty_batch, value_column
-from millstream.kernel.change_points import Points, bare
-from millstream.kernel.exact_sum import Limbs
-from millstream.kernel.group_table import DEAD, EXISTS, GROUP, TABLE, UNTIL, Arrivals, GroupTable, one_zero
-from millstream.kernel.instants import AT, Instants, PointOrder, make_instants
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.origins import ORIGIN, resolve
-from millstream.kernel.replacement import replacements
 from millstream.kernel.time_queue import TIME
 from millstream.types import Field, Schema, to_polars
 

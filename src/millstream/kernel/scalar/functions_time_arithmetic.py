@@ -16,10 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from millstream.kernel import decimals, floats
-from millstream.kernel.expressions import Call, Expression, Literal
-from millstream.kernel.outcome import Failure, Outcome, fails_where_null
-from millstream.kernel.signature import Signature
+from millstream.kernel.scalar import decimals, floats
+from millstream.kernel.scalar.expressions import Call, Expression, Literal
+from millstream.kernel.scalar.outcome import Failure, Outcome, fails_where_null
+from millstream.kernel.scalar.signature import Signature
 from millstream.types import (
     BIGINT,
     DATE,

@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from millstream.errors import EvaluationError
-from millstream.kernel.expressions import Call, Expression
-from millstream.kernel.outcome import column_of_height
+from millstream.kernel.scalar.expressions import Call, Expression
+from millstream.kernel.scalar.outcome import column_of_height
 from millstream.types import DataType, to_arrow, to_polars
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from millstream.kernel import casts_text, decimals, floats
-from millstream.kernel.outcome import Failure, Outcome, fails_where_null
+from millstream.kernel.scalar import casts_text, decimals, floats
+from millstream.kernel.scalar.outcome import Failure, Outcome, fails_where_null
 from millstream.types import (
     BIGINT,
     BOOLEAN,

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.aggregation.sorted_runs import Runs, add_run
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.operator import Segment
-from millstream.kernel.sorted_runs import Runs, add_run
 
 Int64s = NDArray[np.int64]
 ORIGIN = "_origin"

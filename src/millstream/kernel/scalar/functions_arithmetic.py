@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from millstream.kernel import decimals, floats
-from millstream.kernel import functions_time_arithmetic as time_arithmetic
-from millstream.kernel.coercion import as_decimal, common_type
-from millstream.kernel.expressions import Call, Expression, Literal
-from millstream.kernel.outcome import Failure, Outcome, by_column, fails_where_null
-from millstream.kernel.signature import (
+from millstream.kernel.scalar import decimals, floats
+from millstream.kernel.scalar import functions_time_arithmetic as time_arithmetic
+from millstream.kernel.scalar.coercion import as_decimal, common_type
+from millstream.kernel.scalar.expressions import Call, Expression, Literal
+from millstream.kernel.scalar.outcome import Failure, Outcome, by_column, fails_where_null
+from millstream.kernel.scalar.signature import (
     LONG,
     NUMBER_OR_INTERVAL,
     WHOLE,

@@ -19,10 +19,10 @@ from collections.abc import Iterable
 import polars as pl
 
 from millstream.errors import TypeError as WrongTypeError
-from millstream.kernel.casts import cast_column
-from millstream.kernel.expressions import Cast, Expression, Literal
-from millstream.kernel.literals import convert_number, from_column, to_expr
-from millstream.kernel.outcome import Outcome
+from millstream.kernel.scalar.casts import cast_column
+from millstream.kernel.scalar.expressions import Cast, Expression, Literal
+from millstream.kernel.scalar.literals import convert_number, from_column, to_expr
+from millstream.kernel.scalar.outcome import Outcome
 from millstream.types import (
     BIGINT,
     BINARY,

@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.aggregation.sorted_runs import Runs, add_run, find
 from millstream.kernel.batch import Batch
 from millstream.kernel.operator import Segment, State
-from millstream.kernel.sorted_runs import Runs, add_run, find
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from millstream.kernel import decimals, floats
-from millstream.kernel.outcome import by_column
+from millstream.kernel.scalar import decimals, floats
+from millstream.kernel.scalar.outcome import by_column
 from millstream.types import (
     BINARY,
     BOOLEAN,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millstream import errors
-from millstream.kernel import (
+from millstream.kernel.scalar import (
     functions_arithmetic,
     functions_logic,
     functions_math,
@@ -16,11 +16,11 @@ from millstream.kernel import (
     functions_text,
     functions_time,
 )
-from millstream.kernel.coercion import can_cast, cast
-from millstream.kernel.expressions import Call, Expression
-from millstream.kernel.functions_logic import case, in_list
-from millstream.kernel.functions_user import UserFunction
-from millstream.kernel.signature import Function, Rewrite
+from millstream.kernel.scalar.coercion import can_cast, cast
+from millstream.kernel.scalar.expressions import Call, Expression
+from millstream.kernel.scalar.functions_logic import case, in_list
+from millstream.kernel.scalar.functions_user import UserFunction
+from millstream.kernel.scalar.signature import Function, Rewrite
 from millstream.types import (
     BIGINT,
     BINARY,

@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 import polars as pl
 
 from millstream import errors
-from millstream.kernel.expressions import Literal
+from millstream.kernel.scalar.expressions import Literal
 from millstream.types import (
     BIGINT,
     DATE,

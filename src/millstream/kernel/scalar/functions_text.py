@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from millstream.kernel.expressions import Call, Expression, Literal
-from millstream.kernel.outcome import Failure, Outcome
-from millstream.kernel.signature import TEXT, WHOLE, Evaluation, Function, Rule, Signature, Slot, many, row
+from millstream.kernel.scalar.expressions import Call, Expression, Literal
+from millstream.kernel.scalar.outcome import Failure, Outcome
+from millstream.kernel.scalar.signature import TEXT, WHOLE, Evaluation, Function, Rule, Signature, Slot, many, row
 from millstream.types import BINARY, BOOLEAN, INT, STRING
 
 _BYTES_OR_TEXT = Slot("string or binary", lambda kind: BINARY if kind == BINARY else TEXT.accept(kind))

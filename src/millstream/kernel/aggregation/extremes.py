@@ -21,13 +21,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from millstream.kernel.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.group_table import GROUP
+from millstream.kernel.aggregation.instants import Instants
+from millstream.kernel.aggregation.ordinals import ascending, combined, heads, ordinals
+from millstream.kernel.aggregation.sorted_runs import Runs, add_run, bisect_within, expand
 from millstream.kernel.batch import ARRIVAL, END, START, value_column
-from millstream.kernel.group_table import GROUP
-from millstream.kernel.instants import Instants
 from millstream.kernel.operator import Segment
-from millstream.kernel.ordinals import ascending, combined, heads, ordinals
-from millstream.kernel.sorted_runs import Runs, add_run, bisect_within, expand
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -1,0 +1,1 @@
+"""Scalar expressions with Spark SQL's types and ANSI semantics, computed on whole columns."""
