@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from decimal import Decimal
 from typing import Protocol
 
 from sqlglot import exp
@@ -14,9 +13,11 @@ from millstream import types
 from millstream.errors import BindError, Error, NameError, NotSupportedError, TypeError
 from millstream.kernel.aggregation.aggregate_calls import ALIASES, FUNCTIONS, UserAggregate, resolve_aggregate
 from millstream.kernel.scalar.coercion import can_cast, cast, common_type
-from millstream.kernel.scalar.expressions import FALSE, TRUE, Case, Expression, InList, Literal
+from millstream.kernel.scalar.expressions import FALSE, TRUE, Expression, Literal
 from millstream.kernel.scalar.functions import call
+from millstream.kernel.scalar.functions_logic import case, in_list
 from millstream.kernel.scalar.functions_user import UserFunction
+from millstream.kernel.scalar.literals import number_literal
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.durations import duration
 from millstream.language.scope import Scope
@@ -52,7 +53,6 @@ _BINARY: dict[type[exp.Expr], str] = {
 }
 _UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negative", exp.BitwiseNot: "~"}
 AGGREGATES = {*FUNCTIONS, *ALIASES} - {"single_value"}  # the last serves scalar subqueries only
-INT_LIMIT, BIGINT_LIMIT = 2**31, 2**63
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class ExpressionBinder:
     def _unary(self, node: exp.Expr) -> Expression:
         inner = node.this
         if isinstance(node, exp.Neg) and isinstance(inner, exp.Literal) and not inner.is_string:
-            return _number("-" + inner.name)
+            return number_literal("-" + inner.name)
         return call(_UNARY[type(node)], [self.bind(inner)])
 
     def _column(self, node: exp.Column) -> Expression:
@@ -129,7 +129,7 @@ class ExpressionBinder:
         return self.scope.resolve(node.table or None, node.name, place_of(node, self.binder.text))
 
     def _literal(self, node: exp.Literal) -> Expression:
-        return Literal(types.STRING, node.name) if node.is_string else _number(node.name)
+        return Literal(types.STRING, node.name) if node.is_string else number_literal(node.name)
 
     def _cast(self, node: exp.Cast) -> Expression:
         target = data_type(node.args["to"], place_of(node, self.binder.text))
@@ -164,36 +164,25 @@ class ExpressionBinder:
             return self._subquery("in", node.args["query"].this, value)
         if not node.expressions:
             raise NotSupportedError("IN takes a list of values or a subquery")
-        values = [self.bind(item) for item in node.expressions]
-        common = common_type([value.type, *(item.type for item in values)])
-        if common is None:
-            raise TypeError(f"IN compares {value.type} with {', '.join(str(item.type) for item in values)}")
-        return InList(types.BOOLEAN, cast(value, common), tuple(cast(item, common) for item in values))
+        return in_list(value, [self.bind(item) for item in node.expressions])
 
     def _case(self, node: exp.Case) -> Expression:
         subject = self.bind(node.this) if node.this else None
-        conditions = []
+        branches = []
         for branch in node.args["ifs"]:
-            condition = self.bind(branch.this) if subject is None else call("=", [subject, self.bind(branch.this)])
-            if condition.type not in (types.BOOLEAN, types.NULL):
-                raise TypeError(f"WHEN takes a condition, not a {condition.type}")
-            conditions.append(cast(condition, types.BOOLEAN))
+            condition = self.bind(branch.this)
+            if subject is not None:
+                condition = call("=", [subject, condition])
+            branches.append((condition, self.bind(branch.args["true"])))
         default = node.args.get("default")
-        values = [self.bind(branch.args["true"]) for branch in node.args["ifs"]]
-        otherwise = self.bind(default) if default is not None else Literal(types.NULL, None)
-        common = common_type([value.type for value in (*values, otherwise)])
-        if common is None:
-            raise TypeError(f"the branches of CASE differ: {', '.join(str(value.type) for value in values)}")
-        branches = tuple((c, cast(v, common)) for c, v in zip(conditions, values, strict=True))
-        return Case(common, branches, cast(otherwise, common))
+        return case(branches, self.bind(default) if default is not None else None)
 
     def _interval(self, node: exp.Interval) -> Expression:
         span = duration(node, self.binder.text)
         return Literal(types.INTERVAL, timedelta(microseconds=span.amount))
 
     def _extract(self, node: exp.Extract) -> Expression:
-        part = {"DOW": "dayofweek", "DOY": "dayofyear", "WEEK": "weekofyear"}.get(node.name.upper(), node.name)
-        return call(part, [self.bind(node.expression)])
+        return call("extract", [Literal(types.STRING, node.name), self.bind(node.expression)])
 
     def _substring(self, node: exp.Substring) -> Expression:
         parts = [node.this, node.args.get("start"), node.args.get("length")]
@@ -201,9 +190,8 @@ class ExpressionBinder:
 
     def _trim(self, node: exp.Trim) -> Expression:
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or ""), "trim")
-        if node.args.get("expression"):
-            raise NotSupportedError("TRIM of given characters")
-        return call(name, [self.bind(node.this)])
+        characters = node.args.get("expression")
+        return call(name, [*([self.bind(characters)] if characters else []), self.bind(node.this)])
 
     def _position(self, node: exp.StrPosition) -> Expression:
         return call("position", [self.bind(node.args["substr"]), self.bind(node.this)])
@@ -288,29 +276,6 @@ class ExpressionBinder:
         raise NotSupportedError(
             "OVER (...) is not supported", hint="windows stand in FROM: FROM s [RANGE 5 MINUTES] ... GROUP BY"
         )
-
-
-def _number(text: str) -> Literal:
-    """A number as Spark types it: INT, BIGINT or DECIMAL by size, DECIMAL with a point, DOUBLE with an exponent."""
-    if text.lstrip("-").isdigit():
-        value = int(text)
-        if -INT_LIMIT <= value < INT_LIMIT:
-            return Literal(types.INT, value)
-        if -BIGINT_LIMIT <= value < BIGINT_LIMIT:
-            return Literal(types.BIGINT, value)
-        digits = len(text.lstrip("-"))
-        if digits > types.MAX_DECIMAL_PRECISION:
-            raise TypeError(f"{text} has more than {types.MAX_DECIMAL_PRECISION} digits")
-        return Literal(types.decimal(digits, 0), Decimal(text))
-    if "e" in text.lower():
-        return Literal(types.DOUBLE, float(text))
-    number = Decimal(text)
-    _, digits_tuple, exponent = number.as_tuple()
-    scale = -int(exponent)
-    precision = max(len(digits_tuple), scale)
-    if precision > types.MAX_DECIMAL_PRECISION:
-        raise TypeError(f"{text} has more than {types.MAX_DECIMAL_PRECISION} digits")
-    return Literal(types.decimal(precision, scale), number)
 
 
 def _describe(node: exp.Expr) -> str:
