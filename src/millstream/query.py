@@ -118,6 +118,7 @@ class Query:
     def _final(self) -> int:
         self._database.inputs.tick_clocks()
         engine = self._database.engine
+        engine.check(self.edge)
         return min(engine.frontier(source) for source in engine.inputs(self.edge))
 
     def _pending(self) -> int | None:

@@ -1,8 +1,8 @@
 """Relation-to-relation: a SELECT over instantaneous relations, handed to DuckDB.
 
 The tree that comes in is plain Spark SQL (windows and stream operators are gone, FROM items are leaves). It is printed,
-read again by sqlglot's Spark dialect, which knows the functions, and printed for DuckDB with what differs replaced by
-macros: `/` on two integers truncates, division by zero fails, a cast to an integer cuts the fraction off.
+read again by sqlglot's Spark dialect, which knows the functions, and printed for DuckDB with what differs replaced:
+`/` on two integers truncates, division by zero fails, a cast to an integer cuts the fraction off.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ from millstream.types import DataType
 Row = tuple[Any, ...]
 
 _MACROS = """
-CREATE MACRO cql_divide(a BIGINT, b BIGINT) AS a // b,
-    (a DOUBLE, b DOUBLE) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a / b END;
-CREATE MACRO cql_remainder(a BIGINT, b BIGINT) AS a % b,
-    (a DOUBLE, b DOUBLE) AS CASE WHEN b = 0 THEN error('division by zero') ELSE a % b END;
+CREATE MACRO cql_remainder(a, b) AS CASE WHEN b = 0 AND a IS NOT NULL THEN error('division by zero') ELSE a % b END;
 CREATE MACRO cql_whole(x BIGINT) AS x, (x DOUBLE) AS trunc(x), (x VARCHAR) AS x, (x BOOLEAN) AS x,
     (x TIMESTAMP) AS floor(epoch(x));
 """
@@ -57,6 +54,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     opened = duckdb.connect(config={"threads": 1})
     # Without the optimizer, conditions are evaluated as written (`b <> 0 AND a / b > 1`), and small queries are faster.
     opened.execute("PRAGMA disable_optimizer")
+    opened.execute("SET integer_division = true")  # `/` on two integers truncates
     opened.execute(_MACROS)
     return opened
 
@@ -81,11 +79,11 @@ def duckdb_text(tree: exp.Expr) -> str:
     tree = tree.copy()
     for node in reversed(list(tree.find_all(*_DIFFERENT))):
         if isinstance(node, exp.Div):
-            node.replace(_call("cql_divide", node.this, node.expression))
+            node.set("safe", False)  # division by zero is an error, not NULL
         elif isinstance(node, exp.Mod):
             node.replace(_call("cql_remainder", node.this, node.expression))
         elif isinstance(node, exp.Cast) and node.to.this in _INTEGERS:
-            node.set("this", _call("cql_whole", node.this))
+            node.set("this", _whole(node.this))
         elif isinstance(node, exp.DataType) and node.this in _TIMESTAMPS:
             node.replace(exp.DataType.build("timestamp", dialect="duckdb"))
         elif isinstance(node, exp.TsOrDsAdd):  # a DATE, not the TIMESTAMP that DuckDB makes of it
@@ -93,6 +91,13 @@ def duckdb_text(tree: exp.Expr) -> str:
         elif isinstance(node, exp.CountIf):  # 0 over no rows, where DuckDB says NULL
             node.replace(_call("coalesce", node, exp.Literal.number(0)))
     return tree.sql("duckdb", identify=True)
+
+
+def _whole(value: exp.Expr) -> exp.Expr:
+    """What is cast to an integer, without its fraction. Macros cannot tell the type of an aggregate: it is a number."""
+    if value.find(exp.AggFunc):
+        return _call("trunc", exp.cast(value.copy(), "double"))
+    return _call("cql_whole", value)
 
 
 def _call(macro: str, *arguments: exp.Expr) -> exp.Expr:

@@ -54,7 +54,7 @@ def grouping(
     else:
         items, kinds = [_item(dice, scope, by, kind, outer) for kind in wanted], list(wanted)
         if not by and not any(_is_aggregate(item) for item in items):
-            by = [_key(dice, scope)]
+            items[0] = _aggregate(dice, scope, kinds[0]).name
     clause = f" GROUP BY {', '.join(key.name for key in by)}" if by else ""
     if dice.chance(20):
         clause += f" HAVING {_having(dice, scope, [*by, *outer])}"

@@ -233,11 +233,15 @@ class Engine:
             self.snapshot = replace(self.snapshot, states=states, results=results)
             self.runner.store.remove([*dropped, *stale])
 
+    def check(self, edge: str) -> None:
+        """Raise what stopped the edge, if something did."""
+        if edge in self.failures:
+            raise self.failures[edge]
+
     def rows(self, edge: str, schema: Schema) -> tuple[Batch, Snapshot]:
         """All rows that an edge has shown, and the snapshot they belong to."""
         with self.lock:
-            if edge in self.failures:
-                raise self.failures[edge]
+            self.check(edge)
             snapshot = self.snapshot
             like = empty_batch(schema)
             kept = snapshot.history if edge in self._sources else snapshot.results

@@ -114,7 +114,8 @@ class Program:
             for check, flag in zip(self.checks, flags, strict=True):
                 if result.get_column(flag.meta.output_name()).first() and check.failed(computed):
                     raise self._error(check, computed)
-        return result.select(names)
+        # As series: a constant would stay one value to Polars, which then computes with a column of one row.
+        return pl.DataFrame([result.get_column(name) for name in names])
 
     def _staged(self, frame: pl.DataFrame) -> pl.DataFrame:
         for stage in self.stages:
