@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.oracle import Oracle
 from tests.properties.cases import Action, Case, Drop, Register
 from tests.properties.dice import Dice, HypothesisDice, SeededDice
-from tests.properties.inputs import Source, TimeScale, arrivals, changes, inserted, stream, table
+from tests.properties.inputs import Source, TimeScale, arrivals, changes, fed_table, inserted, stream, table
 from tests.properties.queries import Profile, QueryMaker
 
 
@@ -53,13 +53,14 @@ def make_world(dice: Dice, profile: Profile) -> World:
     scale = TimeScale(timestamps=dice.chance(10))
     streams = [stream(dice, name, scale) for name in ("S", "T", "U")[: dice.pick((1, 2, 2, 3))]]
     tables = [table(dice, "D")] if dice.chance(30) else []
-    definitions = [source.definition for source in [*streams, *tables]]
+    fed = [fed_table(dice, "C")] if not scale.timestamps and dice.chance(15) else []
+    definitions = [source.definition for source in [*streams, *tables, *fed]]
     if dice.chance(40):
         definitions.insert(0, "SET range_bounds = 'half_open'")
-    maker = QueryMaker(dice, [*streams, *tables], profile)
+    maker = QueryMaker(dice, [*streams, *tables, *fed], profile)
     for name in ("V", "W")[: dice.pick((0, 0, 0, 1, 2))]:
         definitions.append(_add_view(maker, name, definitions))
-    actions = arrivals(dice, streams, scale, profile.elements)
+    actions = arrivals(dice, [*streams, *fed], scale, profile.elements)
     for change in changes(dice, tables):
         actions.insert(dice.number(0, len(actions)), change)
     if tables and not dice.chance(10):

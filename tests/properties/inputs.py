@@ -26,6 +26,7 @@ class Source:
     columns: tuple[Column, ...]
     is_stream: bool
     definition: str = ""
+    operations: tuple[str, ...] = ()  # what rows of a CHANGES BY table may say
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,16 @@ def table(dice: Dice, name: str) -> Source:
     return Source(name, found, False, f"CREATE TABLE {name} ({declared}){nature}")
 
 
+def fed_table(dice: Dice, name: str) -> Source:
+    """A table that changes by rows."""
+    found = columns(dice)
+    declared = ", ".join(_declared(dice, column) for column in found)
+    key = " KEY (a)" if dice.chance(50) else ""
+    operations = ("+", "+", "-", "update") if key else ("+", "+", "insert", "-", "delete")
+    clauses = f"CHANGES BY op TIMESTAMP BY ts {dice.pick(_HEARTBEATS)}".strip()
+    return Source(name, found, False, f"CREATE TABLE {name} ({declared}){key} {clauses}", operations)
+
+
 def _declared(dice: Dice, column: Column) -> str:
     return f"{column.name} {dice.pick(TYPES[column.kind])}"
 
@@ -81,12 +92,17 @@ def elements(dice: Dice, source: Source, scale: TimeScale, most: int) -> list[Ro
     elif order == "nearly":
         instants = [t for _, t in sorted((t + dice.number(0, 3), t) for t in instants)]
     visible = [column for column in source.columns if column.name != "ts"]
-    return [(*values(dice, visible), scale.value(t)) for t in instants]
+    rows = [values(dice, visible) for _ in instants]
+    if source.operations:
+        # Rows that go should have come.
+        rows = [rows[dice.number(0, i)] for i in range(len(rows))]
+        rows = [(*row, dice.pick(source.operations)) for row in rows]
+    return [(*row, scale.value(t)) for row, t in zip(rows, instants, strict=True)]
 
 
-def arrivals(dice: Dice, streams: Sequence[Source], scale: TimeScale, most: int) -> list[Action]:
+def arrivals(dice: Dice, fed: Sequence[Source], scale: TimeScale, most: int) -> list[Action]:
     """Batches of all streams in a random order, with heartbeats in between and mostly one at the end."""
-    queues = {source.name: _batches(dice, elements(dice, source, scale, most)) for source in streams}
+    queues = {source.name: _batches(dice, elements(dice, source, scale, most)) for source in fed}
     actions: list[Action] = []
     while any(queues.values()):
         name = dice.pick([name for name, batches in queues.items() if batches])
