@@ -25,7 +25,7 @@ from millstream.language.expressions import UserCode
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.plan.definitions import StreamDefinition, ViewDefinition
 from millstream.plan.explain import explain
-from millstream.plan.logical import TableScan, sources
+from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.physical import Options
 from millstream.plan.rewrite import rewrite, rule_names
 from millstream.query import Query
@@ -180,7 +180,7 @@ class Database:
         """The instant up to which a query is final now; over tables only, also what is pending."""
         read = sources(bound.plan)
         frontiers = [self.engine.frontier(source.name) for source in read] or [self.engine.snapshot.clock]
-        if all(isinstance(source, TableScan) for source in read):
+        if has_no_heartbeat(bound.plan):
             pending = [self.engine.snapshot.progress(source.name).last_change for source in read]
             return max([min(frontiers), 0 if not read else -1, *pending])
         return min(frontiers)

@@ -12,7 +12,7 @@ from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
 from millstream.plan.definitions import TimeDomain
 from millstream.plan.explain import explain
-from millstream.plan.logical import Kind, TableScan, sources
+from millstream.plan.logical import Kind, has_no_heartbeat
 from millstream.types import arrow_schema
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Query:
 
     def _pending(self) -> int | None:
         """Over tables only, the instant of a change that lies beyond what is final: now is then."""
-        if not all(isinstance(source, TableScan) for source in sources(self._bound.plan)):
+        if not has_no_heartbeat(self._bound.plan):
             return None
         engine = self._database.engine
         last = max((engine.snapshot.progress(source).last_change for source in engine.inputs(self.edge)), default=-1)

@@ -290,3 +290,8 @@ def _check_columns(expression: Expression, schema: Schema) -> None:
 def sources(plan: Node) -> set[StreamScan | TableScan]:
     """The base streams and tables that a plan reads."""
     return {node for node in plan.walk() if isinstance(node, StreamScan | TableScan)}
+
+
+def has_no_heartbeat(plan: Node) -> bool:
+    """Whether only statements change what the plan reads, so that pending changes are all there is to wait for."""
+    return all(isinstance(source, TableScan) and source.log is None for source in sources(plan))
