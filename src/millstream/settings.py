@@ -15,7 +15,7 @@ class Settings:
     disabled_rules: str = field(default="", metadata={"text": True})  # names of rewrite rules, with commas between
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})
     sample_seed: int = 0
-    expiry_groups: int = field(default=10, metadata={"least": 1})
+    expiry_groups: int = field(default=0, metadata={"least": 0})
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window
 
     def with_value(self, name: str, value: object, place: Place | None = None) -> Settings:

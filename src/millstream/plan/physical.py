@@ -42,7 +42,7 @@ class Options:
 
     strategy: str = "upa"
     max_rstream_rows: int = 10_000_000
-    expiry_groups: int = 10
+    expiry_groups: int = 0  # 0 keeps the inputs of joins consolidated
     lazy_interval: int = 5  # percent of the window
 
 
@@ -207,13 +207,13 @@ class Lowering:
 
     def _synopsis(self, plan: lo.Node, edge: str) -> Synopsis:
         """How a join keeps an input: by how its rows leave."""
-        pattern = pattern_of(plan)
-        if self.options.strategy != "upa" or edge in self._retracting or pattern == Pattern.STR:
+        pattern, groups = pattern_of(plan), self.options.expiry_groups
+        if not groups or self.options.strategy != "upa" or edge in self._retracting or pattern == Pattern.STR:
             return Consolidated()
         span = longest_window(plan)
         lazy = max(1, span * self.options.lazy_interval // 100)
         kind = ExpiryGrouped if pattern == Pattern.WK else Fifo
-        return kind(span, self.options.expiry_groups, lazy)
+        return kind(span, groups, lazy)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str) -> str:
         return self._named(f"{type(operator).__name__.lower()}-{fingerprint(node)}", operator, *inputs)
