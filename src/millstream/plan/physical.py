@@ -33,7 +33,7 @@ from millstream.plan.monotonic import is_non_retroactive
 from millstream.plan.patterns import Pattern, pattern_of
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 
-CLOCK = "clock"  # the source that carries no rows, only how far time has come
+CLOCK = "_clock"  # the source that carries no rows, only how far time has come
 
 
 @dataclass(frozen=True)
