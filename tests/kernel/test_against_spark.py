@@ -7,6 +7,7 @@ expressions and rows), and of those on which it fails, Spark must fail on the fi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from millstream import types
 from millstream.errors import EvaluationError
 from millstream.kernel.scalar.evaluate import compile_expressions, evaluate
 from millstream.kernel.scalar.expressions import Expression
+from millstream.spark.session import embedded_session
 
 pytestmark = pytest.mark.spark
 
@@ -40,11 +42,10 @@ class Answer:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Any:
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.log.level", "OFF").getOrCreate().newSession()
+def spark() -> Iterator[Any]:
+    started = embedded_session("local[1]")
+    session = started.session.newSession()
+    session.sparkContext.setLogLevel("OFF")
     session.conf.set("spark.sql.ansi.enabled", "true")
     session.conf.set("spark.sql.session.timeZone", "UTC")
     # Compiling hundreds of expressions takes longer than interpreting them on a few rows.
@@ -54,7 +55,8 @@ def spark() -> Any:
     table = rows().to_arrow().rename_columns(list(COLUMNS)).cast(schema)
     table = table.append_column("row", pa.array(range(HEIGHT), pa.int32()))
     session.createDataFrame(table).createOrReplaceTempView("t")
-    return session
+    yield session
+    started.stop()
 
 
 @pytest.fixture(scope="module")
