@@ -7,7 +7,8 @@ import millstream as ms
 
 def test_a_stream_may_be_called_clock() -> None:
     with ms.connect(engine="inprocess") as db:
-        db.execute("CREATE STREAM clock (a INT) TIMESTAMP BY ts; REGISTER QUERY q AS SELECT a, 1 AS one FROM clock [NOW]")
+        db.execute("CREATE STREAM clock (a INT) TIMESTAMP BY ts")
+        db.execute("REGISTER QUERY q AS SELECT a, 1 AS one FROM clock [NOW]")
         db.execute("REGISTER QUERY constant AS SELECT 1 AS one; INSERT INTO clock VALUES (7, 3); ADVANCE TO 5")
         assert db.query("q").result(at=3).to_pylist() == [{"a": 7, "one": 1}]
         assert db.query("constant").result().to_pylist() == [{"_ts": 0, "one": 1}]
