@@ -1,8 +1,9 @@
 """Contestants, each a strategy and a way to keep the answer, over the same traffic.
 
-`upa/10` keeps the answer in 10 expiry groups, `upa/value` and `negative/value` as counts by value, `direct/scan` in one
-list that is scanned. Each is warmed up by a window's worth of records and then measured over some more, from the same
-position every time. All of them must agree on the answer while the window fills, once it is full, and at the end.
+`upa/10` keeps the answer in 10 expiry groups, `upa grouped/10` the inputs of joins too, `upa/value` and
+`negative/value` as counts by value, `direct/scan` in one list that is scanned. Each is warmed up by a window's worth of
+records and then measured over some more, from the same position every time. All of them must agree on the answer while
+the window fills, once it is full, and at the end.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ from millstream.plan.physical import Options
 class Contestant:
     strategy: str
     keeping: str  # the number of expiry groups, or "value", or "scan"
+    is_grouped: bool = False  # whether joins keep their inputs in as many groups
 
     @property
     def name(self) -> str:
-        return f"{self.strategy}/{self.keeping}"
+        return f"{self.strategy}{' grouped' if self.is_grouped else ''}/{self.keeping}"
 
     def plan(self, cql: str) -> Plan | None:
-        groups = int(self.keeping) if self.keeping.isdigit() else 10
-        return lower(cql, Options(strategy=self.strategy, expiry_groups=groups))
+        """None where the strategy cannot run the query, or would run it as another contestant does."""
+        plan = lower(cql, Options(strategy=self.strategy, expiry_groups=int(self.keeping) if self.is_grouped else 0))
+        return None if plan is not None and self.is_grouped and not plan.has_joins else plan
 
     def answer(self, width: int, window: int) -> Answer:
         if self.keeping == "value":
@@ -50,6 +53,8 @@ UPA_BY_VALUE = Contestant("upa", "value")
 CONTESTANTS = (
     UPA,
     Contestant("upa", "50"),
+    Contestant("upa", "10", is_grouped=True),
+    Contestant("upa", "50", is_grouped=True),
     UPA_BY_VALUE,
     Contestant("direct", "10"),
     Contestant("direct", "scan"),

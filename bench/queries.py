@@ -9,6 +9,7 @@ from bench.network import SCHEMA
 
 import millstream as ms
 from millstream.errors import BindError
+from millstream.kernel.join import InnerJoin
 from millstream.kernel.pipeline import Pipeline
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
@@ -57,6 +58,10 @@ class Plan:
     def sources(self) -> list[str]:
         made = {step.name for step in self.pipeline.steps}
         return sorted({edge for step in self.pipeline.steps for edge in step.inputs} - made)
+
+    @property
+    def has_joins(self) -> bool:
+        return any(isinstance(step.operator, InnerJoin) for step in self.pipeline.steps)
 
 
 def lower(cql: str, options: Options) -> Plan | None:

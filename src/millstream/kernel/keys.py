@@ -72,6 +72,9 @@ def _mix_bytes(codes: Codes, series: pl.Series) -> Codes:
     _, offsets, content = array.buffers()
     bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     lengths = np.diff(bounds)
+    if series.null_count():
+        # Bytes may lie below a NULL: they are not part of it.
+        lengths = np.where(series.is_null().to_numpy(), 0, lengths)
     padded = np.zeros((content.size if content else 0) + 8, np.uint8)
     if content:
         padded[:-8] = np.frombuffer(content, np.uint8)
