@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from millstream.engine.task import EpochOutcome, EpochTask, execute
-from millstream.state.store import MemoryStore, Store
+from millstream.state.store import Store
 
 
 class Runner(Protocol):
@@ -21,8 +21,8 @@ class Runner(Protocol):
 class InProcessRunner:
     """The same functions called in one process: for tests and for the kernel's benchmarks."""
 
-    def __init__(self) -> None:
-        self.store: Store = MemoryStore()
+    def __init__(self, store: Store) -> None:
+        self.store = store
 
     def run(self, task: EpochTask) -> EpochOutcome:
         return execute(task, self.store)

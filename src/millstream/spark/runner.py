@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from millstream.engine.task import EpochOutcome, EpochTask, execute
-from millstream.state.store import DirectoryStore, Store
+from millstream.state.store import Store
 
 
 class SparkRunner:
     """One job of one task per epoch; all queries and edges are in it."""
 
-    def __init__(self, session: SparkSession, directory: Path) -> None:
+    def __init__(self, session: SparkSession, store: Store) -> None:
         self.session = session
-        self.store: Store = DirectoryStore(directory)
+        self.store = store
 
     def run(self, task: EpochTask) -> EpochOutcome:
-        work = partial(_work, _dumps((task, self.store)))
+        work = partial(_work, dumps((task, self.store)))
         frame = self.session.range(0, 1, 1, 1).mapInArrow(work, "outcome binary")
         outcome: EpochOutcome = cloudpickle.loads(frame.collect()[0].outcome)
         return outcome
@@ -35,7 +34,7 @@ class SparkRunner:
         """The session belongs to whoever made it."""
 
 
-def _dumps(value: object) -> bytes:
+def dumps(value: object) -> bytes:
     """Pickled, users' own functions and classes by value: the workers need not be able to import them."""
     return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
 
@@ -45,4 +44,4 @@ def _work(payload: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
         pass  # the one row only calls for the work
     task, store = cloudpickle.loads(payload)
     outcome = execute(task, store)
-    yield pa.RecordBatch.from_arrays([pa.array([_dumps(outcome)], pa.binary())], names=["outcome"])
+    yield pa.RecordBatch.from_arrays([pa.array([dumps(outcome)], pa.binary())], names=["outcome"])
