@@ -1,6 +1,6 @@
-"""Selection, projection, union and negation: row by row, whatever the time.
+"""Selection, projection and union: row by row, whatever the time.
 
-    σ_p(R) = { (r, s, e, w) in R : p(r) },   π_f(R) = { (f(r), s, e, w) : (r, s, e, w) in R },   R + S,   -R
+    σ_p(R) = { (r, s, e, w) in R : p(r) },   π_f(R) = { (f(r), s, e, w) : (r, s, e, w) in R },   R + S
 
 They keep nothing, and pass on every column that is not a value (interval, weight, arrival, lineage) as it is.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, WEIGHT, Batch, batch_schema, value_columns
+from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch, batch_schema, value_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.evaluate import evaluate, select_true
 from millstream.kernel.scalar.expressions import Expression
@@ -50,14 +50,6 @@ class UnionAll(Operator):
         if all(BORN in batch.columns for batch in inputs):
             columns.append(BORN)
         return pl.concat([batch.select(columns) for batch in inputs]), NO_STATE
-
-
-class Negate(Operator):
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        return inputs[0].with_columns(-pl.col(WEIGHT)), NO_STATE
 
 
 class OneRow(Operator):

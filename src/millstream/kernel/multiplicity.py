@@ -267,6 +267,10 @@ class Multiplicity(_SetOperator):
         columns = [pl.Series(name, total) for name, total in zip(self._counts, totals, strict=True)]
         return output, _retained(counts, only(values.hstack(columns), changed), self._merge)
 
+    def counted(self, values: pl.DataFrame, state: State) -> list[Ticks]:
+        """How often each of the values (with their codes) occurs in the inputs at the frontier of the state."""
+        return self._carried(values, state.get("counts", ()))
+
     def _merge(self, counts: pl.DataFrame) -> pl.DataFrame:
         return self._one_per_value(counts, self._summaries).filter(self._occurring)
 

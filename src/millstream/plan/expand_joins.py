@@ -1,8 +1,7 @@
-"""Semi, anti and outer joins as algebra over inner joins, DISTINCT, union and negation.
+"""Semi and outer joins as algebra over inner joins, anti joins, DISTINCT and union.
 
     L ⋉ R = L ⋈ δ(π_keys(R))                          where the condition is equalities
     L ⋉ R = L ⋈ δ(π_L(L ⋈_θ R))   on all of L         otherwise
-    L ▷ R = L - (L ⋉ R)
     L ⟕ R = (L ⋈ R) + (L ▷ R) × NULL,   and ⟖, ⟗ likewise
 
 The first holds because L's own multiplicities pass through the join; a condition that reads nothing of L needs only to
@@ -29,12 +28,10 @@ from millstream.types import BOOLEAN, Schema
 
 
 def expand_join(join: lo.Join) -> lo.Node:
-    """The same relation without any join but inner ones."""
+    """The same relation without any join but inner and anti ones."""
     match join.join:
         case "semi":
             return _semi(join.left, join.right, join.condition)
-        case "anti":
-            return _anti(join.left, join.right, join.condition)
         case "left":
             return _union(_inner(join), _padded_right(join))
         case "right":
@@ -60,19 +57,15 @@ def _semi(left: lo.Node, right: lo.Node, condition: Expression) -> lo.Node:
     if not any(index < width for index in columns_used(condition)):
         found: lo.Node = right if condition == TRUE else lo.Filter(right, shift_columns(condition, -width))
         some = lo.Distinct(lo.Project(found, (TRUE,), ("found",)))
-        return _columns_of(lo.Join(left, some, "inner"), width)
+        return columns_of(lo.Join(left, some, "inner"), width)
     if keys and not residual:
         values = tuple(shift_columns(key, -width) for _, key, _ in keys)
         distinct = lo.Distinct(lo.Project(right, values, tuple(str(value) for value in values)))
         equal = [_equal(own, width + index, safe) for index, (own, _, safe) in enumerate(keys)]
-        return _columns_of(lo.Join(left, distinct, "inner", conjunction(equal)), width)
-    matched = lo.Distinct(_columns_of(lo.Join(left, right, "inner", condition), width))
-    equal = [_equal(column, width + column.index, True) for column in _columns(left.schema)]
-    return _columns_of(lo.Join(left, matched, "inner", conjunction(equal)), width)
-
-
-def _anti(left: lo.Node, right: lo.Node, condition: Expression) -> lo.Node:
-    return _union(left, lo.Negation(_semi(left, right, condition)))
+        return columns_of(lo.Join(left, distinct, "inner", conjunction(equal)), width)
+    matched = lo.Distinct(columns_of(lo.Join(left, right, "inner", condition), width))
+    equal = [_equal(column, width + column.index, True) for column in columns(left.schema)]
+    return columns_of(lo.Join(left, matched, "inner", conjunction(equal)), width)
 
 
 def _inner(join: lo.Join) -> lo.Node:
@@ -81,16 +74,15 @@ def _inner(join: lo.Join) -> lo.Node:
 
 def _padded_right(join: lo.Join) -> lo.Node:
     """The left rows without a partner, NULL in the right columns."""
-    alone = _anti(join.left, join.right, join.condition)
+    alone = replace(join, join="anti")
     nulls = tuple(Literal(field.type, None) for field in join.right.schema)
-    return lo.Project(alone, (*_columns(join.left.schema), *nulls), tuple(f.name for f in join.schema))
+    return lo.Project(alone, (*columns(join.left.schema), *nulls), tuple(f.name for f in join.schema))
 
 
 def _padded_left(join: lo.Join) -> lo.Node:
-    swapped = _swap_condition(join)
-    alone = _anti(join.right, join.left, swapped)
+    alone = lo.Join(join.right, join.left, "anti", _swap_condition(join))
     nulls = tuple(Literal(field.type, None) for field in join.left.schema)
-    return lo.Project(alone, (*nulls, *_columns(join.right.schema)), tuple(f.name for f in join.schema))
+    return lo.Project(alone, (*nulls, *columns(join.right.schema)), tuple(f.name for f in join.schema))
 
 
 def _swap_condition(join: lo.Join) -> Expression:
@@ -114,10 +106,10 @@ def _equal(own: Expression, index: int, null_safe: bool) -> Expression:
     return Call(BOOLEAN, "<=>" if null_safe else "=", (own, other))
 
 
-def _columns(schema: Schema) -> tuple[Column, ...]:
+def columns(schema: Schema) -> tuple[Column, ...]:
     return tuple(Column(field.type, index, field.name) for index, field in enumerate(schema))
 
 
-def _columns_of(node: lo.Node, width: int) -> lo.Node:
+def columns_of(node: lo.Node, width: int) -> lo.Node:
     kept = node.schema[:width]
-    return lo.Project(node, _columns(kept), tuple(field.name for field in kept))
+    return lo.Project(node, columns(kept), tuple(field.name for field in kept))

@@ -51,8 +51,6 @@ def describe(node: lo.Node) -> str:
             return "Distinct"
         case lo.SetOperation():
             return node.operation.capitalize()
-        case lo.Negation():
-            return "Negation"
         case _:
             return type(node).__name__
 

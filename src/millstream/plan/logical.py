@@ -255,11 +255,6 @@ class Distinct(_Unary):
 
 
 @dataclass(frozen=True)
-class Negation(_Unary):
-    """Every weight times -1: what is taken away from a union. Stands only below such a union."""
-
-
-@dataclass(frozen=True)
 class SetOperation(Node):
     operation: SetKind
     left: Node
