@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from millstream.engine.merging import HistoryMerge, history_merges, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
 from millstream.engine.runner import Runner
 from millstream.engine.task import EpochOutcome, EpochTask
@@ -26,6 +27,7 @@ from millstream.plan.physical import CLOCK, Lowering, Options
 from millstream.state.faults import reach
 from millstream.state.manifest import Journal, NoJournal
 from millstream.state.snapshot import HistoryFile, Snapshot, SourceProgress, state_names
+from millstream.state.store import Store
 from millstream.types import Schema
 
 Catalog = tuple[Mapping[str, Any], ...]
@@ -59,6 +61,10 @@ class Engine:
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
 
+    @property
+    def store(self) -> Store:
+        return self.runner.store
+
     def commit(self, snapshot: Snapshot) -> None:
         """Make a snapshot the one that counts, and remove what only the one before it needed."""
         with self.lock:
@@ -66,7 +72,7 @@ class Engine:
             self.journal.commit(snapshot)
             self.snapshot = snapshot
             reach("before-sweep")
-            self.runner.store.sweep(set(before.names()), set(snapshot.names()))
+            self.store.sweep(set(before.names()), set(snapshot.names()))
 
     def declare(self, catalog: Catalog) -> None:
         """Commit what the database has declared."""
@@ -95,7 +101,7 @@ class Engine:
         """All accepted rows of a source."""
         with self.lock:
             files, schema = self.snapshot.history.get(name, ()), self._sources[name].schema
-            frames = [read_history(self.runner.store, file, schema) for file in files]
+            frames = [read_history(self.store, file, schema) for file in files]
             return pl.concat([self._empty(name), *frames])
 
     def frontier(self, source: str) -> int:
@@ -112,7 +118,7 @@ class Engine:
     def _statistics_of(self, name: str) -> SourceStatistics:
         newest = self.snapshot.history[name][-1]
         if newest.name not in self._distinct:
-            rows = read_history(self.runner.store, newest, self._sources[name].schema).head(STATISTICS_ROWS)
+            rows = read_history(self.store, newest, self._sources[name].schema).head(STATISTICS_ROWS)
             columns = [column for column in rows.columns if not column.startswith("_")]
             used = {files[-1].name for files in self.snapshot.history.values() if files}
             self._distinct = {file: counts for file, counts in self._distinct.items() if file in used}
@@ -128,7 +134,7 @@ class Engine:
         if not batch.height:
             return ()
         schema = self._sources[source].schema
-        file = write_history(self.runner.store, source, self.snapshot.epoch + 1, batch, schema)
+        file = write_history(self.store, source, self.snapshot.epoch + 1, batch, schema)
         return (self._history_part(source, file),)
 
     def epoch(self, arrived: Mapping[str, Sequence[Part]], progress: Mapping[str, SourceProgress], clock: int) -> None:
@@ -153,7 +159,7 @@ class Engine:
                 written = [
                     file.name for parts in (files, outcome.history) for found in parts.values() for file in found
                 ]
-                self.runner.store.sweep([*written, *state_names(outcome.states)], set(self.snapshot.names()))
+                self.store.sweep([*written, *state_names(outcome.states)], set(self.snapshot.names()))
                 raise
             failed = self._failed_steps(outcome.failures)
             self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failed))
@@ -193,6 +199,7 @@ class Engine:
             {edge: all_after[edge] for edge in inputs},
             tuple(edge for edge in self._shown if edge in steps),
             {key: self._sources[key].schema for key in lates if key in self._sources},
+            (*history_merges(self.snapshot.history), *result_merges(self.snapshot.results, self._firsts(), self.store)),
         )
 
     def _after(self, moved: Snapshot, outcome: EpochOutcome, concerned: set[str]) -> Snapshot:
@@ -208,14 +215,43 @@ class Engine:
             sources[late_key(source)] = replace(moved.progress(late_key(source)), last_change=at)
         for source, count in outcome.shed.items():
             sources[source] = replace(sources[source], shed=sources[source].shed + count)
-        return replace(
-            moved,
-            states={**kept, **new},
-            results=_appended(moved.results, results),
-            history=_appended(moved.history, outcome.history),
-            sources=sources,
-            failures={**moved.failures, **failed},
+        all_results, history = _appended(moved.results, results), _appended(moved.history, outcome.history)
+        for merge in outcome.merged:
+            if isinstance(merge, HistoryMerge):
+                history[merge.source] = with_merged(history[merge.source], merge.files, merge.made)
+            else:
+                all_results[merge.edge] = with_merged(all_results[merge.edge], merge.names, merge.made)
+        return self._retained(
+            replace(
+                moved,
+                states={**kept, **new},
+                results=all_results,
+                history=history,
+                sources=sources,
+                failures={**moved.failures, **failed},
+            )
         )
+
+    def _retained(self, snapshot: Snapshot) -> Snapshot:
+        """Without the history files of which every row is older than its source is to be kept."""
+        first = {source: self._first_kept(source, snapshot) for source in snapshot.history if source in self._sources}
+        kept = {
+            source: tuple(file for file in files if file.last >= first.get(source, 0))
+            for source, files in snapshot.history.items()
+        }
+        return replace(snapshot, history=kept) if kept != snapshot.history else snapshot
+
+    def _first_kept(self, source: str, snapshot: Snapshot) -> int:
+        """The first instant of which a source's history is promised."""
+        retain = self._sources[source].retain
+        return 0 if retain is None else max(0, snapshot.progress(source).heartbeat - retain)
+
+    def first_answerable(self, edge: str) -> int:
+        """The first instant that an edge can be asked for: later ones need only history that is kept."""
+        return max((self._first_kept(source, self.snapshot) for source in self.inputs(edge)), default=0)
+
+    def _firsts(self) -> dict[str, int]:
+        return {edge: self.first_answerable(edge) for edge in self.snapshot.results}
 
     def _failed_steps(self, failures: Mapping[str, EvaluationError]) -> dict[str, dict[str, str]]:
         """What the failed steps, and all that read them, say from now on."""
@@ -266,8 +302,8 @@ class Engine:
             if edge in outcome.failures:
                 raise outcome.failures[edge]
             names, like = outcome.results.get(edge, ()), empty_batch(plan.schema)
-            rows = pl.concat([like, *(self.runner.store.read(name).select(like.columns) for name in names)])
-            self.runner.store.sweep([*names, *state_names(outcome.states)], ())
+            rows = pl.concat([like, *(self.store.read(name).select(like.columns) for name in names)])
+            self.store.sweep([*names, *state_names(outcome.states)], ())
             return rows
 
     def hide(self, edge: str, catalog: Catalog) -> None:
@@ -303,7 +339,7 @@ class Engine:
             snapshot, like = self.snapshot, empty_batch(schema)
             if edge in self._sources:
                 return self.history(edge).select(like.columns), snapshot
-            frames = [self.runner.store.read(name).select(like.columns) for name in snapshot.results.get(edge, ())]
+            frames = [self.store.read(name).select(like.columns) for name in snapshot.results.get(edge, ())]
         return pl.concat([like, *frames]), snapshot
 
     def inputs(self, edge: str) -> set[str]:
@@ -328,7 +364,7 @@ class Engine:
             catalog=catalog,
         )
         self.commit(snapshot)
-        self.runner.store.sweep(state_names(outcome.states), set(snapshot.names()))
+        self.store.sweep(state_names(outcome.states), set(snapshot.names()))
         self.pipeline = self.pipeline.with_steps(pipeline.steps)
 
     def _history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:

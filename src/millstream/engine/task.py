@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from millstream.engine.merging import Merge, perform
 from millstream.engine.parts import Part, late_key, take, write_history
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, concat
@@ -40,6 +41,7 @@ class EpochTask:
     after: Mapping[str, int]
     shown: tuple[str, ...]
     late: Mapping[str, Schema] = field(default_factory=dict)
+    merges: tuple[Merge, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class EpochOutcome:
     late: Mapping[str, int] = field(default_factory=dict)
     shed: Mapping[str, int] = field(default_factory=dict)
     failures: Mapping[str, EvaluationError] = field(default_factory=dict)
+    merged: tuple[Merge, ...] = ()
 
 
 @dataclass
@@ -116,5 +119,6 @@ def execute(task: EpochTask, store: Store) -> EpochOutcome:
         }
         shown = {edge: outcome.batches[edge] for edge in task.shown if edge in outcome.batches}
         results = {edge: (keep(batch),) for edge, batch in shown.items() if batch.height}
+        merged = tuple(perform(merge, store, writer, task.epoch) for merge in task.merges)
     rows = {edge: batch.height for edge, batch in outcome.batches.items()}
-    return EpochOutcome(new_states, results, taken.history, rows, taken.late, taken.shed, outcome.failures)
+    return EpochOutcome(new_states, results, taken.history, rows, taken.late, taken.shed, outcome.failures, merged)
