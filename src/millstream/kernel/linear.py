@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch, batch_schema, value_columns
+from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch, batch_schema, value_column, value_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.evaluate import evaluate, select_true
-from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.types import Schema
 
 
@@ -31,12 +31,18 @@ class Project(Operator):
     def __init__(self, schema: Schema, expressions: Sequence[Expression]) -> None:
         self.schema = schema
         self.expressions = tuple(expressions)
+        columns = [value_column(e.index) for e in expressions if isinstance(e, Column)]
+        # Where nothing is computed, series change their names: a query of Polars would cost more.
+        self._columns = columns if len(columns) == len(self.expressions) else None
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        batch = inputs[0]
-        values = evaluate(batch, self.expressions, value_columns(len(self.expressions)))
-        rest = batch.select(name for name in batch.columns if name.startswith("_"))
-        return pl.concat([values, rest], how="horizontal"), NO_STATE
+        batch, names = inputs[0], value_columns(len(self.expressions))
+        if self._columns is None:
+            values = evaluate(batch, self.expressions, names).get_columns()
+        else:
+            values = [batch[column].alias(name) for column, name in zip(self._columns, names, strict=True)]
+        rest = [batch[name] for name in batch.columns if name.startswith("_")]
+        return pl.DataFrame([*values, *rest]), NO_STATE
 
 
 class UnionAll(Operator):
