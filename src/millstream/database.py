@@ -70,6 +70,7 @@ class Database:
         self._closed = False
         for entry in self.declared.entries:
             self._recover(entry)
+        engine.forget_unshown()
 
     # Statements
 

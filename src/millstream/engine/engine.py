@@ -310,21 +310,29 @@ class Engine:
         """A query over the edge is gone; forget what no other one needs."""
         with self.lock:
             remaining = self._shown - Counter([edge])
-            needed = {below for shown in remaining for below in self.pipeline.edges_below(shown)}
-            snapshot = self.snapshot
-            self.commit(
-                replace(
-                    snapshot,
-                    states={step: names for step, names in snapshot.states.items() if step in needed},
-                    results={key: names for key, names in snapshot.results.items() if key in remaining},
-                    failures={
-                        step: error for step, error in snapshot.failures.items() if step in needed | {*remaining}
-                    },
-                    catalog=catalog,
-                )
-            )
+            self.commit(replace(self._only(remaining), catalog=catalog))
             self._shown = remaining
-            self.pipeline = self.pipeline.only(needed)
+            self.pipeline = self.pipeline.only(self._needed(remaining))
+
+    def forget_unshown(self) -> None:
+        """Forget what no query shows: what a version that planned differently has left."""
+        with self.lock:
+            snapshot = self._only(self._shown)
+            if snapshot != self.snapshot:
+                self.commit(snapshot)
+
+    def _needed(self, shown: Counter[str]) -> set[str]:
+        return {below for edge in shown for below in self.pipeline.edges_below(edge)}
+
+    def _only(self, shown: Counter[str]) -> Snapshot:
+        """The snapshot with the state and results that some edges need."""
+        needed, snapshot = self._needed(shown), self.snapshot
+        return replace(
+            snapshot,
+            states={step: names for step, names in snapshot.states.items() if step in needed},
+            results={key: names for key, names in snapshot.results.items() if key in shown},
+            failures={step: error for step, error in snapshot.failures.items() if step in needed},
+        )
 
     def check(self, edge: str) -> None:
         """Raise what stopped the edge, if something did."""
@@ -360,7 +368,7 @@ class Engine:
             self.snapshot,
             epoch=self.snapshot.epoch + 1,
             states={**self.snapshot.states, **new},
-            results=_appended(self.snapshot.results, outcome.results),
+            results={**self.snapshot.results, **outcome.results},
             catalog=catalog,
         )
         self.commit(snapshot)
