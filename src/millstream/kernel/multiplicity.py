@@ -275,9 +275,9 @@ class Multiplicity(_SetOperator):
         columns = [pl.Series(name, total) for name, total in zip(self._counts, totals, strict=True)]
         return output, _retained(counts, only(values.hstack(columns), changed), self._merge)
 
-    def counted(self, values: pl.DataFrame, state: State) -> list[Ticks]:
-        """How often each of the values (with their codes) occurs in the inputs at the frontier of the state."""
-        return self._carried(values, state.get("counts", ()))
+    def known_until(self, values: pl.DataFrame, state: State) -> Ticks:
+        """Up to when the output has each of the values (with their codes), by what was said so far; 0 where not."""
+        return self.operation.level(self._carried(values, state.get("counts", ()))) * INF
 
     def _merge(self, counts: pl.DataFrame) -> pl.DataFrame:
         return self._one_per_value(counts, self._summaries).filter(self._occurring)
@@ -371,11 +371,7 @@ class DistinctStar(_ByValue):
         rows, first_of_value = self._sorted(rows)
         firsts = np.flatnonzero(first_of_value)
         values = pl.DataFrame(gather(rows, [*self._columns, KEY], firsts))
-        until = np.zeros(values.height, np.int64)
-        for segment in stays:
-            i, j = self._found(values, segment)
-            np.maximum.at(until, i, numbers(segment, END)[j])
-        output = self._prolong(rows, first_of_value, until)
+        output = self._prolong(rows, first_of_value, self.known_until(values, state))
         latest = pl.Series(END, np.maximum.reduceat(numbers(rows, END), firsts))
 
         def merge(rows: pl.DataFrame) -> pl.DataFrame:
@@ -384,6 +380,14 @@ class DistinctStar(_ByValue):
         segment = alive(values.hstack([latest]), horizon_of(low))
         stays = _retained(self._lasting(stays, low), segment, merge)
         return output, {"waiting": waiting, "stays": stays}
+
+    def known_until(self, values: pl.DataFrame, state: State) -> Ticks:
+        """E of each of the values (with their codes); 0 where there is none."""
+        until = np.zeros(values.height, np.int64)
+        for segment in state.get("stays", ()):
+            i, j = self._found(values, segment)
+            np.maximum.at(until, i, numbers(segment, END)[j])
+        return until
 
     def _lasting(self, stays: Sequence[Segment], low: int) -> tuple[Segment, ...]:
         lasting = (without_expired(segment, horizon_of(low)) for segment in stays)

@@ -1,11 +1,6 @@
-"""Semi and outer joins as algebra over inner joins, anti joins, DISTINCT and union.
+"""Outer joins as algebra over inner and anti joins.
 
-    L ⋉ R = L ⋈ δ(π_keys(R))                          where the condition is equalities
-    L ⋉ R = L ⋈ δ(π_L(L ⋈_θ R))   on all of L         otherwise
-    L ⟕ R = (L ⋈ R) + (L ▷ R) × NULL,   and ⟖, ⟗ likewise
-
-The first holds because L's own multiplicities pass through the join; a condition that reads nothing of L needs only to
-know whether R has a row.
+L ⟕ R = (L ⋈ R) + (L ▷ R) × NULL,   and ⟖, ⟗ likewise
 """
 
 from __future__ import annotations
@@ -13,25 +8,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import (
-    TRUE,
-    Call,
     Column,
     Expression,
     Literal,
-    columns_used,
-    conjunction,
-    shift_columns,
 )
 from millstream.plan import logical as lo
-from millstream.plan.keys import split_condition
-from millstream.types import BOOLEAN, Schema
+from millstream.types import Schema
 
 
 def expand_join(join: lo.Join) -> lo.Node:
-    """The same relation without any join but inner and anti ones."""
+    """The same relation without outer joins."""
     match join.join:
-        case "semi":
-            return _semi(join.left, join.right, join.condition)
         case "left":
             return _union(_inner(join), _padded_right(join))
         case "right":
@@ -49,23 +36,6 @@ def swapped_join(join: lo.Join) -> lo.Node:
     order = [*range(other, other + width), *range(other)]
     columns = tuple(Column(joined.schema[index].type, index, joined.schema[index].name) for index in order)
     return lo.Project(joined, columns, tuple(column.name for column in columns))
-
-
-def _semi(left: lo.Node, right: lo.Node, condition: Expression) -> lo.Node:
-    width = len(left.schema)
-    keys, residual = split_condition(condition, width)
-    if not any(index < width for index in columns_used(condition)):
-        found: lo.Node = right if condition == TRUE else lo.Filter(right, shift_columns(condition, -width))
-        some = lo.Distinct(lo.Project(found, (TRUE,), ("found",)))
-        return columns_of(lo.Join(left, some, "inner"), width)
-    if keys and not residual:
-        values = tuple(shift_columns(key, -width) for _, key, _ in keys)
-        distinct = lo.Distinct(lo.Project(right, values, tuple(str(value) for value in values)))
-        equal = [_equal(own, width + index, safe) for index, (own, _, safe) in enumerate(keys)]
-        return columns_of(lo.Join(left, distinct, "inner", conjunction(equal)), width)
-    matched = lo.Distinct(columns_of(lo.Join(left, right, "inner", condition), width))
-    equal = [_equal(column, width + column.index, True) for column in columns(left.schema)]
-    return columns_of(lo.Join(left, matched, "inner", conjunction(equal)), width)
 
 
 def _inner(join: lo.Join) -> lo.Node:
@@ -99,11 +69,6 @@ def _swap_condition(join: lo.Join) -> Expression:
 
 def _union(left: lo.Node, right: lo.Node) -> lo.Node:
     return lo.SetOperation("union all", left, right)
-
-
-def _equal(own: Expression, index: int, null_safe: bool) -> Expression:
-    other = Column(own.type, index, str(own))
-    return Call(BOOLEAN, "<=>" if null_safe else "=", (own, other))
 
 
 def columns(schema: Schema) -> tuple[Column, ...]:

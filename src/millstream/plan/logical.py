@@ -192,12 +192,16 @@ class Project(_Unary):
 
 @dataclass(frozen=True)
 class Join(Node):
-    """Any join; the condition is over the left columns followed by the right ones."""
+    """Any join; the condition is over the left columns followed by the right ones.
+
+    `foretold` asks an anti join to say ahead when rows come back because their partners leave.
+    """
 
     left: Node
     right: Node
     join: JoinKind
     condition: Expression = TRUE
+    foretold: bool = False
 
     def __post_init__(self) -> None:
         _check(self.left.kind == self.right.kind == "relation", "a join of streams")

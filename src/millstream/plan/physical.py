@@ -91,9 +91,7 @@ class Lowering:
                 return self._aggregate(node)
             case lo.Join(join="inner"):
                 return self._join(node)
-            case lo.Join(join="anti"):
-                return self._existence(node)
-            case lo.Join(join="semi") if self._retracting.intersection(map(self.lower, node.children)):
+            case lo.Join(join="semi" | "anti"):
                 return self._existence(node)
             case lo.Join():
                 return self.lower(expand_join(node))
@@ -204,19 +202,23 @@ class Lowering:
                 hint="join it with windows on streams, before they are aggregated or compared",
             )
         # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
-        punctual = edges[0] not in self._retracting and not any(isinstance(n, lo.TableScan) for n in node.left.walk())
+        retracting, tables = edges[0] in self._retracting, any(isinstance(n, lo.TableScan) for n in node.left.walk())
+        punctual = not retracting and not tables and _keeps_births(node.left)
         edge = self._step(node, NonRetroactiveJoin(*arguments, lag=0 if punctual else None), *edges)
         return self._marked(edge, edges[0] in self._retracting)
 
     def _existence(self, node: lo.Join) -> str:
-        """Partners are counted. Semi joins of rows with known ends are better off joined with δ*: they keep those."""
-        parts = existence_of(node)
+        """Partners that are never taken back need not be counted: δ* knows how long they stay."""
+        parts, negated = existence_of(node), node.join == "anti"
         left, keys = parts.left, parts.keys
         edges = self.lower(left), self.lower(keys)
+        foretold = self.options.strategy != "negative" and edges[1] not in self._retracting
+        foretold = foretold and (not negated or node.foretold)
+        presence = DistinctStar(keys.schema) if foretold else Multiplicity(keys.schema, SetOperation.DISTINCT)
         synopsis = self._synopsis(left, edges[0])
-        arguments = left.schema, keys.schema, parts.positions, parts.null_safe, synopsis
-        operator = ExistenceJoin(*arguments, negated=node.join == "anti")
-        edge = self._marked(self._step(node, operator, *edges), True)
+        operator = ExistenceJoin(left.schema, presence, parts.positions, parts.null_safe, synopsis, negated=negated)
+        edge = self._step(node, operator, *edges)
+        self._marked(edge, negated or not foretold or edge in self._retracting)
         if len(left.schema) == len(node.schema):
             return edge
         return self._step(node, linear.Project(node.schema, columns(node.schema)), edge)
