@@ -48,12 +48,13 @@ class OracleSubject:
 
 
 class EngineSubject:
-    """The engine in this process, under one of its strategies."""
+    """The engine in this process, under one of its strategies, on so many shards."""
 
-    def __init__(self, strategy: str = "upa") -> None:
+    def __init__(self, strategy: str = "upa", shards: int = 1) -> None:
         # Here and not above, so that the oracle's tests run without the engine.
-        millstream: Any = importlib.import_module("millstream")
-        self.db = millstream.connect(engine="inprocess")
+        database: Any = importlib.import_module("millstream.database")
+        runner: Any = importlib.import_module("millstream.engine.runner")
+        self.db = database.Database(runner.InProcessRunner(shards), on_close=lambda: None)
         self.db.execute(f"SET strategy = '{strategy}'")
 
     def __enter__(self) -> Self:

@@ -116,45 +116,28 @@ class Engine:
                 history=_appended(committed.history, names),
             )
             try:
-                self._run_epoch(names, before)
+                self._run_epoch(names, before, sum(batch.height for batch in arrived.values()))
             except BaseException:
                 self.snapshot = committed
                 raise
 
-    def _run_epoch(self, names: Mapping[str, Names], before: Mapping[str, int]) -> None:
+    def _run_epoch(self, names: Mapping[str, Names], before: Mapping[str, int], arriving: int) -> None:
         after = self._frontiers()
         changed = {source for source in self._sources if source in names or after[source] != before[source]}
         concerned = self._downstream(changed)
         if not concerned:
             self.snapshot = replace(self.snapshot, epoch=self.snapshot.epoch + 1)
             return
-        # A step that is not concerned keeps its state; its edge says nothing, which its readers must be told.
-        needed = self.pipeline.only(concerned)
-        self._commit(self._task(needed, names, before, after, self.snapshot.states), concerned)
-
-    def _task(
-        self,
-        pipeline: Pipeline,
-        names: Mapping[str, Names],
-        before: Mapping[str, int],
-        after: Mapping[str, int],
-        states: Mapping[str, Mapping[str, Names]],
-    ) -> EpochTask:
-        steps = {step.name for step in pipeline.steps}
-        inputs = {edge for step in pipeline.steps for edge in step.inputs} - steps
-        quiet = {edge for edge in inputs if edge not in self._sources}
-        empty = {edge: self._quiet_edge(edge) if edge in quiet else self._empty(edge) for edge in inputs}
-        all_before, all_after = self.pipeline.frontiers(before), self.pipeline.frontiers(after)
-        return EpochTask(
-            self.snapshot.epoch + 1,
-            pipeline,
-            {source: segments for source, segments in names.items() if source in inputs},
-            empty,
-            {step: synopses for step, synopses in states.items() if step in steps},
-            {edge: all_before[edge] for edge in inputs},
-            {edge: all_after[edge] for edge in inputs},
-            tuple(edge for edge in self._shown if edge in steps),
+        task = replace(
+            self._task(self.pipeline, names, arriving),
+            concerned=frozenset(concerned),
+            # A step that is not concerned keeps its state.
+            states={step: synopses for step, synopses in self.snapshot.states.items() if step in concerned},
+            before=before,
+            after=after,
+            shown=tuple(edge for edge in self._shown if edge in concerned),
         )
+        self._commit(task, concerned)
 
     def _commit(self, task: EpochTask, concerned: set[str]) -> None:
         outcome = self.runner.run(task)
@@ -279,13 +262,20 @@ class Engine:
         )
 
     def _history_task(self, pipeline: Pipeline) -> EpochTask:
-        steps = {step.name for step in pipeline.steps}
-        inputs = {edge for step in pipeline.steps for edge in step.inputs} - steps
+        arriving = sum(progress.arrived for progress in self.snapshot.sources.values())
+        return self._task(pipeline, self.snapshot.history, arriving)
+
+    def _task(self, pipeline: Pipeline, names: Mapping[str, Names], arriving: int) -> EpochTask:
+        """A task of all steps from nothing; callers say how far, from where, and what to show."""
+        steps = frozenset(step.name for step in pipeline.steps)
+        sources = {edge for step in pipeline.steps for edge in step.inputs} - steps
         return EpochTask(
             self.snapshot.epoch + 1,
             pipeline,
-            {source: self.snapshot.history.get(source, ()) for source in inputs},
-            {source: self._empty(source) for source in inputs},
+            steps,
+            {source: segments for source, segments in names.items() if source in sources},
+            arriving,
+            {source: self._empty(source) for source in sources},
             {},
             {},
             {},
@@ -305,10 +295,6 @@ class Engine:
     def _empty(self, source: str) -> Batch:
         row = self._sources[source]
         return empty_batch(row.schema, arrival=row.counts_arrivals)
-
-    def _quiet_edge(self, edge: str) -> Batch:
-        step = next(step for step in self.pipeline.steps if step.name == edge)
-        return empty_batch(step.operator.schema)
 
 
 def _appended(names: Mapping[str, Names], more: Mapping[str, Names]) -> dict[str, Names]:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import polars as pl
 
 from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, WEIGHT, Batch, batch_schema, value_columns
+from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.evaluate import evaluate, select_true
-from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.types import Schema
 
 
@@ -22,6 +23,10 @@ class Filter(Operator):
     def __init__(self, schema: Schema, condition: Expression) -> None:
         self.schema = schema
         self.condition = condition
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         return select_true(inputs[0], self.condition), NO_STATE
@@ -31,6 +36,11 @@ class Project(Operator):
     def __init__(self, schema: Schema, expressions: Sequence[Expression]) -> None:
         self.schema = schema
         self.expressions = tuple(expressions)
+
+    @property
+    def distribution(self) -> Distribution:
+        columns = ((out, e.index) for out, e in enumerate(self.expressions) if isinstance(e, Column))
+        return anywhere(tuple((index, out) for out, index in columns))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
@@ -45,6 +55,10 @@ class UnionAll(Operator):
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         columns = list(batch_schema(self.schema))
         if all(BORN in batch.columns for batch in inputs):
@@ -55,6 +69,10 @@ class UnionAll(Operator):
 class Negate(Operator):
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         return inputs[0].with_columns(-pl.col(WEIGHT)), NO_STATE
