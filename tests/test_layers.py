@@ -25,7 +25,7 @@ LAYERS: dict[str, set[str]] = {
     "inputs": BASE | {"kernel", "plan", "language", "engine", "catalog"},
     "declarations": BASE | {"plan"},
     "database": BASE | {"declarations"} | {"kernel", "plan", "language", "engine", "catalog", "inputs", "query"},
-    "connect": BASE | {"state", "engine", "spark", "database", "declarations"},
+    "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations"},
     "__init__": BASE | {"connect", "database", "inputs", "query"},
     "demo": {"__init__"},
     "cli": {"__init__", "demo"},

@@ -17,15 +17,17 @@ import polars as pl
 from millstream.engine.merging import HistoryMerge, history_merges, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
 from millstream.engine.runner import Runner
+from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, empty_batch
+from millstream.kernel.distribution import HASH
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.physical import CLOCK, Lowering, Options
 from millstream.state.faults import reach
-from millstream.state.manifest import Journal, NoJournal
+from millstream.state.manifest import Journal, Layout, NoJournal
 from millstream.state.snapshot import HistoryFile, Snapshot, SourceProgress, state_names
 from millstream.state.store import Store
 from millstream.types import Schema
@@ -53,7 +55,7 @@ class Engine:
 
     def __init__(self, runner: Runner, journal: Journal | None = None, snapshot: Snapshot | None = None) -> None:
         self.runner = runner
-        self.journal = journal or NoJournal()
+        self.journal = journal or NoJournal(Layout(runner.planner.shards, HASH))
         self.snapshot = snapshot or Snapshot()
         self.pipeline = Pipeline()
         self.lock = threading.RLock()
@@ -77,6 +79,11 @@ class Engine:
     def declare(self, catalog: Catalog) -> None:
         """Commit what the database has declared."""
         self.commit(replace(self.snapshot, catalog=catalog))
+
+    def place_on(self, shards: int) -> None:
+        """Place rows on so many shards from now on; there is no state yet."""
+        self.runner.planner = Planner(shards)
+        self.journal.layout = Layout(shards, HASH)
 
     # Sources
 
@@ -171,36 +178,21 @@ class Engine:
         concerned = self._downstream(changed | {late_key(source) for source in unjudged})
         if not concerned and not unjudged:
             return EpochOutcome(), concerned
-        # A step that is not concerned keeps its state; its edge says nothing, which its readers must be told.
-        needed = self.pipeline.only(concerned)
-        return self.runner.run(self._task(needed, arrived, before, after, moved)), concerned
-
-    def _task(
-        self,
-        pipeline: Pipeline,
-        arrived: Mapping[str, tuple[Part, ...]],
-        before: Mapping[str, int],
-        after: Mapping[str, int],
-        moved: Snapshot,
-    ) -> EpochTask:
-        steps = {step.name for step in pipeline.steps}
-        inputs = {edge for step in pipeline.steps for edge in step.inputs} - steps
-        quiet = {edge for edge in inputs if edge not in self._sources}
-        empty = {edge: self._quiet_edge(edge) if edge in quiet else self._empty(edge) for edge in inputs}
-        all_before, all_after = self.pipeline.frontiers(before), self.pipeline.frontiers(after)
-        lates = [late_key(source) for source in arrived]
-        return EpochTask(
-            moved.epoch,
-            pipeline,
-            arrived,
-            empty,
-            {step: synopses for step, synopses in moved.states.items() if step in steps},
-            {edge: all_before[edge] for edge in inputs},
-            {edge: all_after[edge] for edge in inputs},
-            tuple(edge for edge in self._shown if edge in steps),
-            {key: self._sources[key].schema for key in lates if key in self._sources},
-            (*history_merges(self.snapshot.history), *result_merges(self.snapshot.results, self._firsts(), self.store)),
+        task = replace(
+            self._task(self.pipeline, arrived),
+            epoch=moved.epoch,
+            concerned=frozenset(concerned),
+            # A step that is not concerned keeps its state.
+            states={step: synopses for step, synopses in moved.states.items() if step in concerned},
+            before=before,
+            after=after,
+            shown=tuple(edge for edge in self._shown if edge in concerned),
+            merges=(
+                *history_merges(self.snapshot.history),
+                *result_merges(self.snapshot.results, self._firsts(), self.store),
+            ),
         )
+        return self.runner.run(task), concerned
 
     def _after(self, moved: Snapshot, outcome: EpochOutcome, concerned: set[str]) -> Snapshot:
         """The snapshot that an epoch's outcome makes."""
@@ -377,18 +369,27 @@ class Engine:
 
     def _history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:
         """A task that runs a pipeline over all that is kept of its sources."""
-        steps = {step.name for step in pipeline.steps}
-        inputs = {read for step in pipeline.steps for read in step.inputs} - steps
-        history = self.snapshot.history
+        history = {
+            source: tuple(self._history_part(source, file) for file in files)
+            for source, files in self.snapshot.history.items()
+            if source in self._sources
+        }
+        task = self._task(pipeline, history)
+        read = {source: parts for source, parts in history.items() if source in task.empty}
+        return replace(task, arrived=read, before=dict.fromkeys(until, -1), after=until, shown=(edge,))
+
+    def _task(self, pipeline: Pipeline, arrived: Mapping[str, tuple[Part, ...]]) -> EpochTask:
+        """A task of all steps from nothing; callers say how far, from where, and what to show."""
+        steps = frozenset(step.name for step in pipeline.steps)
+        read = {edge for step in pipeline.steps for edge in step.inputs} - steps
+        late = {late_key(source) for source in arrived} & self._sources.keys()
         return EpochTask(
             self.snapshot.epoch + 1,
             pipeline,
-            {source: tuple(self._history_part(source, file) for file in history.get(source, ())) for source in inputs},
-            {source: self._empty(source) for source in inputs},
-            {},
-            dict.fromkeys(inputs, -1),
-            {source: until[source] for source in inputs},
-            (edge,),
+            steps,
+            arrived,
+            {source: self._empty(source) for source in read},
+            late={source: self._sources[source].schema for source in late},
         )
 
     def _history_part(self, source: str, file: HistoryFile) -> Part:
@@ -407,10 +408,6 @@ class Engine:
     def _empty(self, source: str) -> Batch:
         row = self._sources[source]
         return empty_batch(row.schema, arrival=row.counts_arrivals)
-
-    def _quiet_edge(self, edge: str) -> Batch:
-        step = next(step for step in self.pipeline.steps if step.name == edge)
-        return empty_batch(step.operator.schema)
 
 
 def _appended(

@@ -26,6 +26,7 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
+from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.keys import KEY, Positions, are_codes_exact, key_codes, order_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.probing import Pairs, equal_runs, equal_values, find_band, pairs_of_runs
@@ -57,6 +58,13 @@ class KeyedJoin(Operator):
         self._columns = (value_columns(len(left_schema)), value_columns(len(right_schema)))
         self._key_columns = [[value_column(key[side]) for key in keys] for side in (0, 1)]
         self._bands = [None if keys else find_band(residual, len(left_schema), side) for side in (0, 1)]
+
+    @property
+    def distribution(self) -> Distribution:
+        width, other = (len(schema) for schema in self.schemas)
+        of_right = tuple((index, width + index) for index in range(other))
+        keys = [tuple(key[side] for key in self.keys) for side in (0, 1)]
+        return by_key(keys, same_columns(width), of_right)
 
     def _arrange(self, batch: Batch, side: int) -> Segment:
         """The rows that can match at all, sorted by key."""

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch, batch_schema, value_column, value_columns
+from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.evaluate import evaluate, select_true
 from millstream.kernel.scalar.expressions import Column, Expression
@@ -22,6 +23,10 @@ class Filter(Operator):
     def __init__(self, schema: Schema, condition: Expression) -> None:
         self.schema = schema
         self.condition = condition
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         return select_true(inputs[0], self.condition), NO_STATE
@@ -34,6 +39,11 @@ class Project(Operator):
         columns = [value_column(e.index) for e in expressions if isinstance(e, Column)]
         # Where nothing is computed, series change their names: a query of Polars would cost more.
         self._columns = columns if len(columns) == len(self.expressions) else None
+
+    @property
+    def distribution(self) -> Distribution:
+        columns = ((out, e.index) for out, e in enumerate(self.expressions) if isinstance(e, Column))
+        return anywhere(tuple((index, out) for out, index in columns))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch, names = inputs[0], value_columns(len(self.expressions))
@@ -50,6 +60,10 @@ class UnionAll(Operator):
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         columns = list(batch_schema(self.schema))

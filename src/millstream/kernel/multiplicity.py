@@ -26,6 +26,7 @@ from millstream.kernel.batch import (
     empty_batch,
     value_columns,
 )
+from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import KEY, Codes, Positions, Ticks, are_codes_exact, key_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.probing import equal_runs, equal_values, pairs_of_runs
@@ -75,6 +76,10 @@ class _ByValue(Operator):
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self._columns = value_columns(len(schema))
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_value(len(self.schema))
 
     def _keyed(self, batch: Batch) -> Batch:
         """The batch with the code of each row's value; -0.0 would make two values of one zero."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT, Batch, saturating_add
+from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.segments import numbers, only, released
 from millstream.types import Schema
@@ -133,6 +134,10 @@ class TimeWindow(Operator):
         self.window = window
         self.born = born
 
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         return self._shown(inputs[0]), NO_STATE
 
@@ -148,6 +153,10 @@ class NegativeTimeWindow(TimeWindow):
 
     Keeps every row until then. It is how the negative-tuple strategy says expirations, for comparison.
     """
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_value(len(self.schema))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         shown = self._shown(inputs[0])
