@@ -191,11 +191,15 @@ class _StageRun:
         if kept:
             self.outcome.states[step] = kept
         if step in self.work.shown and batch.height:
-            self.outcome.results[step] = (self.writer.write(f"e{self.work.epoch}-result-{step}", batch),)
+            self.outcome.results[step] = (self._write(f"result-{step}", batch),)
 
     def _name(self, step: str, segment: Segment) -> str:
         name, _ = self._known.get(id(segment), ("", segment))
-        return name or self.writer.write(f"e{self.work.epoch}-{step}", segment)
+        return name or self._write(step, segment)
+
+    def _write(self, label: str, frame: Segment) -> str:
+        # One process may run several shards of an epoch: the names must tell them apart.
+        return self.writer.write(f"e{self.work.epoch}-{self.shard}-{label}", frame)
 
     def _send(self, send: Send) -> list[Envelope]:
         if send.edge in self.failures:

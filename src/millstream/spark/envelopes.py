@@ -8,7 +8,7 @@ must run as well: time passes for all.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -30,7 +30,7 @@ _ARROW = pa.schema(
     ]
 )
 # A frame is cut into pieces of this size: Spark holds a value in one array, and a batch of values below 2 GiB.
-_PIECE = 32 << 20
+PIECE = 32 << 20
 
 
 class Kind(Enum):
@@ -59,7 +59,7 @@ def seal(envelope: Envelope) -> Iterator[Sealed]:
         yield Sealed(Kind.FAILURE, *address, dumps(envelope.content))
         return
     frame = envelope.content
-    rows = max(1, frame.height * _PIECE // max(1, int(frame.estimated_size())))
+    rows = max(1, frame.height * PIECE // max(1, int(frame.estimated_size())))
     for piece in frame.iter_slices(rows):
         stream = io.BytesIO()
         piece.write_ipc_stream(stream)
@@ -79,12 +79,11 @@ def seal_outcome(outcome: ShardOutcome, shard: int) -> Sealed:
     return Sealed(Kind.OUTCOME, "", shard, 0, dumps(outcome))
 
 
-def to_arrow(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
-    for one in envelopes:
-        values = one.kind.value, one.flow, one.shard, one.origin, one.content
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([value], field.type) for value, field in zip(values, _ARROW, strict=True)], schema=_ARROW
-        )
+def to_arrow(envelopes: Sequence[Sealed]) -> pa.RecordBatch:
+    rows = [(one.kind.value, one.flow, one.shard, one.origin, one.content) for one in envelopes]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
 def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Sealed]:
