@@ -8,7 +8,7 @@ must run as well: time passes for all.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -31,7 +31,7 @@ _ARROW = pa.schema(
     ]
 )
 # A frame is cut into pieces of this size: Spark holds a value in one array, and a batch of values below 2 GiB.
-_PIECE = 32 << 20
+PIECE = 32 << 20
 
 
 class Kind(Enum):
@@ -61,7 +61,7 @@ def seal(envelope: Envelope) -> Iterator[Sealed]:
         yield Sealed(Kind.FAILURE, *address, dumps(envelope.content))
         return
     frame = envelope.content
-    rows = max(1, frame.height * _PIECE // max(1, int(frame.estimated_size())))
+    rows = max(1, frame.height * PIECE // max(1, int(frame.estimated_size())))
     for piece in frame.iter_slices(rows):
         stream = io.BytesIO()
         piece.write_ipc_stream(stream)
@@ -90,12 +90,25 @@ def guarded(work: Iterable[Sealed]) -> Iterator[Sealed]:
         yield Sealed(Kind.ERROR, "", 0, 0, dumps(error))
 
 
-def to_arrow(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
-    for one in envelopes:
-        values = one.kind.value, one.flow, one.shard, one.origin, one.content
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([value], field.type) for value, field in zip(values, _ARROW, strict=True)], schema=_ARROW
-        )
+def to_arrow(envelopes: Sequence[Sealed]) -> pa.RecordBatch:
+    rows = [(one.kind.value, one.flow, one.shard, one.origin, one.content) for one in envelopes]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def in_batches(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
+    """Small envelopes together, large ones alone."""
+    waiting: list[Sealed] = []
+    size = 0
+    for sealed in envelopes:
+        waiting.append(sealed)
+        size += len(sealed.content)
+        if size > PIECE:
+            yield to_arrow(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield to_arrow(waiting)
 
 
 def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Sealed]:

@@ -1,0 +1,158 @@
+"""The jobs that run an epoch's stages, and what their tasks do in Spark's Python workers.
+
+Workers live longer than tasks: they remember the plans they unpickled and the segments they mapped.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache, partial
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark import TaskContext, cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from millstream.engine.exchange import Envelope
+from millstream.engine.stages import StagePlan
+from millstream.engine.task import EpochWork, ShardOutcome, run_here, run_stage, take_in
+from millstream.errors import StateError
+from millstream.spark import envelopes
+from millstream.spark.envelopes import Kind, Sealed
+from millstream.state.store import Store
+
+_WORK = "millstream.work"  # the local property that tells a task of a reused job what is new
+
+
+class OneTaskJob:
+    """All stages on all shards in one task.
+
+    Spark plans a job anew for every frame, which takes as long as running a small one. So the frame is made once per
+    plan, and what changes from epoch to epoch, mere names, comes with the task as a property.
+    """
+
+    def __init__(self, session: SparkSession, plan: StagePlan, store: Store) -> None:
+        self._context = session.sparkContext
+        work = partial(_run_here, envelopes.dumps(plan), envelopes.dumps(store))
+        self._frame = session.range(0, 1, 1, 1).mapInArrow(work, envelopes.SCHEMA)
+
+    def run(self, work: EpochWork) -> list[ShardOutcome]:
+        packed = base64.b64encode(zlib.compress(envelopes.dumps(work), level=1)).decode()
+        self._context.setLocalProperty(_WORK, packed)
+        try:
+            return _outcomes(self._frame)
+        finally:
+            self._context.setLocalProperty(_WORK, None)  # type: ignore[arg-type]  # which removes it
+
+
+def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store: Store) -> list[ShardOutcome]:
+    """Stage 0 as tasks that share what arrived, every further stage as a task per shard.
+
+    Not to be run twice by one frame: Spark would find the shuffled rows of the first time, and use them again.
+    """
+    payload = envelopes.dumps(plan), envelopes.dumps(work), envelopes.dumps(store)
+    tasks = min(plan.shards, max(1, len(work.arrived)))
+    frame = session.range(0, tasks, 1, tasks).mapInArrow(partial(_run_first, *payload, tasks), envelopes.SCHEMA)
+    for number in range(1, len(plan.stages)):
+        frame = frame.repartitionById(plan.shards, "shard")
+        frame = frame.mapInArrow(partial(_run_stage, *payload, number), envelopes.SCHEMA)
+    return _outcomes(frame)
+
+
+def _outcomes(frame: DataFrame) -> list[ShardOutcome]:
+    outcomes = []
+    for row in _collected(frame):
+        if row.kind == Kind.ERROR.value:
+            raise cloudpickle.loads(row.content)
+        if row.kind == Kind.OUTCOME.value:
+            outcomes.append(cloudpickle.loads(row.content))
+    return outcomes
+
+
+def _collected(frame: DataFrame) -> list[Row]:
+    try:
+        return frame.collect()
+    except (PySparkException, Py4JError) as error:
+        said = str(error).strip().splitlines()
+        raise StateError(
+            "Spark could not run the epoch",
+            detail=said[-1] if said else type(error).__name__,
+            hint="nothing was committed: the last committed state is intact; Spark's log says more",
+        ) from error
+
+
+@lru_cache(maxsize=16)
+def _plan(pickled: bytes) -> StagePlan:
+    plan: StagePlan = cloudpickle.loads(pickled)
+    return plan
+
+
+def _run_here(plan: bytes, store: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass  # the one row only calls for the work
+    context = TaskContext.get()
+    packed = context.getLocalProperty(_WORK) if context else None
+    if packed is None:
+        raise AssertionError("a task without work")
+    work: EpochWork = cloudpickle.loads(zlib.decompress(base64.b64decode(packed)))
+
+    def sealed() -> Iterator[Sealed]:
+        for outcome in run_here(_plan(plan), work, 1, cloudpickle.loads(store)):
+            yield envelopes.seal_outcome(outcome, 0)
+
+    yield from envelopes.in_batches(envelopes.guarded(sealed()))
+
+
+def _run_first(
+    plan: bytes, work: bytes, store: bytes, tasks: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+    epoch: EpochWork = cloudpickle.loads(work)
+    for task in numbers:
+        yield from envelopes.in_batches(envelopes.guarded(_first(_plan(plan), epoch, task, tasks, store)))
+        if task == 0:
+            yield envelopes.to_arrow([envelopes.call(shard) for shard in range(_plan(plan).shards)])
+
+
+def _first(plan: StagePlan, work: EpochWork, task: int, tasks: int, pickled: bytes) -> Iterator[Sealed]:
+    store: Store = cloudpickle.loads(pickled)
+    with store.file(f"e{work.epoch}-t{task}") as writer:
+        received, taken = take_in(plan, work, task, tasks, store, writer)
+        sent, outcome = run_stage(plan, 0, task, received, work, store, writer)
+    yield envelopes.seal_outcome(taken, task)
+    yield from _sealed(sent, outcome, task)
+
+
+def _run_stage(
+    plan: bytes, work: bytes, store: bytes, number: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    epoch: EpochWork = cloudpickle.loads(work)
+    inboxes: dict[int, list[Envelope]] = {}
+    for sealed in envelopes.from_arrow(batches):
+        if sealed.kind in (Kind.OUTCOME, Kind.ERROR):
+            yield envelopes.to_arrow([sealed])
+            continue
+        inbox = inboxes.setdefault(sealed.shard, [])
+        if sealed.kind is not Kind.CALL:
+            inbox.append(envelopes.unseal(sealed))
+    for shard, received in inboxes.items():
+        yield from envelopes.in_batches(envelopes.guarded(_further(_plan(plan), number, shard, received, epoch, store)))
+        yield envelopes.to_arrow([envelopes.call(shard)])
+
+
+def _further(
+    plan: StagePlan, number: int, shard: int, received: list[Envelope], work: EpochWork, pickled: bytes
+) -> Iterator[Sealed]:
+    store: Store = cloudpickle.loads(pickled)
+    with store.file(f"e{work.epoch}-{number}-s{shard}") as writer:
+        sent, outcome = run_stage(plan, number, shard, received, work, store, writer)
+    yield from _sealed(sent, outcome, shard)
+
+
+def _sealed(sent: list[Envelope], outcome: ShardOutcome, shard: int) -> Iterator[Sealed]:
+    for envelope in sent:
+        yield from envelopes.seal(envelope)
+    yield envelopes.seal_outcome(outcome, shard)
