@@ -14,6 +14,7 @@ from millstream.catalog import CatalogOfObjects, kind_of
 from millstream.declarations import Declarations, Entry, Pickler, statistics_entry, statistics_of
 from millstream.engine.answers import elements_until, relation_at
 from millstream.engine.engine import Engine, SourceRow
+from millstream.engine.reports import OperatorReport, as_text
 from millstream.errors import BindError, CatalogError, ClosedError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.inputs import Inputs, InsertResult, late_table, malformed_table
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
@@ -190,7 +191,7 @@ class Database:
     def _recover(self, entry: Entry) -> None:
         """Read an entry again, under the settings it was read under first."""
         if entry["kind"] == "settings":
-            self.settings = Settings(**entry["values"])
+            self._apply(Settings(**entry["values"]))
             return
         settings, self.settings = self.settings, Settings(**entry.get("settings", asdict(self.settings)))
         try:
@@ -258,12 +259,19 @@ class Database:
         return min(frontiers)
 
     def _explain(self, statement: st.Explain) -> Result:
-        if statement.analyze:
-            raise NotSupportedError("EXPLAIN ANALYZE cannot be run yet", place=statement.place)
+        reports: list[OperatorReport] = []
         if statement.name is not None:
-            text = self.query(statement.name.text).explain()
+            query = self.query(statement.name.text)
+            text = query.explain()
+            if statement.analyze:
+                reports = self.engine.operators(query.edge)
         elif statement.query is not None:
-            text = explain_bound(self._bind(statement.query, statement.place.text))
+            bound = self._bind(statement.query, statement.place.text)
+            text = explain_bound(bound)
+            if statement.analyze:
+                reports = self.engine.measure(bound.plan, self.options(), self._latest(bound))
+        if statement.analyze:
+            text = f"{text}\n\n{as_text(reports)}"
         return Result(text, table=pa.table({"plan": text.split("\n")}))
 
     # Functions of users
@@ -439,8 +447,12 @@ class Database:
         if name.key == "shards":
             self.engine.place_on(changed.shards or self._default_shards)
         self._declare(self.declared.with_settings(changed))
-        self.settings = changed
+        self._apply(changed)
         return Result(f"{name.key} = {value}")
+
+    def _apply(self, settings: Settings) -> None:
+        self.settings = settings
+        self.engine.store.limit(settings.memory_budget or None)
 
     def _show(self, statement: st.Show) -> Result:
         if statement.what == "QUERIES":
@@ -488,6 +500,8 @@ class Database:
             "clock": snapshot.clock,
             "queries": len(self._queries),
             "operators": len(self.engine.pipeline.steps),
+            "state_bytes": self.engine.state_bytes(),
+            "skew": [asdict(skew) for skew in self.engine.skew.values()],
             "streams": streams,
         }
 

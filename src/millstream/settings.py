@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ class Settings:
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})
     sample_seed: int = 0
     expiry_groups: int = field(default=0, metadata={"least": 0})
+    memory_budget: int = field(default=0, metadata={"least": 0, "bytes": True})  # 0: a quarter of the machine
     shards: int = field(default=0, metadata={"least": 0})  # 0: one per core, in process one
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window
 
@@ -36,9 +38,22 @@ class Settings:
         if fields[key].metadata.get("text"):
             chosen[key] = str(value)
             return replace(self, **chosen)
+        if fields[key].metadata.get("bytes") and isinstance(value, str):
+            value = _bytes(key, value, place)
         if isinstance(value, bool) or not isinstance(value, int):
             raise BindError(f"{key} takes a whole number, not {value!r}", place=place)
         if value < fields[key].metadata.get("least", value):
             raise BindError(f"{key} is at least {fields[key].metadata['least']}, not {value}", place=place)
         chosen[key] = value
         return replace(self, **chosen)
+
+
+_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+
+
+def _bytes(key: str, text: str, place: Place | None) -> int:
+    """A size as people write it: 512 MB, 2GB, 1000000."""
+    found = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", text)
+    if found is None or found[2].lower() not in _UNITS:
+        raise BindError(f"{key} is a size in bytes, as in '512 MB' or 1000000, not {text!r}", place=place)
+    return int(found[1]) * _UNITS[found[2].lower()]

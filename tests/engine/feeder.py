@@ -10,7 +10,7 @@ import sys
 
 import millstream as ms
 
-BATCH = 20
+BATCH, BATCHES = 20, 12
 
 
 def rows(batch: int) -> list[tuple[int, int, int]]:
@@ -39,13 +39,14 @@ def declare(db: ms.Database) -> None:
             db.register(cql, name=name)
 
 
-def main(path: str, engine: str = "inprocess", batches: str = "12") -> None:
-    with ms.connect(path, engine=engine) as db:
+def main(path: str, place: str = "inprocess") -> None:
+    places = {"inprocess": {"engine": "inprocess"}, "spark": {}}
+    with ms.connect(path, **places.get(place, {"master": place})) as db:  # type: ignore[arg-type]
         declare(db)
-        done = db.stats()["streams"]["s"]["arrived"] // BATCH
-        for batch in range(done, int(batches)):
+        for batch in range(db.stats()["streams"]["s"]["arrived"] // BATCH, BATCHES):
             db.insert("s", rows(batch))
-        db.advance(to=int(batches) * 10 + 40)
+            print(batch, flush=True)  # noqa: T201 - for whoever waits for the right moment
+        db.advance(to=BATCHES * 10 + 40)
 
 
 if __name__ == "__main__":

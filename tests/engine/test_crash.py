@@ -21,7 +21,7 @@ OF_SINKS = ("sink-written",)
 def feed(path: Path, fault: str = "") -> int:
     environment = {**os.environ, "MILLSTREAM_FAULT": fault}
     command = [sys.executable, str(Path(feeder.__file__)), str(path)]
-    return subprocess.run(command, env=environment, check=False).returncode
+    return subprocess.run(command, env=environment, check=False, stdout=subprocess.DEVNULL).returncode
 
 
 def answers(path: Path) -> dict[str, pa.Table]:

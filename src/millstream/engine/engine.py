@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from millstream.engine.exchange import Skew
 from millstream.engine.merging import HistoryMerge, history_merges, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
+from millstream.engine.reports import OperatorReport, report
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
@@ -62,6 +64,9 @@ class Engine:
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
+        self._rows: Counter[str] = Counter()  # per step since the database was opened
+        self._seconds: dict[str, float] = {}
+        self.skew: dict[str, Skew] = {}  # per edge: the last epoch that was skewed
 
     @property
     def store(self) -> Store:
@@ -168,6 +173,7 @@ class Engine:
                 ]
                 self.store.sweep([*written, *state_names(outcome.states)], set(self.snapshot.names()))
                 raise
+            self._count(outcome)
             failed = self._failed_steps(outcome.failures)
             self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failed))
 
@@ -245,6 +251,39 @@ class Engine:
     def _firsts(self) -> dict[str, int]:
         return {edge: self.first_answerable(edge) for edge in self.snapshot.results}
 
+    def _count(self, outcome: EpochOutcome) -> None:
+        self._rows.update(outcome.rows)
+        self.skew.update({skew.edge: skew for skew in outcome.skew})
+        for step, spent in outcome.seconds.items():
+            self._seconds[step] = self._seconds.get(step, 0.0) + spent
+
+    def operators(self, edge: str) -> list[OperatorReport]:
+        """What the operators of an edge did and hold."""
+        with self.lock:
+            states = self.snapshot.states
+            return report(self.pipeline, edge, self._rows, self._seconds, states, self._shown, self.store)
+
+    def state_bytes(self) -> dict[str, int]:
+        """What each step holds."""
+        return {
+            step: sum(self.store.size(name) for names in synopses.values() for name in names)
+            for step, synopses in self.snapshot.states.items()
+        }
+
+    def measure(self, plan: lo.Node, options: Options, until: int) -> list[OperatorReport]:
+        """What the operators of a plan do over the kept history; nothing is kept."""
+        with self.lock:
+            edge, pipeline = self._prepare(plan, options)
+            outcome = self.runner.run(self._history_task(pipeline, edge, self._final_at(until)))
+            if edge in outcome.failures:
+                raise outcome.failures[edge]
+            found = report(pipeline, edge, outcome.rows, outcome.seconds, outcome.states, {edge: 1}, self.store)
+            self.store.sweep([*outcome.results.get(edge, ()), *state_names(outcome.states)], ())
+            return found
+
+    def _final_at(self, until: int) -> dict[str, int]:
+        return {source: max(until, self.frontier(source)) for source in self._sources}
+
     def _failed_steps(self, failures: Mapping[str, EvaluationError]) -> dict[str, dict[str, str]]:
         """What the failed steps, and all that read them, say from now on."""
         found: dict[str, dict[str, str]] = {}
@@ -289,8 +328,7 @@ class Engine:
             edge, pipeline = self._prepare(plan, options)
             if edge in self._sources:
                 return self.history(edge)
-            final = {source: max(until, self.frontier(source)) for source in self._sources}
-            outcome = self.runner.run(self._history_task(pipeline, edge, final))
+            outcome = self.runner.run(self._history_task(pipeline, edge, self._final_at(until)))
             if edge in outcome.failures:
                 raise outcome.failures[edge]
             names, like = outcome.results.get(edge, ()), empty_batch(plan.schema)

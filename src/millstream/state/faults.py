@@ -1,6 +1,7 @@
 """Places where a test may stop the process, to prove that nothing committed is lost and nothing uncommitted is seen.
 
 `MILLSTREAM_FAULT=point` kills the process (as kill -9 does) when it reaches the point; `point:3` at the third time.
+With `MILLSTREAM_FAULT_MARK=file` that happens once for all processes: the one that dies leaves the file behind.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from pathlib import Path
 
 POINTS = (
     "epoch-started",
@@ -32,5 +34,16 @@ def reach(point: str) -> None:
     wanted, _, times = os.environ.get("MILLSTREAM_FAULT", "").partition(":")
     if wanted == point:
         _reached[point] += 1
-        if _reached[point] >= int(times or 1):
+        if _reached[point] >= int(times or 1) and _is_first():
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_first() -> bool:
+    mark = os.environ.get("MILLSTREAM_FAULT_MARK")
+    if mark is None:
+        return True
+    try:
+        Path(mark).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

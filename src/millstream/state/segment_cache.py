@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,14 +10,19 @@ from functools import cache
 
 import polars as pl
 
-DEFAULT_BUDGET = 4 << 30
+PROCESSES = (os.cpu_count() or 1) + 1  # that map segments on a machine: a worker per core, and the driver
+
+
+def default_budget() -> int:
+    """A quarter of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4
 
 
 class SegmentCache:
     """The most recently used segments by name. What falls out is mapped again when it is asked for."""
 
-    def __init__(self, budget: int = DEFAULT_BUDGET) -> None:
-        self.budget = budget
+    def __init__(self) -> None:
+        self.budget = default_budget() // PROCESSES
         self._frames: OrderedDict[str, tuple[pl.DataFrame, int]] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()

@@ -23,7 +23,7 @@ import pyarrow as pa
 from millstream.errors import StateError
 from millstream.state.faults import reach
 from millstream.state.files import checksum, damaged
-from millstream.state.segment_cache import cache_for
+from millstream.state.segment_cache import PROCESSES, cache_for, default_budget
 
 _ALIGNMENT = 64
 
@@ -55,6 +55,10 @@ class Store(Protocol):
 
     def read_history(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame: ...
 
+    def limit(self, budget: int | None) -> None:
+        """How many bytes of segments may be mapped at a time, by all processes together; None leaves it to us."""
+        ...
+
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
         """Remove what the names of `before` need and those of `after` do not."""
         ...
@@ -84,6 +88,9 @@ class MemoryStore:
         frame = self._frames[name]
         return frame if columns is None else frame.select(columns)
 
+    def limit(self, budget: int | None) -> None:
+        """All of it is in memory anyway."""
+
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
         for name in set(before).difference(after):
             self._frames.pop(name, None)
@@ -108,14 +115,17 @@ class DirectoryStore:
     A segment's name is `file@offset+length#checksum`, that of history `path#checksum`.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, budget: int | None = None) -> None:
         self.directory = directory
+        self.budget = budget
+        self._cache = cache_for(str(directory))
+        self._cache.budget = (budget or default_budget()) // PROCESSES
         self.segments, self.history = directory / "segments", directory / "history"
         self.segments.mkdir(parents=True, exist_ok=True)
         self.history.mkdir(parents=True, exist_ok=True)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return DirectoryStore, (self.directory,)
+        return DirectoryStore, (self.directory, self.budget)
 
     @contextmanager
     def file(self, label: str) -> Iterator[Writer]:
@@ -142,7 +152,7 @@ class DirectoryStore:
                 raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
             return _frame(pa.ipc.open_file(pa.BufferReader(segment)).read_all())
 
-        return cache_for(str(self.directory)).get(name, length, load)
+        return self._cache.get(name, length, load)
 
     def size(self, name: str) -> int:
         return _parsed(name)[2]
@@ -174,10 +184,19 @@ class DirectoryStore:
             raise damaged(path, "its checksum does not agree with what it holds")
         return pl.read_parquet(io.BytesIO(content), columns=None if columns is None else list(columns))
 
+    def limit(self, budget: int | None) -> None:
+        self.budget = budget
+        self._cache.budget = (budget or default_budget()) // PROCESSES
+
+    @property
+    def mapped(self) -> int:
+        """Bytes of segments that this process has mapped."""
+        return self._cache.bytes
+
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
         gone = set(before).difference(after)
         if gone:
-            cache_for(str(self.directory)).forget(gone)
+            self._cache.forget(gone)
             for path in {self._path(name) for name in gone} - {self._path(name) for name in after}:
                 path.unlink(missing_ok=True)
 
