@@ -9,7 +9,7 @@ from bench.network import SCHEMA
 
 import millstream as ms
 from millstream.errors import BindError
-from millstream.kernel.join import InnerJoin
+from millstream.kernel.join import KeyedJoin
 from millstream.kernel.pipeline import Pipeline
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def has_joins(self) -> bool:
-        return any(isinstance(step.operator, InnerJoin) for step in self.pipeline.steps)
+        return any(isinstance(step.operator, KeyedJoin) for step in self.pipeline.steps)
 
 
 def lower(cql: str, options: Options, statistics: Statistics) -> Plan | None:

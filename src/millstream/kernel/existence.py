@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import BORN, END, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, value_column
+from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.join import KeyedJoin
 from millstream.kernel.keys import KEY
 from millstream.kernel.multiplicity import DistinctStar, Multiplicity
@@ -56,6 +57,11 @@ class ExistenceJoin(KeyedJoin):
             [value_column(pair[side]) for pair, safe in zip(keys, null_safe, strict=True) if not safe]
             for side in (0, 1)
         ]
+
+    @property
+    def distribution(self) -> Distribution:
+        keys = [tuple(key[side] for key in self.keys) for side in (0, 1)]
+        return by_key(keys, same_columns(len(self.schema)), ())
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         low_before, low = progress.low_before, progress.low
