@@ -103,16 +103,17 @@ def _run_stage(
 ) -> Iterator[pa.RecordBatch]:
     epoch: EpochWork = cloudpickle.loads(work)
     inboxes: dict[int, list[Envelope]] = {}
+    passing: list[Sealed] = []
     for sealed in envelopes.from_arrow(batches):
         if sealed.kind is Kind.OUTCOME:
-            yield envelopes.to_arrow([sealed])
-            continue
-        inbox = inboxes.setdefault(sealed.shard, [])
-        if sealed.kind is not Kind.CALL:
-            inbox.append(envelopes.unseal(sealed))
+            passing.append(sealed)
+        else:
+            inbox = inboxes.setdefault(sealed.shard, [])
+            if sealed.kind is not Kind.CALL:
+                inbox.append(envelopes.unseal(sealed))
+    yield envelopes.to_arrow([*passing, *(envelopes.call(shard) for shard in inboxes)])
     for shard, received in inboxes.items():
         yield from _run(_plan(plan), number, shard, received, epoch, _store(store))
-        yield envelopes.to_arrow([envelopes.call(shard)])
 
 
 def _run(
