@@ -29,8 +29,8 @@ _ARROW = pa.schema(
         ("content", pa.binary()),
     ]
 )
-# A frame is cut into pieces of this size: Spark holds a value in one array, and a batch of values below 2 GiB.
-PIECE = 32 << 20
+# Frames travel in pieces of this size: the JVM holds a value in one array, and does not like large ones.
+PIECE = 1 << 19
 
 
 class Kind(Enum):

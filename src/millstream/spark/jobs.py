@@ -6,6 +6,7 @@ Workers live longer than tasks: they remember the plans they unpickled and the s
 from __future__ import annotations
 
 import base64
+import os
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache, partial
@@ -22,7 +23,13 @@ from millstream.spark.envelopes import Kind, Sealed
 from millstream.state.cache import CachedStore
 from millstream.state.store import Store
 
+_PIECES = 16  # handed to Spark at a time
 _WORK = "millstream.work"  # the local property that tells a task of a reused job what is new
+
+
+def can_tell_tasks() -> bool:
+    """Whether properties reach the job that is run next: only where a thread of Python has a thread of the JVM."""
+    return os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"
 
 
 class OneTaskJob:
@@ -120,10 +127,9 @@ def _run(
     plan: StagePlan, number: int, shard: int, received: list[Envelope], work: EpochWork, store: Store
 ) -> Iterator[pa.RecordBatch]:
     sent, outcome = run_stage(plan, number, shard, received, work, store, store)
-    small: list[Sealed] = []
-    for sealed in (sealed for envelope in sent for sealed in envelopes.seal(envelope)):
-        small.append(sealed)
-        if sum(len(one.content) for one in small) > envelopes.PIECE:
-            yield envelopes.to_arrow(small)
-            small = []
-    yield envelopes.to_arrow([*small, envelopes.seal_outcome(outcome, shard)])
+    sealed = [
+        *(piece for envelope in sent for piece in envelopes.seal(envelope)),
+        envelopes.seal_outcome(outcome, shard),
+    ]
+    for start in range(0, len(sealed), _PIECES):
+        yield envelopes.to_arrow(sealed[start : start + _PIECES])
