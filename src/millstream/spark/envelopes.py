@@ -30,8 +30,9 @@ _ARROW = pa.schema(
         ("content", pa.binary()),
     ]
 )
-# A frame is cut into pieces of this size: Spark holds a value in one array, and a batch of values below 2 GiB.
-PIECE = 32 << 20
+# Frames travel in pieces of this size: the JVM holds a value in one array, and does not like large ones.
+PIECE = 1 << 19
+_BATCH = 1 << 23  # handed to Spark at a time
 
 
 class Kind(Enum):
@@ -98,13 +99,13 @@ def to_arrow(envelopes: Sequence[Sealed]) -> pa.RecordBatch:
 
 
 def in_batches(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
-    """Small envelopes together, large ones alone."""
+    """Envelopes together, as long as they are not too much."""
     waiting: list[Sealed] = []
     size = 0
     for sealed in envelopes:
         waiting.append(sealed)
         size += len(sealed.content)
-        if size > PIECE:
+        if size > _BATCH:
             yield to_arrow(waiting)
             waiting, size = [], 0
     if waiting:

@@ -6,6 +6,7 @@ Workers live longer than tasks: they remember the plans they unpickled and the s
 from __future__ import annotations
 
 import base64
+import os
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache, partial
@@ -25,6 +26,11 @@ from millstream.spark.envelopes import Kind, Sealed
 from millstream.state.store import Store
 
 _WORK = "millstream.work"  # the local property that tells a task of a reused job what is new
+
+
+def can_tell_tasks() -> bool:
+    """Whether properties reach the job that is run next: only where a thread of Python has a thread of the JVM."""
+    return os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"
 
 
 class OneTaskJob:
@@ -131,16 +137,17 @@ def _run_stage(
 ) -> Iterator[pa.RecordBatch]:
     epoch: EpochWork = cloudpickle.loads(work)
     inboxes: dict[int, list[Envelope]] = {}
+    passing: list[Sealed] = []
     for sealed in envelopes.from_arrow(batches):
         if sealed.kind in (Kind.OUTCOME, Kind.ERROR):
-            yield envelopes.to_arrow([sealed])
-            continue
-        inbox = inboxes.setdefault(sealed.shard, [])
-        if sealed.kind is not Kind.CALL:
-            inbox.append(envelopes.unseal(sealed))
+            passing.append(sealed)
+        else:
+            inbox = inboxes.setdefault(sealed.shard, [])
+            if sealed.kind is not Kind.CALL:
+                inbox.append(envelopes.unseal(sealed))
+    yield envelopes.to_arrow([*passing, *(envelopes.call(shard) for shard in inboxes)])
     for shard, received in inboxes.items():
         yield from envelopes.in_batches(envelopes.guarded(_further(_plan(plan), number, shard, received, epoch, store)))
-        yield envelopes.to_arrow([envelopes.call(shard)])
 
 
 def _further(

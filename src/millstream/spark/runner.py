@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from millstream.engine.stages import Planner, StagePlan
 from millstream.engine.task import EpochOutcome, EpochTask, EpochWork, ShardOutcome, prepare, settle
-from millstream.spark.jobs import OneTaskJob, run_shuffled
+from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
 from millstream.state.store import Store
 
-SMALL_EPOCH = 50_000  # rows; below, one task does it all
+SMALL_EPOCH = 200_000  # rows; below, one task does it all in about the time that shuffles take by themselves
 _REMEMBERED = 16  # jobs of one task, by plan
 
 
@@ -35,7 +35,7 @@ class SparkRunner:
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
-        if task.arriving < self.small_epoch:
+        if task.arriving < self.small_epoch and can_tell_tasks():
             outcomes = self._run_small(plan, work)
         else:
             outcomes = run_shuffled(self.session, plan, work, self.store)
