@@ -17,6 +17,8 @@ class Settings:
     sample_seed: int = 0
     expiry_groups: int = field(default=0, metadata={"least": 0})
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window
+    shedding: str = field(default="off", metadata={"choices": ("off", "sample")})
+    shedding_lag: int = field(default=10, metadata={"least": 0})  # seconds that a source's epoch may take
 
     def with_value(self, name: str, value: object, place: Place | None = None) -> Settings:
         """The settings with one changed; a wrong name or value is an error at the place."""
