@@ -456,7 +456,7 @@ class Database:
                 raise self.catalog.unknown("query", name.text, known, name.place)
             self.drop_query(name.key)
         elif kind == "sink":
-            self._sink(name.text, name.place)
+            self.sinks.find(name.text, name.place)
             declared = self.declared.without("sink", name.key)
             self.sinks.drop(name.key, declared.entries)
             self.declared = declared
@@ -471,6 +471,7 @@ class Database:
                     hint="drop those first",
                     place=name.place,
                 )
+            self._pump.check_not_read(name.text)
             declared = self.declared.without(kind, name.key)
             self.engine.drop_sources(owned, declared.entries)
             self.declared = declared
@@ -500,7 +501,7 @@ class Database:
             rows = [{"name": q.name, "kind": q.kind, "mode": q.mode, "cql": q.cql} for q in self.queries()]
             columns = ["name", "kind", "mode", "cql"]
         elif statement.what == "SINKS":
-            rows = [{name: str(value) for name, value in sink.items()} for sink in self._sinks_shown()]
+            rows = [{name: str(value) for name, value in sink.items()} for sink in self.sinks.shown()]
             columns = ["name", "query", "target", "state", "deliveries", "until", "error"]
         elif statement.what == "PLAN":
             rows = [{"step": s.name, "inputs": ", ".join(s.inputs)} for s in self.engine.pipeline.steps]
@@ -550,26 +551,22 @@ class Database:
             raise BindError(f"{name!r} cannot be a sink's name", hint="names do not start with _")
         found = self.query(query)
         with self.engine.lock:
-            known = self.sinks.by_name.get(name.lower())
-            if known is None:
-                declared = self.declared.with_entry("sink", name, shown=name, query=found.name)
-                self._declare(declared)
-            elif known.query is not found or self.declared.find("sink", name) is None or known.target != CALLABLE:
-                raise self._sink_exists(known)
+            if not self.sinks.is_callable_for(name, found):
+                self.sinks.check_free(name)
+                self._declare(self.declared.with_entry("sink", name, shown=name, query=found.name))
             self.sinks.add(Sink(name, found, CALLABLE, deliver))
         self.sinks.flush()
 
     def resume_sink(self, name: str) -> None:
         """Try a paused sink again, from the delivery that failed."""
         self.check_open()
-        self._sink(name).error = None
+        self.sinks.find(name).error = None
         self.sinks.flush()
 
     def _create_sink(self, statement: st.CreateSink) -> Result:
         name, target = statement.name, statement.target
         check_name(name)
-        if name.key in self.sinks.by_name:
-            raise self._sink_exists(self.sinks.by_name[name.key], name.place)
+        self.sinks.check_free(name.text, name.place)
         if statement.query.key not in self._queries:
             known = [query.name for query in self._queries.values()]
             raise self.catalog.unknown("query", statement.query.text, known, statement.query.place)
@@ -600,33 +597,6 @@ class Database:
         deliver = None if external is None else partial(external.write, target)
         self.sinks.add(Sink(entry["shown"], query, entry["format"], deliver))
 
-    def _sink(self, name: str, place: Place | None = None) -> Sink:
-        if name.lower() not in self.sinks.by_name:
-            raise self.catalog.unknown("sink", name, [sink.name for sink in self.sinks.by_name.values()], place)
-        return self.sinks.by_name[name.lower()]
-
-    @staticmethod
-    def _sink_exists(sink: Sink, place: Place | None = None) -> CatalogError:
-        return CatalogError(
-            f'there is a sink "{sink.name}" for query {sink.query.name} already',
-            hint="drop it first, or choose another name",
-            place=place,
-        )
-
-    def _sinks_shown(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "name": sink.name,
-                "query": sink.query.name,
-                "target": sink.target,
-                "state": sink.state,
-                "deliveries": self.sinks.cursor(sink).deliveries,
-                "until": self.sinks.cursor(sink).until,
-                "error": sink.error or "",
-            }
-            for sink in self.sinks.by_name.values()
-        ]
-
     # Life
 
     def stats(self) -> dict[str, Any]:
@@ -643,7 +613,7 @@ class Database:
             "queries": len(self._queries),
             "operators": len(self.engine.pipeline.steps),
             "streams": streams,
-            "sinks": {sink["name"]: sink for sink in self._sinks_shown()},
+            "sinks": {sink["name"]: sink for sink in self.sinks.shown()},
         }
 
     def check_open(self) -> None:

@@ -57,6 +57,11 @@ class Pump:
         with self._running:
             pass
 
+    def check_not_read(self, name: str) -> None:
+        """Refuse to drop what a run is reading."""
+        if self._running.locked() and any(feed.key == name.lower() for feed in self._feeds.all()):
+            raise CatalogError(f'"{name}" is being read', hint="end the run first")
+
     def forget(self, key: str) -> None:
         """A source is gone, or new: what Spark knows of an earlier one by its name does not count."""
         if self._checkpoints is not None:

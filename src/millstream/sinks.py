@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.engine.engine import Engine
-from millstream.errors import Error
+from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
 from millstream.query import Query
 from millstream.state.faults import reach
 from millstream.state.snapshot import SinkCursor
@@ -51,10 +51,45 @@ class Sinks:
         self.pause = pause  # seconds, before the second attempt; twice that before the third
         self.by_name: dict[str, Sink] = {}
         self._lock = threading.RLock()
+        self._serving = False
 
     def add(self, sink: Sink) -> None:
         with self._lock:
             self.by_name[sink.name.lower()] = sink
+
+    def find(self, name: str, place: Place | None = None) -> Sink:
+        if name.lower() not in self.by_name:
+            hint = did_you_mean(name, [sink.name for sink in self.by_name.values()])
+            raise NameError(f'there is no sink called "{name}"', hint=hint, place=place)
+        return self.by_name[name.lower()]
+
+    def check_free(self, name: str, place: Place | None = None) -> None:
+        if name.lower() in self.by_name:
+            sink = self.by_name[name.lower()]
+            raise CatalogError(
+                f'there is a sink "{sink.name}" for query {sink.query.name} already',
+                hint="drop it first, or choose another name",
+                place=place,
+            )
+
+    def is_callable_for(self, name: str, query: Query) -> bool:
+        """Whether a callable of this name was attached to the query before, by this process or an earlier one."""
+        sink = self.by_name.get(name.lower())
+        return sink is not None and sink.query is query and sink.target == CALLABLE
+
+    def shown(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": sink.name,
+                "query": sink.query.name,
+                "target": sink.target,
+                "state": sink.state,
+                "deliveries": self.cursor(sink).deliveries,
+                "until": self.cursor(sink).until,
+                "error": sink.error or "",
+            }
+            for sink in self.by_name.values()
+        ]
 
     def of(self, query: Query) -> list[str]:
         return [sink.name for sink in self.by_name.values() if sink.query is query]
@@ -71,9 +106,15 @@ class Sinks:
     def flush(self) -> None:
         """Deliver what has become final since the last time, to every sink that takes it."""
         with self._lock:
-            for sink in list(self.by_name.values()):
-                while sink.state == "active" and self._serve(sink):
-                    pass
+            if self._serving:
+                return  # a callable that itself puts rows in: they are delivered after it has returned
+            self._serving = True
+            try:
+                for sink in list(self.by_name.values()):
+                    while sink.state == "active" and self._serve(sink):
+                        pass
+            finally:
+                self._serving = False
 
     def _serve(self, sink: Sink) -> bool:
         """Make one delivery; False when there is nothing to deliver, or it failed."""

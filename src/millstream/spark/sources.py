@@ -7,6 +7,7 @@ of its batches was the last one taken: Spark replays a batch that it does not kn
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import threading
 from pathlib import Path
@@ -31,11 +32,21 @@ from millstream.state.store import Store
 _ONCE_ONLY = ("socket",)  # what was read cannot be read again, so that a checkpoint is of no use after a run
 
 
+class BatchRefused(Exception):
+    """Tells Spark that a batch was not taken in; why is told to the user elsewhere."""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], BatchRefused))
+
+
 class SparkExternal:
     """Reads and writes external formats by Spark."""
 
     def __init__(self, session: SparkSession, store: Store) -> None:
         self.session, self.store = session, store
+        # Py4J would print the traceback of what we raise on purpose.
+        logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
     def check_feed(self, feed: Feed) -> None:
         self._format(feed).check()
@@ -87,7 +98,9 @@ class SparkReading:
         else:
             self._taker.check_checkpoint(self._feed, self._query_id())
         frame = self._format.paths() if self._by_path else self._format.stream()
-        writer = frame.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._checkpoint))
+        writer = frame.writeStream.foreachBatch(self._take).option(
+            "checkpointLocation", self._checkpoint.absolute().as_uri()
+        )
         writer = writer.trigger(availableNow=True) if until_idle else writer
         with spark_errors(str(self._feed), self._format.name):
             self._query = writer.start()
@@ -98,8 +111,8 @@ class SparkReading:
 
     @property
     def error(self) -> Exception | None:
-        """What a batch raised, or what Spark says of the source."""
-        if self._failure is not None:
+        """What a batch raised, or what Spark says of the source; being stopped is no error."""
+        if self._failure is not None or self._stopped:
             return self._failure
         failure = None if self._query is None else self._query.exception()
         return None if failure is None else InputError(f"{self._feed} failed", detail=said(failure))
@@ -118,15 +131,15 @@ class SparkReading:
         """Spark counts a batch as done when this returns: so it raises whenever the batch was not committed."""
         with self._gate:
             if self._stopped:
-                raise InterruptedError("the run has ended")
+                raise BatchRefused("the run has ended")
             try:
                 self._take_batch(frame, SparkBatch(self._query_id() or "", number))
             except Error as error:
                 self._failure = _about(self._feed, error)
-                raise
-            except Exception as error:
+            except Exception as error:  # whatever Spark raises: `run` tells it
                 self._failure = InputError(f"{self._feed} failed", detail=said(error))
-                raise
+            if self._failure is not None:
+                raise BatchRefused(str(self._failure.args[0]))
 
     def _take_batch(self, frame: DataFrame, batch: SparkBatch) -> None:
         if self._format.name not in _ONCE_ONLY and self._taker.is_taken(self._feed, batch):
