@@ -82,8 +82,10 @@ class Feeds:
                 f"drop {feed.kind} {feed.stream.name} and create it again",
             )
 
-    def is_taken(self, feed: Feed, batch: SparkBatch) -> bool:
+    def begin(self, feed: Feed) -> None:
         self._pace(feed).begin(self._now(), self._settings().shedding_lag)
+
+    def is_taken(self, feed: Feed, batch: SparkBatch) -> bool:
         known = self.engine.snapshot.progress(feed.key).batch
         expected = 0 if known is None else known.batch + 1
         self.check_checkpoint(feed, batch.query)

@@ -46,6 +46,7 @@ class Fed:
         self.batch += 1
         batch = SparkBatch("query", self.batch)
         assert not self.feeds.is_taken(feed, batch)
+        self.feeds.begin(feed)
         self.feeds.take(feed, LandedBatch(self._landed(feed.stream, parts), self._malformed(malformed)), batch)
 
     def _landed(self, stream: StreamDefinition, parts: Sequence[Sequence[Any]]) -> tuple[Landed, ...]:

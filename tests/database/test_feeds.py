@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
+import threading
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -104,8 +108,8 @@ def test_an_idle_stream_goes_on_with_the_others() -> None:
     silences = fed.db._pump._silences
     fed.db.insert("s", [(1, 3)])
     fed.db.insert("t", [(1, 9)])
-    for time, heartbeat in ((0, 2), (9, 2), (-5, 2), (4, 2), (5, 8)):  # the clock goes back once
-        watch.time = time
+    for moment, heartbeat in ((0, 2), (9, 2), (-5, 2), (4, 2), (5, 8)):  # the clock goes back once
+        watch.time = moment
         silences.end_those_that_last()
         assert fed.db.stats()["streams"]["s"]["heartbeat"] == heartbeat
     fed.db.insert("s", [(1, 9)])
@@ -192,3 +196,28 @@ def test_nothing_is_shed_by_default_or_when_a_backlog_is_read() -> None:
         fed.feeds._pace(fed.feeds.all()[0]).needed = 1e6
         fed.take("s", [[(1, t) for t in range(100)]])
         assert fed.db.stats()["streams"]["s"]["shed"] == 0
+
+
+def test_run_ends_when_it_is_interrupted_or_the_database_closed() -> None:
+    db = ms.connect(engine="inprocess")
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    db.run(None)
+    threading.Timer(0.2, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        db.run(60)
+    threading.Timer(0.2, db.close).start()
+    db.run(60)
+    with pytest.raises(ms.ClosedError):
+        db.run()
+
+
+def test_one_run_at_a_time() -> None:
+    with ms.connect(engine="inprocess") as db:
+        running = threading.Thread(target=db.run, args=(60,))
+        running.start()
+        while not db._pump._running.locked():
+            time.sleep(0.01)
+        with pytest.raises(ms.CatalogError, match="under way"):
+            db.run()
+        db.close()
+        running.join()

@@ -122,6 +122,8 @@ def test_every_format_answers_as_inserts_do(session: SparkSession, db: ms.Databa
     timed = "(k INT, v STRING) TIMESTAMP BY ts TIMESTAMP TICK INTERVAL '1' SECOND"
     db.execute(f"CREATE STREAM timed {timed} USING parquet OPTIONS (path '{tmp_path}/spark_written')")
     db.execute(f"CREATE STREAM python {COLUMNS} USING counting")
+    clock = "TIMESTAMP BY at TIMESTAMP HEARTBEAT CLOCK"
+    db.execute(f"CREATE STREAM lines (value STRING) {clock} USING text OPTIONS (path '{tmp_path}/csv')")
     assert db.stats()["streams"]["csv"]["arrived"] == 0, "nothing is read before run"
     try:
         db.run()
@@ -132,6 +134,8 @@ def test_every_format_answers_as_inserts_do(session: SparkSession, db: ms.Databa
     assert len(expected[2]) == 4
     for stream in ("parquet", "csv", "json", "python"):
         assert answers(db, stream) == expected, stream
+    lines = [line for name in sorted(FILES) for line in (tmp_path / "csv" / f"{name}.csv").read_text().splitlines()]
+    assert [row["value"] for row in db.execute("SELECT value FROM lines").table.to_pylist()] == sorted(lines)  # type: ignore[union-attr]
     stamps_of = [(k, v, datetime.fromtimestamp(t, UTC)) for k, v, t in ROWS]
     assert answers(db, "timed") == inserted(stamps_of, timed)
     assert not list((tmp_path / "db" / "segments").glob("landing*"))
@@ -268,6 +272,20 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     (root / "csv").mkdir()
     (root / "csv" / "1.csv").write_text("k,v,ts\n1,x,2\n")
     return write(root / "parquet", "parquet"), root / "csv"
+
+
+def test_directories_give_columns(db: ms.Database, tmp_path: Path) -> None:
+    for number, (name, rows) in enumerate(sorted(FILES.items())):
+        (tmp_path / "in" / f"part={number}").mkdir(parents=True)
+        pq.write_table(table_of(rows), tmp_path / "in" / f"part={number}" / f"{name}.parquet")
+    db.execute(
+        f"""CREATE STREAM s (k INT, part INT) TIMESTAMP BY ts USING parquet OPTIONS (path '{tmp_path}/in');
+        REGISTER QUERY q AS SELECT part, k FROM s"""
+    )
+    db.run()
+    db.advance(to=40)
+    found = {(row["part"], row["k"]) for row in db.query("q").result().to_pylist()}
+    assert found == {(0, 1), (0, 2), (1, 5), (1, 2), (2, 1), (2, 3)}
 
 
 def test_a_failing_source_is_named_and_loses_nothing(db: ms.Database, tmp_path: Path) -> None:

@@ -37,6 +37,10 @@ class Taker(Protocol):
         """Refuse a checkpoint other than the one whose batches were taken before."""
         ...
 
+    def begin(self, feed: Feed) -> None:
+        """A batch has come, and is about to be landed and taken in."""
+        ...
+
     def is_taken(self, feed: Feed, batch: SparkBatch) -> bool:
         """Whether the batch was taken before, and comes again."""
         ...

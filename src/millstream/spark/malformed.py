@@ -49,8 +49,7 @@ def _values_of_json(raw: str, columns: Schema) -> list[Any] | str:
         return f"not JSON: {error}"
     if not isinstance(found, dict):
         return "not a JSON object"
-    by_name = {name.lower(): value for name, value in found.items()}
-    return [by_name.get(field.name.lower()) for field in columns]
+    return [found.get(field.name) for field in columns]
 
 
 def as_text(columns: Sequence[Field], values: Sequence[Any]) -> str:

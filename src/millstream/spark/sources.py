@@ -144,6 +144,7 @@ class SparkReading:
     def _take_batch(self, frame: DataFrame, batch: SparkBatch) -> None:
         if self._format.name not in _ONCE_ONLY and self._taker.is_taken(self._feed, batch):
             return
+        self._taker.begin(self._feed)
         landed = self._landed(frame)
         try:
             self._taker.take(self._feed, landed, batch)
