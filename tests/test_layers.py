@@ -21,10 +21,15 @@ LAYERS: dict[str, set[str]] = {
     "engine": BASE | {"state", "kernel", "plan"},
     "spark": BASE | {"state", "kernel", "plan", "engine"},
     "catalog": BASE | {"plan", "language"},
-    "query": BASE | {"kernel", "plan", "language", "engine"},
-    "inputs": BASE | {"kernel", "plan", "language", "engine", "catalog"},
+    "query": BASE | {"state", "kernel", "plan", "language", "engine"},
+    "inputs": BASE | {"state", "kernel", "plan", "language", "engine", "catalog"},
     "declarations": BASE | {"plan"},
-    "database": BASE | {"declarations"} | {"kernel", "plan", "language", "engine", "catalog", "inputs", "query"},
+    "feeds": BASE | {"state", "kernel", "plan", "engine", "catalog", "inputs"},
+    "sinks": BASE | {"state", "engine", "query"},
+    "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
+    "database": BASE
+    | {"declarations", "kernel", "plan", "language", "engine", "catalog"}
+    | {"inputs", "query", "feeds", "sinks", "pump"},
     "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations"},
     "__init__": BASE | {"connect", "database", "inputs", "query"},
     "demo": {"__init__"},

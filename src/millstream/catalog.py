@@ -114,6 +114,10 @@ class CatalogOfObjects(Mapping[str, Definition]):
         return NameError(f'there is no {kind} called "{name}"', hint=hint, place=place)
 
 
+def _using(definition: StreamDefinition | TableDefinition) -> list[str]:
+    return [] if definition.source is None else [f"using {definition.source.format}"]
+
+
 def kind_of(definition: Definition) -> str:
     return next(name for name, kind in _KINDS.items() if isinstance(definition, kind))
 
@@ -121,8 +125,9 @@ def kind_of(definition: Definition) -> str:
 def _properties(definition: Definition) -> str:
     match definition:
         case StreamDefinition():
-            return f"timestamp {definition.timestamp.name}, {definition.domain}, heartbeat {definition.heartbeat}"
+            described = f"timestamp {definition.timestamp.name}, {definition.domain}, heartbeat {definition.heartbeat}"
+            return ", ".join([described, *_using(definition)])
         case TableDefinition():
-            return definition.nature.lower()
+            return ", ".join([*filter(None, [definition.nature.lower()]), *_using(definition)])
         case ViewDefinition():
             return f"{definition.plan.kind}: {definition.text}"

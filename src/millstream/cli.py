@@ -37,9 +37,10 @@ def demo(
 
 @app.command()
 def run(file: Path, in_process: InProcess = False) -> None:
-    """Run the statements of a file, showing what each of the last one's rows is."""
+    """Run the statements of a file, read its sources until they have no more, and show the last statement's rows."""
     with _database(in_process) as db:
         result = _or_exit(lambda: db.execute(_text(file)), file)
+        _or_exit(db.run, file)
         _show(result)
         for query in db.queries():
             _console.print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.database import Database
 from millstream.declarations import Pickler
 from millstream.engine.engine import Engine
+from millstream.engine.external import External
 from millstream.engine.runner import InProcessRunner, Runner
 from millstream.errors import SetupError, StateError
 from millstream.kernel.distribution import HASH
@@ -23,6 +24,8 @@ from millstream.state.store import DirectoryStore, MemoryStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+CHECKPOINTS = "checkpoints"  # Spark's, one directory per source
 
 
 def connect(
@@ -44,13 +47,13 @@ def connect(
     if engine == "inprocess":
         return Database(Engine(InProcessRunner(MemoryStore())), _nothing, _UNPICKLED)
     directory = Path(tempfile.mkdtemp(prefix="millstream-"))
-    runner, stop = _on_spark(spark, master, DirectoryStore(directory))
+    runner, external, stop = _on_spark(spark, master, DirectoryStore(directory))
 
     def close() -> None:
         stop()
         shutil.rmtree(directory, ignore_errors=True)
 
-    return Database(Engine(runner), close, _UNPICKLED)
+    return Database(Engine(runner), close, _UNPICKLED, external=external, checkpoints=directory / CHECKPOINTS)
 
 
 def _open(directory: Path, spark: SparkSession | None, master: str | None, engine: str) -> Database:
@@ -67,10 +70,11 @@ def _open(directory: Path, spark: SparkSession | None, master: str | None, engin
         store = DirectoryStore(directory)
         store.remove_orphans((snapshot or Snapshot()).names())
         runner: Runner
+        external: External | None = None
         if engine == "inprocess":
             runner = InProcessRunner(store, manifests.layout.shards)
         else:
-            runner, stop = _on_spark(spark, master, store, manifests.layout.shards)
+            runner, external, stop = _on_spark(spark, master, store, manifests.layout.shards)
         if snapshot is None:
             manifests.commit(Snapshot())
 
@@ -78,7 +82,13 @@ def _open(directory: Path, spark: SparkSession | None, master: str | None, engin
             stop()
             lock.release()
 
-        return Database(Engine(runner, manifests, snapshot), close, _cloudpickler())
+        return Database(
+            Engine(runner, manifests, snapshot),
+            close,
+            _cloudpickler(),
+            external=external,
+            checkpoints=directory / CHECKPOINTS,
+        )
     except BaseException:
         stop()
         lock.release()
@@ -91,19 +101,19 @@ def default_shards(engine: str) -> int:
 
 def _on_spark(
     spark: SparkSession | None, master: str | None, store: DirectoryStore, shards: int | None = None
-) -> tuple[Runner, Callable[[], None]]:
+) -> tuple[Runner, External, Callable[[], None]]:
     # Spark's Python modules are slow to import, and are not needed in process.
     from millstream.spark.runner import SparkRunner
     from millstream.spark.session import EmbeddedSession, embedded_session, refuse_connect
+    from millstream.spark.sources import SparkExternal
 
     if spark is not None:
         refuse_connect(spark)
         session = EmbeddedSession(spark, owned=False)
     else:
-        session = embedded_session(
-            master or "local[*,4]"  # a task may fail three times, as on a cluster
-        )
-    return SparkRunner(session.session, store, shards), session.stop
+        # A task may fail three times, as on a cluster.
+        session = embedded_session(master or "local[*,4]")
+    return SparkRunner(session.session, store, shards), SparkExternal(session.session, store), session.stop
 
 
 def _cloudpickler() -> Pickler:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -14,8 +16,19 @@ from millstream.catalog import CatalogOfObjects, kind_of
 from millstream.declarations import Declarations, Entry, Pickler, statistics_entry, statistics_of
 from millstream.engine.answers import elements_until, relation_at
 from millstream.engine.engine import Engine, SourceRow
+from millstream.engine.external import External
 from millstream.engine.reports import OperatorReport, as_text
-from millstream.errors import BindError, CatalogError, ClosedError, NameError, NotSupportedError, Place, did_you_mean
+from millstream.errors import (
+    BindError,
+    CatalogError,
+    ClosedError,
+    Error,
+    NameError,
+    NotSupportedError,
+    Place,
+    did_you_mean,
+)
+from millstream.feeds import Feeds, feed_of, unreadable_table
 from millstream.inputs import Inputs, InsertResult, late_table, malformed_table
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.functions_user import UserFunction
@@ -26,13 +39,15 @@ from millstream.language.expressions import UserCode
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.statements import Name
 from millstream.plan.cost import SourceStatistics
-from millstream.plan.definitions import StreamDefinition, ViewDefinition
+from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
 from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.physical import Options
 from millstream.plan.rewrite import rewrite, rule_names
+from millstream.pump import Pump, needs_spark
 from millstream.query import Query
 from millstream.settings import Settings
+from millstream.sinks import CALLABLE, Deliver, Sink, Sinks
 from millstream.types import Field
 
 
@@ -58,6 +73,8 @@ class Database:
         on_close: Callable[[], None],
         pickler: Pickler,
         now: Callable[[], float] = time.time,
+        external: External | None = None,
+        checkpoints: Path | None = None,
     ) -> None:
         self.engine = engine
         self.declared = Declarations(engine.snapshot.catalog)
@@ -65,6 +82,10 @@ class Database:
         self.catalog = CatalogOfObjects()
         self.code = UserCode()
         self.inputs = Inputs(self.engine, self.catalog, now)
+        self.sinks = Sinks(self.engine)
+        feeds = Feeds(self.engine, self.catalog, self.inputs, lambda: self.settings, now)
+        self._pump = Pump(feeds, self.inputs, self.sinks, external, checkpoints, now)
+        self._external = external
         self._queries: dict[str, Query] = {}
         self._on_close = on_close
         self._pickler = pickler
@@ -73,6 +94,7 @@ class Database:
         for entry in self.declared.entries:
             self._recover(entry)
         engine.forget_unshown()
+        self.sinks.flush()
 
     # Statements
 
@@ -92,15 +114,14 @@ class Database:
                 check_name(statement.name)
                 query = self._register(statement.name.text, statement.mode, statement)
                 return Result(f"query {query.name} registered", query=query)
+            case st.CreateSink():
+                return self._create_sink(statement)
             case st.Drop():
                 return self._drop(statement)
-            case st.Insert():
-                outcome = self.inputs.run_insert(statement)
-                return Result(str(outcome), insert=outcome)
-            case st.Delete() | st.Update():
-                return Result(self.inputs.run_change(statement))
-            case st.Advance():
-                return Result(self.inputs.run_advance(statement))
+            case st.Insert() | st.Delete() | st.Update() | st.Advance():
+                result = self._take_in(statement)
+                self.sinks.flush()
+                return result
             case st.SetOption():
                 return self._set(statement)
             case st.Query():
@@ -112,6 +133,16 @@ class Database:
             case _:
                 name = type(statement).__name__
                 raise NotSupportedError(f"{name} cannot be run yet", place=statement.place)
+
+    def _take_in(self, statement: st.Insert | st.Delete | st.Update | st.Advance) -> Result:
+        match statement:
+            case st.Insert():
+                outcome = self.inputs.run_insert(statement)
+                return Result(str(outcome), insert=outcome)
+            case st.Advance():
+                return Result(self.inputs.run_advance(statement))
+            case _:
+                return Result(self.inputs.run_change(statement))
 
     # Queries
 
@@ -142,6 +173,12 @@ class Database:
 
     def drop_query(self, name: str) -> None:
         query = self._queries[name.lower()]
+        if sinks := self.sinks.of(query):
+            raise CatalogError(
+                f'query "{query.name}" is in use',
+                detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
+                hint="drop those first",
+            )
         declared = self.declared.without("query", name)
         self.engine.hide(query.edge, declared.entries)
         self.declared = declared
@@ -207,6 +244,8 @@ class Database:
                 self.code = self.code.with_aggregate(entry["name"], *self._pickler.unpack(entry["body"]))
             case "query":
                 self._recover_query(entry)
+            case "sink":
+                self._attach_sink(entry)
             case _:
                 (statement,) = parse(entry["text"])
                 self._define(statement)
@@ -326,13 +365,36 @@ class Database:
             name, message = self._define(statement)
             kind = kind_of(self.catalog[name.key])
             try:
-                self._declare(
-                    self.declared.with_entry(kind, name.text, text=_text(statement), settings=asdict(self.settings))
+                declared = self.declared.with_entry(
+                    kind, name.text, text=_text(statement), settings=asdict(self.settings)
                 )
+                if isinstance(statement, st.CreateView) or statement.source is None:
+                    self._declare(declared)
+                else:
+                    self._declare_external(self.catalog[name.key], statement.source, declared)
             except BaseException:
                 self._forget(name.key)
                 raise
         return Result(message)
+
+    def _declare_external(self, definition: Definition, source: st.External, declared: Declarations) -> None:
+        """Declare what is read from outside: a feed that `run` reads, or a table that is read now."""
+        if isinstance(definition, ViewDefinition):
+            raise AssertionError("views read what is inside")
+        if self._external is None:
+            raise needs_spark(f"{kind_of(definition)} {definition.name} is read")
+        feed = feed_of(definition)
+        try:
+            if feed is not None:
+                self._external.check_feed(feed)
+                self._pump.forget(feed.key)
+                self._declare(declared)
+            elif isinstance(definition, TableDefinition):
+                self.inputs.read_table(definition, self._external.read(definition), declared.entries)
+                self.declared = declared
+        except Error as error:
+            error.place = error.place or source.place
+            raise
 
     def _define(self, statement: st.Statement) -> tuple[Name, str]:
         match statement:
@@ -355,37 +417,29 @@ class Database:
 
     def _define_stream(self, statement: st.CreateStream) -> str:
         definition = define_stream(statement)
-        if definition.source is not None:
-            raise NotSupportedError(
-                "streams with USING cannot be run yet",
-                hint="leave it out and use insert",
-                place=statement.place,
-            )
         self.catalog.add(definition, statement.name)
         self.engine.add_source(statement.name.key, SourceRow(definition.columns, True, True, definition.retain))
-        self._add_late_table(definition)
+        self._add_table(late_table(definition))
+        if definition.source is not None:
+            self._add_table(unreadable_table(definition))
         return f"stream {definition.name} created"
 
-    def _add_late_table(self, stream: StreamDefinition) -> None:
-        late = late_table(stream)
-        self.catalog.add(late)
-        self.engine.add_source(late.name.lower(), SourceRow(late.columns, False, False))
+    def _add_table(self, table: TableDefinition) -> None:
+        """A table that the engine fills itself."""
+        self.catalog.add(table)
+        self.engine.add_source(table.name.lower(), SourceRow(table.columns, False, False))
 
     def _define_table(self, statement: st.CreateTable) -> str:
         definition = define_table(statement)
-        if definition.source is not None:
-            raise NotSupportedError(
-                "tables with USING cannot be run yet",
-                hint="leave it out and use INSERT, DELETE and UPDATE",
-                place=statement.place,
-            )
         self.catalog.add(definition, statement.name)
         if definition.log is None:
             self.engine.add_source(statement.name.key, SourceRow(definition.columns, False, False))
         else:
             self.engine.add_source(statement.name.key, SourceRow(definition.feed.columns, True, True))
-            self._add_late_table(definition.feed)
+            self._add_table(late_table(definition.feed))
             self.catalog.add(malformed_table(definition))
+        if definition.source is not None:
+            self._add_table(unreadable_table(definition))
         return f"table {definition.name} created"
 
     def _define_view(self, statement: st.CreateView) -> str:
@@ -412,7 +466,10 @@ class Database:
                 raise self.catalog.unknown("query", name.text, known, name.place)
             self.drop_query(name.key)
         elif kind == "sink":
-            raise self.catalog.unknown("sink", name.text, [], name.place)
+            self.sinks.find(name.text, name.place)
+            declared = self.declared.without("sink", name.key)
+            self.sinks.drop(name.key, declared.entries)
+            self.declared = declared
         else:
             self.catalog.find(kind, name)
             owned = self._owned(name.key)
@@ -424,10 +481,12 @@ class Database:
                     hint="drop those first",
                     place=name.place,
                 )
+            self._pump.check_not_read(name.text)
             declared = self.declared.without(kind, name.key)
             self.engine.drop_sources(owned, declared.entries)
             self.declared = declared
             self._forget(name.key)
+            self._pump.forget(name.key)
         return Result(f"{kind} {name} dropped")
 
     def _set(self, statement: st.SetOption) -> Result:
@@ -458,6 +517,9 @@ class Database:
         if statement.what == "QUERIES":
             rows = [{"name": q.name, "kind": q.kind, "mode": q.mode, "cql": q.cql} for q in self.queries()]
             columns = ["name", "kind", "mode", "cql"]
+        elif statement.what == "SINKS":
+            rows = [{name: str(value) for name, value in sink.items()} for sink in self.sinks.shown()]
+            columns = ["name", "query", "target", "state", "deliveries", "until", "error"]
         elif statement.what == "PLAN":
             rows = [{"step": s.name, "inputs": ", ".join(s.inputs)} for s in self.engine.pipeline.steps]
             columns = ["step", "inputs"]
@@ -475,25 +537,92 @@ class Database:
         Rows are tuples, dicts, or a pyarrow, polars or pandas table.
         """
         self.check_open()
-        return self.inputs.insert(self.catalog.fed_by_rows(name), rows)
+        outcome = self.inputs.insert(self.catalog.fed_by_rows(name), rows)
+        self.sinks.flush()
+        return outcome
 
     def advance(self, name: str | None = None, *, to: Any) -> None:
         """A heartbeat: no element at or before `to` comes any more, on one stream or on all."""
         self.check_open()
         self.inputs.advance(self.catalog.feeds() if name is None else [self.catalog.with_heartbeat(name)], to)
+        self.sinks.flush()
+
+    def run(self, until: str | float | None = "idle") -> None:
+        """Read the sources: until they have no more ("idle"), for so many seconds, or (None) until interrupted.
+
+        Clocks and idle streams go on meanwhile, and sinks are served. The first source that fails ends the run with
+        its error; the others finish the batch they are at, and nothing is lost.
+        """
+        self.check_open()
+        self._pump.run(until)
+
+    # Sinks
+
+    def create_sink(self, name: str, query: str, deliver: Deliver) -> None:
+        """Call `deliver(number, changes)` with the final changes of a query, delivery by delivery.
+
+        How far it has come is kept in the database, and the callable is not: say this again after each opening.
+        """
+        self.check_open()
+        if not name or name.startswith("_"):
+            raise BindError(f"{name!r} cannot be a sink's name", hint="names do not start with _")
+        found = self.query(query)
+        with self.engine.lock:
+            if not self.sinks.is_callable_for(name, found):
+                self.sinks.check_free(name)
+                self._declare(self.declared.with_entry("sink", name, shown=name, query=found.name))
+            self.sinks.add(Sink(name, found, CALLABLE, deliver))
+        self.sinks.flush()
+
+    def resume_sink(self, name: str) -> None:
+        """Try a paused sink again, from the delivery that failed."""
+        self.check_open()
+        self.sinks.find(name).error = None
+        self.sinks.flush()
+
+    def _create_sink(self, statement: st.CreateSink) -> Result:
+        name, target = statement.name, statement.target
+        check_name(name)
+        self.sinks.check_free(name.text, name.place)
+        if statement.query.key not in self._queries:
+            known = [query.name for query in self._queries.values()]
+            raise self.catalog.unknown("query", statement.query.text, known, statement.query.place)
+        if self._external is None:
+            raise needs_spark(f"sink {name} is written")
+        try:
+            self._external.check_sink(ExternalData(target.format, target.options))
+        except Error as error:
+            error.place = error.place or target.place
+            raise
+        with self.engine.lock:
+            query = self._queries[statement.query.key]
+            declared = self.declared.with_entry(
+                "sink", name.text, shown=name.text, query=query.name, format=target.format, options=[*target.options]
+            )
+            self._declare(declared)
+            self._attach_sink(declared.entries[-1])
+        self.sinks.flush()
+        return Result(f"sink {name} created")
+
+    def _attach_sink(self, entry: Entry) -> None:
+        query = self._queries[entry["query"].lower()]
+        if "format" not in entry:
+            self.sinks.add(Sink(entry["shown"], query, CALLABLE, None))
+            return
+        options = tuple((str(key), str(value)) for key, value in entry["options"])
+        target, external = ExternalData(entry["format"], options), self._external
+        deliver = None if external is None else partial(external.write, target)
+        self.sinks.add(Sink(entry["shown"], query, entry["format"], deliver))
 
     # Life
 
     def stats(self) -> dict[str, Any]:
         self.check_open()
         snapshot = self.engine.snapshot
+        counted = ("heartbeat", "arrived", "late", "malformed", "shed")
         streams = {
-            stream.name: {
-                "heartbeat": snapshot.progress(stream.name.lower()).heartbeat,
-                "arrived": snapshot.progress(stream.name.lower()).arrived,
-                "late": snapshot.progress(stream.name.lower()).late,
-            }
-            for stream in self.catalog.streams()
+            stream.name: {name: getattr(snapshot.progress(stream.name.lower()), name) for name in counted}
+            for stream in self.catalog.feeds()
         }
         return {
             "epoch": snapshot.epoch,
@@ -503,6 +632,7 @@ class Database:
             "state_bytes": self.engine.state_bytes(),
             "skew": [asdict(skew) for skew in self.engine.skew.values()],
             "streams": streams,
+            "sinks": {sink["name"]: sink for sink in self.sinks.shown()},
         }
 
     def check_open(self) -> None:
@@ -512,6 +642,7 @@ class Database:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
+            self._pump.end()
             self.engine.runner.close()
             self._on_close()
 

@@ -10,8 +10,9 @@ import polars as pl
 
 from millstream.catalog import CatalogOfObjects, kind_of
 from millstream.engine import tables
-from millstream.engine.engine import Engine
+from millstream.engine.engine import Catalog, Engine
 from millstream.engine.ingest import admit
+from millstream.engine.landed import MALFORMED_COLUMNS, LandedBatch, table_parts
 from millstream.engine.parts import LATE, MALFORMED, late_key, late_rows
 from millstream.engine.rows import typed_table
 from millstream.errors import BindError, InputError, Place
@@ -20,6 +21,7 @@ from millstream.language import statements as st
 from millstream.language.instants import constant, instant
 from millstream.language.values import assignments, condition_on, insert_rows
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
+from millstream.state.snapshot import SourceProgress
 from millstream.types import Field
 
 
@@ -61,6 +63,21 @@ class Inputs:
             self.engine.epoch(arrived, progresses, clock)
         return InsertResult(arrival.accepted.height, arrival.late.height)
 
+    def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
+        """A table's rows from its files, there from tick 0 on; declared by the same commit."""
+        key, rejected = table.name.lower(), f"{table.name.lower()}.{MALFORMED}"
+        arrived = {
+            key: table_parts(landed.parts, table.columns, 0),
+            rejected: table_parts(landed.malformed, MALFORMED_COLUMNS, 0),
+        }
+        count = {name: sum(part.rows for part in parts) for name, parts in arrived.items()}
+        progress = SourceProgress(arrived=count[key], last_change=0, malformed=count[rejected])
+        with self.engine.lock:
+            try:
+                self.engine.epoch(arrived, {key: progress}, self.engine.snapshot.clock, catalog)
+            finally:
+                self.engine.runner.store.sweep(landed.segments(), ())
+
     def late_instant(self, stream: StreamDefinition, clock: int) -> int:
         """When elements that come too late now enter the table of those."""
         return max(clock + 1, self.engine.snapshot.progress(late_key(stream.name.lower())).last_change)
@@ -80,7 +97,7 @@ class Inputs:
 
     def tick_clocks(self) -> None:
         """Streams whose timestamp is the arrival time have a heartbeat just before now."""
-        for stream in self.catalog.streams():
+        for stream in self.catalog.feeds():
             tick = self.clock_tick(stream)
             behind = tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick - 1
             if behind and tick is not None:

@@ -8,11 +8,14 @@ import pyarrow as pa
 
 from millstream.engine.answers import changes_between, elements_until, relation_at
 from millstream.errors import ClosedError, TimeError
+from millstream.kernel.batch import INF
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
 from millstream.plan.definitions import TimeDomain
 from millstream.plan.explain import explain
+from millstream.plan.lifetime import influence
 from millstream.plan.logical import Kind, has_no_heartbeat
+from millstream.state.snapshot import Snapshot
 from millstream.types import arrow_schema
 
 if TYPE_CHECKING:
@@ -78,13 +81,17 @@ class Query:
         after = first - 1 if since is None else instant(since, self._domain)
         if after < first - 1:
             raise self._forgotten(f"the changes of {self.name} since {since}", first)
+        return self.changes_between(after, self._final())
+
+    def changes_between(self, since: int, until: int) -> pa.Table:
+        """The changes of the ticks after `since` up to `until`, which must be final."""
         rows, _ = self._database.engine.rows(self.edge, self._bound.schema)
         return changes_between(
             rows,
             self._bound.schema,
             stream=self.kind == "stream",
-            since=after,
-            until=self._final(),
+            since=since,
+            until=until,
             domain=self._bound.domain,
             max_rows=self._database.settings.max_rstream_rows,
         )
@@ -96,7 +103,22 @@ class Query:
         self._check_open()
         engine = self._database.engine
         rows, snapshot = engine.rows(self.edge, self._bound.schema)
-        return {"final": self.final, "epoch": snapshot.epoch, "rows": rows.height, "mode": self.mode}
+        return {
+            "final": self.final,
+            "epoch": snapshot.epoch,
+            "rows": rows.height,
+            "mode": self.mode,
+            **self._exactness(snapshot),
+        }
+
+    def _exactness(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Whether the answer now may lack elements that were shed, and until when answers may."""
+        shed = {name: progress.shed_until for name, progress in snapshot.sources.items()}
+        last = influence(self._bound.plan, shed)
+        if last < 0:
+            return {"approximate": False}
+        until = None if last >= INF - 1 else shown_instant(last, self._bound.domain)
+        return {"approximate": self.final_tick <= last, "approximate_until": until}
 
     def drop(self) -> None:
         """Forget the query and what only it needed."""
@@ -118,11 +140,16 @@ class Query:
         if self._dropped:
             raise ClosedError(f'query "{self.name}" was dropped')
 
-    def _final(self) -> int:
-        self._database.inputs.tick_clocks()
+    @property
+    def final_tick(self) -> int:
+        """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._database.engine
         engine.check(self.edge)
         return min(engine.frontier(source) for source in engine.inputs(self.edge))
+
+    def _final(self) -> int:
+        self._database.inputs.tick_clocks()
+        return self.final_tick
 
     def _pending(self) -> int | None:
         """Over tables only, the instant of a change that lies beyond what is final: now is then."""

@@ -20,6 +20,8 @@ class Settings:
     memory_budget: int = field(default=0, metadata={"least": 0, "bytes": True})  # 0: a quarter of the machine
     shards: int = field(default=0, metadata={"least": 0})  # 0: one per core, in process one
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window
+    shedding: str = field(default="off", metadata={"choices": ("off", "sample")})
+    shedding_lag: int = field(default=10, metadata={"least": 0})  # seconds that a source's epoch may take
 
     def with_value(self, name: str, value: object, place: Place | None = None) -> Settings:
         """The settings with one changed; a wrong name or value is an error at the place."""

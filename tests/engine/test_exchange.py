@@ -5,10 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from millstream.database import Database
+import millstream as ms
 from millstream.engine.exchange import SKEW_ROWS, Load, is_skewed, skews, split
-from millstream.engine.runner import InProcessRunner
-from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.kernel.distribution import HASH_VERSION, shards_of
 
 
@@ -72,17 +70,10 @@ def test_loads_are_summed_before_they_are_judged() -> None:
 
 
 def test_a_skewed_key_is_reported() -> None:
-    class Spy(InProcessRunner):
-        outcomes: list[EpochOutcome] = []  # noqa: RUF012
-
-        def run(self, task: EpochTask) -> EpochOutcome:
-            self.outcomes.append(super().run(task))
-            return self.outcomes[-1]
-
-    with Database(Spy(8), on_close=lambda: None) as db:
-        db.execute("CREATE STREAM S (k STRING) TIMESTAMP BY ts")
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM S (k STRING) TIMESTAMP BY ts; SET shards = 8")
         db.register("SELECT k, COUNT(*) AS n FROM S [RANGE 10] GROUP BY k")
         db.insert("S", [("hot" if i % 4 else f"k{i}", 1) for i in range(2 * SKEW_ROWS)])
-    (skew,) = Spy.outcomes[-1].skew
-    assert skew.share > 0.7
-    assert skew.heaviest[0] == (("hot",), 3 * SKEW_ROWS // 2)
+        (skew,) = db.stats()["skew"]
+    assert skew["share"] > 0.7
+    assert skew["heaviest"][0] == (("hot",), 3 * SKEW_ROWS // 2)

@@ -149,8 +149,14 @@ class Engine:
         file = write_history(self.store, source, self.snapshot.epoch + 1, batch, schema)
         return (self._history_part(source, file),)
 
-    def epoch(self, arrived: Mapping[str, Sequence[Part]], progress: Mapping[str, SourceProgress], clock: int) -> None:
-        """Take new rows and heartbeats in, run what they concern, commit."""
+    def epoch(
+        self,
+        arrived: Mapping[str, Sequence[Part]],
+        progress: Mapping[str, SourceProgress],
+        clock: int,
+        catalog: Catalog | None = None,
+    ) -> None:
+        """Take new rows and heartbeats in, run what they concern, commit; with a catalog where it came with them."""
         with self.lock:
             reach("epoch-started")
             committed = self.snapshot
@@ -161,6 +167,7 @@ class Engine:
                 clock=max(clock, committed.clock),
                 sources={**committed.sources, **progress},
                 history=_appended(committed.history, files),
+                catalog=committed.catalog if catalog is None else catalog,
             )
             outcome = EpochOutcome()
             try:

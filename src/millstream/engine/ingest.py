@@ -6,7 +6,7 @@ heartbeat that meets an element is the one that all elements before it have rais
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 import pyarrow as pa
@@ -45,11 +45,11 @@ def admit(stream: StreamDefinition, table: pa.Table, progress: SourceProgress, n
     return Arrival(
         frame.filter(~late),
         frame.filter(late),
-        SourceProgress(
+        replace(
+            progress,
             heartbeat=progress.heartbeat if raised.is_empty() else int(raised[-1]),
             arrived=progress.arrived + frame.height,
             late=progress.late + int(late.sum()),
-            last_change=progress.last_change,
         ),
     )
 

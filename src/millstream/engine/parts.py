@@ -15,8 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millstream.engine import tables
 from millstream.engine.ingest import admit
-from millstream.errors import StateError
+from millstream.errors import InputError
 from millstream.kernel.batch import (
     ARRIVAL,
     END,
@@ -34,7 +35,7 @@ from millstream.state.snapshot import HistoryFile, SourceProgress
 from millstream.state.store import Store
 from millstream.types import Schema, arrow_schema
 
-LATE, MALFORMED = "_late", "_malformed"
+LATE, MALFORMED, UNREADABLE = "_late", "_malformed", "_unreadable"
 TIME = "_ts"
 _SHEDDING = np.uint64(0x5DEECE66D)  # any number but those that seed SAMPLE
 
@@ -59,7 +60,7 @@ class Admission:
 @dataclass(frozen=True)
 class Part:
     """Rows of a source: a history file whose rows are accepted, or a segment or Parquet file of rows still to be
-    judged, in the stream's input columns."""
+    judged, in the stream's input columns, or a segment of a table's rows, which are there from `at` on."""
 
     kind: Literal["history", "segment", "parquet"]
     name: str
@@ -67,6 +68,7 @@ class Part:
     schema: Schema
     file: HistoryFile | None = None
     admission: Admission | None = None
+    at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,9 @@ def take(part: Part, store: Store, source: str, epoch: int) -> Taken:
     """Read a part; judge its elements, and keep those accepted as history, where that was not done at the door."""
     if part.file is not None:
         return Taken(read_history(store, part.file, part.schema))
+    if part.at is not None:
+        rows = tables.inserted(store.read(part.name).to_arrow(), part.at)
+        return Taken(rows, file=write_history(store, source, epoch, rows, part.schema))
     if part.admission is None:
         raise AssertionError(f"part {part.name} was never judged")
     admission = part.admission
@@ -137,11 +142,12 @@ def _rows(part: Part, store: Store) -> pa.Table:
     columns = part.admission.stream.input_columns if part.admission else part.schema
     wanted = arrow_schema(columns)
     try:
-        table = pq.read_table(part.name, partitioning=None)
+        with pq.ParquetFile(part.name) as file:
+            found = {name.lower(): name for name in file.schema_arrow.names}
+            names = [found[name.lower()] for name in wanted.names]
+            return file.read(columns=names).select(names).rename_columns(wanted.names).cast(wanted)
     except (OSError, pa.ArrowException) as error:
-        raise StateError(f"{part.name} cannot be read: {error}") from error
-    found = {name.lower(): name for name in table.column_names}
-    return table.select([found[name.lower()] for name in wanted.names]).rename_columns(wanted.names).cast(wanted)
+        raise InputError(f"{part.name} cannot be read: {error}") from None
 
 
 def _tossed(rows: Batch, shed: int) -> pl.Series:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from millstream.kernel.window import BeginEnd, Now, Range, Tumble
+from collections.abc import Mapping
+
+import polars as pl
+
+from millstream.kernel.batch import INF
+from millstream.kernel.window import BeginEnd, Now, Range, Rows, Tumble
 from millstream.plan import logical as lo
 
 
@@ -15,6 +20,28 @@ def longest_window(plan: lo.Node) -> int:
         elif isinstance(window, BeginEnd) and window.begin is None:
             sizes.append(window.begin_age)
     return max(sizes)
+
+
+def influence(plan: lo.Node, last: Mapping[str, int]) -> int:
+    """The last instant at which a plan's answer may depend on elements up to `last`, per source; -1 for none, INF where
+    nothing says when they are past."""
+    match plan:
+        case lo.StreamScan():
+            return last.get(plan.name, -1)
+        case lo.TableScan():
+            return INF if plan.log is not None and last.get(plan.log.feed, -1) >= 0 else -1
+        case lo.Window():
+            seen = influence(plan.input, last)
+            if seen < 0:
+                return -1
+            if isinstance(plan.window, Rows):
+                return INF
+            return int(pl.select(plan.window.interval(pl.lit(seen, pl.Int64))[1]).item()) - 1
+        case lo.RelationToStream():
+            seen = influence(plan.input, last)
+            return seen if seen < 0 else seen + 1
+        case _:
+            return max((influence(child, last) for child in plan.children), default=-1)
 
 
 def lives_one_tick(plan: lo.Node) -> bool:

@@ -19,7 +19,8 @@ class SparkBatch:
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """A stream or table: how far it is final, how many rows it was offered, its last change, its last Spark batch."""
+    """A stream or table: how far it is final, how many rows it was offered, its last change, its last Spark batch, and
+    the last instant of which elements may have been shed."""
 
     heartbeat: int = -1
     arrived: int = 0
@@ -28,6 +29,7 @@ class SourceProgress:
     malformed: int = 0
     shed: int = 0
     batch: SparkBatch | None = None
+    shed_until: int = -1
 
 
 @dataclass(frozen=True)
@@ -42,10 +44,12 @@ class HistoryFile:
 
 @dataclass(frozen=True)
 class SinkCursor:
-    """How far a sink has been served: the last instant, and how many deliveries that took."""
+    """How far a sink has been served: the last instant, and how many deliveries that took. `offered` beyond it is the
+    last instant of the delivery under way, fixed before it is first tried."""
 
     until: int = -1
     deliveries: int = 0
+    offered: int = -1
 
 
 @dataclass(frozen=True)

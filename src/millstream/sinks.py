@@ -1,0 +1,166 @@
+"""Sinks: followers of queries, each with its own committed cursor.
+
+A delivery is all changes after the cursor up to what was final when it was first offered. That span is committed
+before the delivery is tried, and the cursor after it succeeded: so a delivery is the same however often it is tried,
+and a sink that tells deliveries apart by their numbers sees every change once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.engine.engine import Engine
+from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
+from millstream.query import Query
+from millstream.state.faults import reach
+from millstream.state.snapshot import SinkCursor
+
+Deliver = Callable[[int, pa.Table], object]
+CALLABLE = "python"  # the target of a sink that is a callable
+_ATTEMPTS = 3
+
+
+@dataclass
+class Sink:
+    """Where the changes of a query go. `deliver` is None while a Python callable is not attached."""
+
+    name: str
+    query: Query
+    target: str
+    deliver: Deliver | None
+    error: str | None = None
+
+    @property
+    def state(self) -> str:
+        if self.error is not None:
+            return "paused"
+        return "active" if self.deliver is not None else "detached"
+
+
+class Sinks:
+    """All sinks of a database, served one after the other. One that fails is paused and holds up none of the others."""
+
+    def __init__(self, engine: Engine, pause: float = 0.5) -> None:
+        self.engine = engine
+        self.pause = pause  # seconds, before the second attempt; twice that before the third
+        self.by_name: dict[str, Sink] = {}
+        self._lock = threading.RLock()
+        self._serving = False
+
+    def add(self, sink: Sink) -> None:
+        with self._lock:
+            self.by_name[sink.name.lower()] = sink
+
+    def find(self, name: str, place: Place | None = None) -> Sink:
+        if name.lower() not in self.by_name:
+            hint = did_you_mean(name, [sink.name for sink in self.by_name.values()])
+            raise NameError(f'there is no sink called "{name}"', hint=hint, place=place)
+        return self.by_name[name.lower()]
+
+    def check_free(self, name: str, place: Place | None = None) -> None:
+        if name.lower() in self.by_name:
+            sink = self.by_name[name.lower()]
+            raise CatalogError(
+                f'there is a sink "{sink.name}" for query {sink.query.name} already',
+                hint="drop it first, or choose another name",
+                place=place,
+            )
+
+    def is_callable_for(self, name: str, query: Query) -> bool:
+        """Whether a callable of this name was attached to the query before, by this process or an earlier one."""
+        sink = self.by_name.get(name.lower())
+        return sink is not None and sink.query is query and sink.target == CALLABLE
+
+    def shown(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": sink.name,
+                "query": sink.query.name,
+                "target": sink.target,
+                "state": sink.state,
+                "deliveries": self.cursor(sink).deliveries,
+                "until": self.cursor(sink).until,
+                "error": sink.error or "",
+            }
+            for sink in self.by_name.values()
+        ]
+
+    def of(self, query: Query) -> list[str]:
+        return [sink.name for sink in self.by_name.values() if sink.query is query]
+
+    def drop(self, key: str, catalog: tuple[Mapping[str, Any], ...]) -> None:
+        with self._lock, self.engine.lock:
+            kept = {name: cursor for name, cursor in self.engine.snapshot.sinks.items() if name != key}
+            self.engine.commit(replace(self.engine.snapshot, sinks=kept, catalog=catalog))
+            del self.by_name[key]
+
+    def cursor(self, sink: Sink) -> SinkCursor:
+        return self.engine.snapshot.sinks.get(sink.name.lower(), SinkCursor())
+
+    def flush(self) -> None:
+        """Deliver what has become final since the last time, to every sink that takes it."""
+        with self._lock:
+            if self._serving:
+                return  # a callable that itself puts rows in: they are delivered after it has returned
+            self._serving = True
+            try:
+                for sink in list(self.by_name.values()):
+                    while sink.state == "active" and self._serve(sink):
+                        pass
+            finally:
+                self._serving = False
+
+    def _serve(self, sink: Sink) -> bool:
+        """Make one delivery; False when there is nothing to deliver, or it failed."""
+        with self.engine.lock:
+            try:
+                cursor, changes = self._next(sink)
+            except Error as error:
+                sink.error = str(error)
+                return False
+        if changes is None or not self._delivered(sink, cursor.deliveries + 1, changes):
+            return False
+        reach("sink-written")
+        self._commit(sink, SinkCursor(cursor.offered, cursor.deliveries + 1, cursor.offered))
+        return True
+
+    def _next(self, sink: Sink) -> tuple[SinkCursor, pa.Table | None]:
+        """The delivery that is due, its span committed."""
+        cursor = self.cursor(sink)
+        if cursor.offered > cursor.until:
+            return cursor, sink.query.changes_between(cursor.until, cursor.offered)
+        final = sink.query.final_tick
+        if final <= cursor.until:
+            return cursor, None
+        changes = sink.query.changes_between(cursor.until, final)
+        if not changes.num_rows:
+            return cursor, None
+        cursor = replace(cursor, offered=final)
+        self._commit(sink, cursor)
+        return cursor, changes
+
+    def _commit(self, sink: Sink, cursor: SinkCursor) -> None:
+        with self.engine.lock:
+            snapshot = self.engine.snapshot
+            self.engine.commit(replace(snapshot, sinks={**snapshot.sinks, sink.name.lower(): cursor}))
+
+    def _delivered(self, sink: Sink, number: int, changes: pa.Table) -> bool:
+        if sink.deliver is None:
+            return False
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                sink.deliver(number, changes)
+            except Exception as error:  # whatever a user's callable or a format raises: it is shown with the sink
+                sink.error = f"delivery {number}: {error if isinstance(error, Error) else repr(error)}"
+            else:
+                sink.error = None
+                return True
+            if attempt < _ATTEMPTS:
+                time.sleep(self.pause * attempt)
+        return False

@@ -1,0 +1,102 @@
+"""Parquet files by their footers: what the driver must know of them, without reading a row.
+
+The tasks of an epoch read such files themselves, with none of their rows going through the JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millstream.engine.ingest import MAX_TICK
+from millstream.engine.landed import Landed
+from millstream.errors import InputError
+from millstream.plan.definitions import StreamDefinition
+from millstream.types import arrow_schema
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def landed_files(paths: Sequence[str], stream: StreamDefinition) -> tuple[Landed, ...] | None:
+    """The files in the order of their paths. None if one of them must be read to know what it holds: its timestamps
+    have no statistics or may be NULL or negative, its columns need more than widening, or it lies elsewhere."""
+    local = [_local(path) for path in sorted(paths)]
+    if None in local:
+        return None
+    names = [name for name in local if name is not None]
+    if len(names) < 8:
+        found = [_landed(name, stream) for name in names]
+    else:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda name: _landed(name, stream), names))
+    known = [landed for landed in found if landed is not None]
+    return tuple(landed for landed in known if landed.rows) if len(known) == len(found) else None
+
+
+def _local(path: str) -> str | None:
+    """The name that this machine's file system has for a path of Spark's."""
+    if not path.startswith("file:"):
+        return None
+    return "/" + path.removeprefix("file:").lstrip("/")
+
+
+def _landed(name: str, stream: StreamDefinition) -> Landed | None:
+    try:
+        footer = pq.read_metadata(name)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"stream {stream.name}: {name} cannot be read",
+            detail=str(error).splitlines()[0],
+            hint="restore the file; or, to do without it, drop the stream and create it again",
+        ) from None
+    schema = footer.schema.to_arrow_schema()
+    found = {column.lower(): position for position, column in enumerate(schema.names)}
+    for column in arrow_schema(stream.input_columns):
+        position = found.get(column.name.lower())
+        if position is None or not _fits(schema.field(position).type, column.type):
+            return None
+    if stream.heartbeat.kind == "CLOCK" or not footer.num_rows:
+        return Landed("parquet", name, footer.num_rows)
+    greatest = _greatest(footer, schema.names[found[stream.timestamp.name.lower()]], stream)
+    return None if greatest is None else Landed("parquet", name, footer.num_rows, greatest)
+
+
+def _greatest(footer: pq.FileMetaData, column: str, stream: StreamDefinition) -> int | None:
+    """The greatest tick; None where the footer does not say that all are there and none is negative."""
+    greatest = -1
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        chunks = (group.column(index) for index in range(group.num_columns))
+        chunk = next(chunk for chunk in chunks if chunk.path_in_schema == column)
+        bounds = chunk.statistics
+        if bounds is None or not bounds.has_min_max or not bounds.has_null_count or bounds.null_count:
+            return None
+        least, most = _tick(bounds.min, stream), _tick(bounds.max, stream)
+        if least < 0 or most > MAX_TICK:
+            return None
+        greatest = max(greatest, most)
+    return greatest
+
+
+def _tick(value: int | datetime, stream: StreamDefinition) -> int:
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (moment - _EPOCH) // _MICROSECOND // (stream.domain.tick or 1)
+    return value
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether Arrow's cast keeps every value as Spark would read it."""
+    if found == wanted:
+        return True
+    if pa.types.is_signed_integer(found) and pa.types.is_signed_integer(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        return found.unit in ("s", "ms", "us") and (found.tz is None) == (wanted.tz is None)
+    texts = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+    return any(test(found) for test in texts) and pa.types.is_string(wanted)

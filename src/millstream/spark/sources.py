@@ -1,0 +1,180 @@
+"""Sources: one Structured Streaming query for each, whose batches are landed and handed to the engine.
+
+A query runs only while somebody asks for it. Its checkpoint lies in the database directory, and the manifest says which
+of its batches was the last one taken: Spark replays a batch that it does not know to be done, and then it is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millstream.engine.external import Feed, Taker
+from millstream.engine.landed import LandedBatch
+from millstream.errors import Error, InputError
+from millstream.plan.definitions import ExternalData, TableDefinition
+from millstream.spark import sinks
+from millstream.spark.formats import Format, spark_errors
+from millstream.spark.landing import Landing, land
+from millstream.spark.malformed import Grammar
+from millstream.spark.messages import said
+from millstream.spark.parquet_files import landed_files
+from millstream.state.snapshot import SparkBatch
+from millstream.state.store import Store
+
+_ONCE_ONLY = ("socket",)  # what was read cannot be read again, so that a checkpoint is of no use after a run
+
+
+class BatchRefused(Exception):
+    """Tells Spark that a batch was not taken in; why is told to the user elsewhere."""
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], BatchRefused))
+
+
+class SparkExternal:
+    """Reads and writes external formats by Spark."""
+
+    def __init__(self, session: SparkSession, store: Store) -> None:
+        self.session, self.store = session, store
+        # Py4J would print the traceback of what we raise on purpose.
+        logging.getLogger("py4j.clientserver").addFilter(_is_news)
+
+    def check_feed(self, feed: Feed) -> None:
+        self._format(feed).check()
+
+    def read(self, table: TableDefinition) -> LandedBatch:
+        if table.source is None:
+            raise AssertionError(f"table {table.name} is not read from anywhere")
+        form = Format(self.session, table.source, table.columns, f"table {table.name}")
+        if not form.is_file:
+            raise InputError(
+                f"table {table.name} cannot be read from {form.name}",
+                hint="a table is read once from files: parquet, csv, json and the like; or declare CHANGES BY",
+            )
+        form.check()
+        with spark_errors(f"table {table.name}", form.name):
+            return land(form.batch(), Landing(self.store, table.columns, grammar=_grammar(form)))
+
+    def start(self, feed: Feed, taker: Taker, checkpoint: Path, *, until_idle: bool) -> SparkReading:
+        reading = SparkReading(self._format(feed), feed, taker, checkpoint, self.store)
+        reading.start(until_idle)
+        return reading
+
+    def check_sink(self, target: ExternalData) -> None:
+        sinks.check(target)
+
+    def write(self, target: ExternalData, delivery: int, changes: pa.Table) -> None:
+        sinks.write(self.session, target, delivery, changes)
+
+    def _format(self, feed: Feed) -> Format:
+        return Format(self.session, feed.source, feed.stream.input_columns, str(feed))
+
+
+class SparkReading:
+    """A feed's streaming query while it runs."""
+
+    def __init__(self, form: Format, feed: Feed, taker: Taker, checkpoint: Path, store: Store) -> None:
+        self._format, self._feed, self._taker, self._store = form, feed, taker, store
+        self._checkpoint = checkpoint
+        self._gate = threading.Lock()  # held while a batch is taken in
+        self._stopped = False
+        self._failure: Exception | None = None
+        self._query: StreamingQuery | None = None
+        # Way in by file names: rows that need no more than widening never pass through the JVM.
+        self._by_path = form.name == "parquet" and not feed.operations
+
+    def start(self, until_idle: bool) -> None:
+        if self._format.name in _ONCE_ONLY:
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+        else:
+            self._taker.check_checkpoint(self._feed, self._query_id())
+        frame = self._format.paths() if self._by_path else self._format.stream()
+        writer = frame.writeStream.foreachBatch(self._take).option(
+            "checkpointLocation", self._checkpoint.absolute().as_uri()
+        )
+        writer = writer.trigger(availableNow=True) if until_idle else writer
+        with spark_errors(str(self._feed), self._format.name):
+            self._query = writer.start()
+
+    @property
+    def is_active(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    @property
+    def error(self) -> Exception | None:
+        """What a batch raised, or what Spark says of the source; being stopped is no error."""
+        if self._failure is not None or self._stopped:
+            return self._failure
+        failure = None if self._query is None else self._query.exception()
+        return None if failure is None else InputError(f"{self._feed} failed", detail=said(failure))
+
+    def stop(self) -> None:
+        with self._gate:
+            self._stopped = True
+        if self._query is not None:
+            self._query.stop()
+
+    def _query_id(self) -> str | None:
+        metadata = self._checkpoint / "metadata"
+        return str(json.loads(metadata.read_text())["id"]) if metadata.exists() else None
+
+    def _take(self, frame: DataFrame, number: int) -> None:
+        """Spark counts a batch as done when this returns: so it raises whenever the batch was not committed."""
+        with self._gate:
+            if self._stopped:
+                raise BatchRefused("the run has ended")
+            try:
+                self._take_batch(frame, SparkBatch(self._query_id() or "", number))
+            except Error as error:
+                self._failure = _about(self._feed, error)
+            except Exception as error:  # whatever Spark raises: `run` tells it
+                self._failure = InputError(f"{self._feed} failed", detail=said(error))
+            if self._failure is not None:
+                raise BatchRefused(str(self._failure.args[0]))
+
+    def _take_batch(self, frame: DataFrame, batch: SparkBatch) -> None:
+        if self._format.name not in _ONCE_ONLY and self._taker.is_taken(self._feed, batch):
+            return
+        self._taker.begin(self._feed)
+        landed = self._landed(frame)
+        try:
+            self._taker.take(self._feed, landed, batch)
+        finally:
+            self._store.sweep(landed.segments(), ())
+
+    def _landed(self, frame: DataFrame) -> LandedBatch:
+        if self._by_path:
+            paths = [row.path for row in frame.collect()]
+            files = landed_files(paths, self._feed.stream)
+            if files is not None:
+                return LandedBatch(files)
+            frame = self._format.batch(sorted(paths))
+        return land(frame, self._landing())
+
+    def _landing(self) -> Landing:
+        stream, columns = self._feed.stream, self._feed.stream.input_columns
+        names = [column.name.lower() for column in columns]
+        stamp = None if stream.heartbeat.kind == "CLOCK" else names.index(stream.timestamp.name.lower())
+        operation = names.index(stream.columns[-1].name.lower()) if self._feed.operations else None
+        grammar = _grammar(self._format)
+        return Landing(self._store, columns, stamp, stream.domain, operation, self._feed.operations, grammar)
+
+
+def _grammar(form: Format) -> Grammar | None:
+    return Grammar(form.name, form.given) if form.is_parsed else None
+
+
+def _about(feed: Feed, error: Error) -> Error:
+    """The error with the source's name in it, said once."""
+    if feed.stream.name in error.primary:
+        return error
+    return type(error)(f"{feed}: {error.primary}", detail=error.detail, hint=error.hint)
