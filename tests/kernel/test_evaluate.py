@@ -364,3 +364,8 @@ def test_expressions_travel() -> None:
     copy = pickle.loads(pickle.dumps(expression))
     assert copy == expression
     assert column(copy) == column(expression)
+
+
+def test_a_column_that_polars_knows_as_one_value_has_all_its_rows() -> None:
+    frame = FRAME.with_columns(pl.lit(1, pl.Int32).alias("c0"))
+    assert column(call("nullif", [number("1"), A]), frame) == [None] * 4

@@ -180,6 +180,7 @@ class Engine:
                 ]
                 self.store.sweep([*written, *state_names(outcome.states)], set(self.snapshot.names()))
                 raise
+            self.store.sweep(outcome.orphans, set(self.snapshot.names()))
             self._count(outcome)
             failed = self._failed_steps(outcome.failures)
             self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failed))

@@ -69,6 +69,7 @@ class EpochOutcome:
     merged: tuple[Merge, ...] = ()
     failures: Mapping[str, EvaluationError] = field(default_factory=dict)
     skew: tuple[Skew, ...] = ()
+    orphans: tuple[str, ...] = ()  # written for steps that failed, and of no use to anyone
 
 
 @dataclass(frozen=True)
@@ -280,22 +281,27 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
     seconds: Counter[str] = Counter()
     late: Counter[str] = Counter()
     shed: Counter[str] = Counter()
+    orphans: list[str] = []
     for outcome in outcomes:
         for total, counted in ((rows, outcome.rows), (late, outcome.late), (shed, outcome.shed)):
             total.update(counted)
         for step, spent in outcome.seconds.items():
             seconds[step] += spent  # type: ignore[assignment]
         for step, synopses in outcome.states.items():
-            if step not in failures:
+            if step in failures:
+                orphans += [name for names in synopses.values() for name in names]
+            else:
                 states.setdefault(step, {}).update(synopses)
         for step, names in outcome.results.items():
-            if step not in failures:
+            if step in failures:
+                orphans += names
+            else:
                 results[step] = results.get(step, ()) + names
     for _, source, file in sorted((place for outcome in outcomes for place in outcome.history), key=lambda p: p[:2]):
         history[source] = (*history.get(source, ()), file)
     merged = tuple(merge for outcome in outcomes for merge in outcome.merged)
     skew = tuple(skews(outcome.loads for outcome in outcomes))
-    return EpochOutcome(states, results, history, rows, seconds, late, shed, merged, failures, skew)
+    return EpochOutcome(states, results, history, rows, seconds, late, shed, merged, failures, skew, tuple(orphans))
 
 
 def _failures(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, EvaluationError]:

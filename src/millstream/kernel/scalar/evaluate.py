@@ -99,7 +99,8 @@ class Program:
         outputs = [value.alias(name) for value, name in zip(self.values, names, strict=True)]
         flags = [check.flag.alias(f"{_FLAG}{i}") for i, check in enumerate(self.checks)]
         try:
-            computed = self._staged(frame)
+            # As series: Polars may know a column as one value, and then computes with a column of one row.
+            computed = self._staged(pl.DataFrame(frame.get_columns()))
             # Not `select`, which gives one row where all results are constants (or Polars finds that they are).
             result = computed.with_columns(*outputs, *flags)
         except EvaluationError as error:
@@ -114,7 +115,6 @@ class Program:
             for check, flag in zip(self.checks, flags, strict=True):
                 if result.get_column(flag.meta.output_name()).first() and check.failed(computed):
                     raise self._error(check, computed)
-        # As series: a constant would stay one value to Polars, which then computes with a column of one row.
         return pl.DataFrame([result.get_column(name) for name in names])
 
     def _staged(self, frame: pl.DataFrame) -> pl.DataFrame:
