@@ -1,17 +1,15 @@
-"""Outer joins as algebra over inner and anti joins.
+"""Outer joins as algebra: what has partners joined, what has none padded with NULL.
 
-L ⟕ R = (L ⋈ R) + (L ▷ R) × NULL,   and ⟖, ⟗ likewise
+    L ⟕ R = (L ⋈ R) + (L ▷ R) × NULL,   and ⟖, ⟗ likewise
+
+The anti joins that are left are lowered by `existence`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.kernel.scalar.expressions import (
-    Column,
-    Expression,
-    Literal,
-)
+from millstream.kernel.scalar.expressions import Column, Expression, Literal
 from millstream.plan import logical as lo
 from millstream.types import Schema
 

@@ -212,8 +212,8 @@ class Lowering:
         parts, negated = existence_of(node), node.join == "anti"
         left, keys = parts.left, parts.keys
         edges = self.lower(left), self.lower(keys)
-        foretold = self.options.strategy != "negative" and edges[1] not in self._retracting
-        foretold = foretold and (not negated or node.foretold)
+        foretold = (node.foretold or not negated) and edges[1] not in self._retracting
+        foretold = foretold and self.options.strategy != "negative"
         presence = DistinctStar(keys.schema) if foretold else Multiplicity(keys.schema, SetOperation.DISTINCT)
         synopsis = self._synopsis(left, edges[0])
         operator = ExistenceJoin(left.schema, presence, parts.positions, parts.null_safe, synopsis, negated=negated)

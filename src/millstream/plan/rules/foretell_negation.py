@@ -12,13 +12,19 @@ from dataclasses import replace
 
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics, is_foretelling_cheaper
+from millstream.plan.existence import existence_of
 from millstream.plan.patterns import Pattern, pattern_of
 
 
 def foretell_negation(plan: lo.Node, statistics: Statistics) -> lo.Node:
     def change(node: lo.Node) -> lo.Node:
-        if not (isinstance(node, lo.Join) and node.join == "anti") or pattern_of(node.right) == Pattern.STR:
+        if not (isinstance(node, lo.Join) and node.join == "anti") or _takes_back(existence_of(node).keys):
             return node
         return replace(node, foretold=is_foretelling_cheaper(node, statistics))
 
     return plan.transform(change)
+
+
+def _takes_back(keys: lo.Node) -> bool:
+    """Whether partners may leave at instants that nothing foretells; a group-by replaces its rows."""
+    return pattern_of(keys) == Pattern.STR or any(isinstance(node, lo.Aggregate) for node in keys.walk())
