@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millstream.database import Database
-from millstream.engine.runner import InProcessRunner
-from millstream.errors import NotSupportedError, SetupError
+from millstream.declarations import Pickler
+from millstream.engine.engine import Engine
+from millstream.engine.runner import InProcessRunner, Runner
+from millstream.errors import SetupError, StateError
+from millstream.kernel.distribution import HASH
+from millstream.state.lock import DirectoryLock
+from millstream.state.manifest import Layout, Manifests
+from millstream.state.snapshot import Snapshot
+from millstream.state.store import DirectoryStore, MemoryStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,23 +32,66 @@ def connect(
     master: str | None = None,
     engine: str = "spark",
 ) -> Database:
-    """A database. Without `spark` or `master`, Spark is started inside this process and stopped at close.
+    """A database: the directory `path`, made if new, or without one a database that ends when it is closed.
 
-    `engine="inprocess"` runs the same functions without Spark, for tests and small jobs.
+    Without `spark` or `master`, Spark is started inside this process and stopped at close. `engine="inprocess"` runs
+    the same functions without Spark, for tests and small jobs.
     """
-    if path is not None:
-        raise NotSupportedError(
-            "databases on disk cannot be opened yet",
-            hint="ms.connect() gives one that lasts until it is closed",
-        )
-    if engine == "inprocess":
-        return Database(InProcessRunner(), on_close=lambda: None)
-    if engine != "spark":
+    if engine not in ("spark", "inprocess"):
         raise SetupError(f"engine is 'spark' or 'inprocess', not {engine!r}")
-    return _on_spark(spark, master)
+    if path is not None:
+        return _open(Path(path), spark, master, engine)
+    if engine == "inprocess":
+        return Database(Engine(InProcessRunner(MemoryStore())), _nothing, _UNPICKLED)
+    directory = Path(tempfile.mkdtemp(prefix="millstream-"))
+    runner, stop = _on_spark(spark, master, DirectoryStore(directory))
+
+    def close() -> None:
+        stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+    return Database(Engine(runner), close, _UNPICKLED)
 
 
-def _on_spark(spark: SparkSession | None, master: str | None) -> Database:
+def _open(directory: Path, spark: SparkSession | None, master: str | None, engine: str) -> Database:
+    """A database that lasts. Nothing is changed before the lock is held and the manifest has been read."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = DirectoryLock(directory)
+    except OSError as error:
+        raise StateError(f"{directory} cannot be a database: {error.strerror}") from error
+    stop: Callable[[], None] = _nothing
+    try:
+        manifests = Manifests(directory / "manifest", Layout(default_shards(engine), HASH))
+        snapshot = manifests.open()
+        store = DirectoryStore(directory)
+        store.remove_orphans((snapshot or Snapshot()).names())
+        runner: Runner
+        if engine == "inprocess":
+            runner = InProcessRunner(store, manifests.layout.shards)
+        else:
+            runner, stop = _on_spark(spark, master, store, manifests.layout.shards)
+        if snapshot is None:
+            manifests.commit(Snapshot())
+
+        def close() -> None:
+            stop()
+            lock.release()
+
+        return Database(Engine(runner, manifests, snapshot), close, _cloudpickler())
+    except BaseException:
+        stop()
+        lock.release()
+        raise
+
+
+def default_shards(engine: str) -> int:
+    return 1 if engine == "inprocess" else os.cpu_count() or 1
+
+
+def _on_spark(
+    spark: SparkSession | None, master: str | None, store: DirectoryStore, shards: int | None = None
+) -> tuple[Runner, Callable[[], None]]:
     # Spark's Python modules are slow to import, and are not needed in process.
     from millstream.spark.runner import SparkRunner
     from millstream.spark.session import EmbeddedSession, embedded_session, refuse_connect
@@ -47,11 +100,29 @@ def _on_spark(spark: SparkSession | None, master: str | None) -> Database:
         refuse_connect(spark)
         session = EmbeddedSession(spark, owned=False)
     else:
-        session = embedded_session(master or "local[*]")
-    directory = Path(tempfile.mkdtemp(prefix="millstream-"))
+        session = embedded_session(
+            master or "local[*,4]"  # a task may fail three times, as on a cluster
+        )
+    return SparkRunner(session.session, store, shards), session.stop
 
-    def close() -> None:
-        session.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
-    return Database(SparkRunner(session.session, directory / "segments"), on_close=close)
+def _cloudpickler() -> Pickler:
+    def dumps(value: object) -> bytes:
+        from millstream.spark.envelopes import dumps
+
+        return dumps(value)
+
+    def loads(content: bytes) -> Any:
+        from pickle import loads
+
+        return loads(content)
+
+    return Pickler(dumps, loads)
+
+
+def _nothing() -> None:
+    pass
+
+
+# Users' code is kept in a database that lasts only: elsewhere no two definitions are the same.
+_UNPICKLED = Pickler(lambda value: uuid.uuid4().bytes, lambda content: None)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
-from millstream.catalog import CatalogOfObjects
+from millstream.catalog import CatalogOfObjects, kind_of
+from millstream.declarations import Declarations, Entry, Pickler, statistics_entry, statistics_of
 from millstream.engine.answers import elements_until, relation_at
 from millstream.engine.engine import Engine, SourceRow
-from millstream.engine.runner import Runner
 from millstream.errors import BindError, CatalogError, ClosedError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.inputs import Inputs, InsertResult, late_table, malformed_table
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
@@ -23,6 +23,8 @@ from millstream.language.binder import Binder, BoundQuery
 from millstream.language.definer import check_name, define_stream, define_table
 from millstream.language.expressions import UserCode
 from millstream.language.statement_parser import parse, parse_query, parse_type
+from millstream.language.statements import Name
+from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import StreamDefinition, ViewDefinition
 from millstream.plan.explain import explain
 from millstream.plan.logical import has_no_heartbeat, sources
@@ -49,15 +51,27 @@ class Result:
 class Database:
     """Streams, tables, views and standing queries over one shared pipeline."""
 
-    def __init__(self, runner: Runner, on_close: Callable[[], None], now: Callable[[], float] = time.time) -> None:
-        self.engine = Engine(runner)
+    def __init__(
+        self,
+        engine: Engine,
+        on_close: Callable[[], None],
+        pickler: Pickler,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.engine = engine
+        self.declared = Declarations(engine.snapshot.catalog)
         self.settings = Settings()
         self.catalog = CatalogOfObjects()
         self.code = UserCode()
         self.inputs = Inputs(self.engine, self.catalog, now)
         self._queries: dict[str, Query] = {}
         self._on_close = on_close
+        self._pickler = pickler
+        self._default_shards = engine.runner.planner.shards
         self._closed = False
+        for entry in self.declared.entries:
+            self._recover(entry)
+        engine.forget_unshown()
 
     # Statements
 
@@ -71,16 +85,11 @@ class Database:
 
     def _execute(self, statement: st.Statement) -> Result:
         match statement:
-            case st.CreateStream():
-                return self._create_stream(statement)
-            case st.CreateTable():
-                return self._create_table(statement)
-            case st.CreateView():
-                return self._create_view(statement)
+            case st.CreateStream() | st.CreateTable() | st.CreateView():
+                return self._create(statement)
             case st.RegisterQuery():
-                bound = self._bind(statement.query, statement.place.text)
                 check_name(statement.name)
-                query = self._register(statement.name.text, statement.mode, bound, statement.name.place)
+                query = self._register(statement.name.text, statement.mode, statement)
                 return Result(f"query {query.name} registered", query=query)
             case st.Drop():
                 return self._drop(statement)
@@ -112,8 +121,8 @@ class Database:
             raise BindError(f"mode is eager, lazy or none, not {mode!r}")
         if name is not None and (not name or name.startswith("_")):
             raise BindError(f"{name!r} cannot be a query's name", hint="names do not start with _")
-        bound = self._bind(parse_query(cql), cql)
-        return self._register(name or self._free_name(), mode, bound, None)
+        place = Place(cql, 0, len(cql))
+        return self._register(name or self._free_name(), mode, st.Query(place, parse_query(cql)))
 
     def query(self, name: str) -> Query:
         self.check_open()
@@ -131,28 +140,91 @@ class Database:
         return explain_bound(self._bind(parse_query(cql), cql))
 
     def drop_query(self, name: str) -> None:
-        query = self._queries.pop(name.lower())
+        query = self._queries[name.lower()]
+        declared = self.declared.without("query", name)
+        self.engine.hide(query.edge, declared.entries)
+        self.declared = declared
+        del self._queries[name.lower()]
         query.close()
-        self.engine.hide(query.edge)
 
     def _binder(self, text: str) -> Binder:
         return Binder(self.catalog, self.settings, text, self.code)
 
     def _bind(self, query: Any, text: str) -> BoundQuery:
-        bound = self._binder(text).bind(query)
-        return replace(bound, plan=rewrite(bound.plan, self.engine.statistics(), disabled_rules(self.settings)))
+        return self._rewritten(self._binder(text).bind(query), self.engine.statistics())
 
-    def _register(self, name: str, mode: str | None, bound: BoundQuery, place: Place | None) -> Query:
+    def _rewritten(self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics]) -> BoundQuery:
+        return replace(bound, plan=rewrite(bound.plan, statistics, disabled_rules(self.settings)))
+
+    def _register(self, name: str, mode: str | None, statement: st.RegisterQuery | st.Query) -> Query:
+        place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
         if name.lower() in self._queries:
             raise CatalogError(
                 f'there is a query "{name}" already',
                 hint="drop it first, or choose another name",
                 place=place,
             )
-        edge = self.engine.show(bound.plan, self.options())
-        query = Query(self, name, (mode or "eager").lower(), bound, edge)
-        self._queries[name.lower()] = query
+        bound = self._binder(statement.place.text).bind(statement.query)
+        with self.engine.lock:
+            read = {source.name for source in sources(bound.plan)}
+            statistics = {key: found for key, found in self.engine.statistics().items() if key in read}
+            bound = self._rewritten(bound, statistics)
+            declared = self.declared.with_entry(
+                "query",
+                name,
+                shown=name,
+                mode=(mode or "eager").lower(),
+                text=_text(statement),
+                settings=asdict(self.settings),
+                statistics=statistics_entry(statistics),
+                edge=self.engine.edge_of(bound.plan, self.options()),
+            )
+            edge = self.engine.show(bound.plan, self.options(), declared.entries)
+            self.declared = declared
+            query = Query(self, name, (mode or "eager").lower(), bound, edge)
+            self._queries[name.lower()] = query
         return query
+
+    # What an earlier process declared
+
+    def _recover(self, entry: Entry) -> None:
+        """Read an entry again, under the settings it was read under first."""
+        if entry["kind"] == "settings":
+            self.settings = Settings(**entry["values"])
+            return
+        settings, self.settings = self.settings, Settings(**entry.get("settings", asdict(self.settings)))
+        try:
+            self._recover_object(entry)
+        finally:
+            self.settings = settings
+
+    def _recover_object(self, entry: Entry) -> None:
+        match entry["kind"]:
+            case "function":
+                self.code = self.code.with_function(self._pickler.unpack(entry["body"]))
+            case "aggregate":
+                self.code = self.code.with_aggregate(entry["name"], *self._pickler.unpack(entry["body"]))
+            case "query":
+                self._recover_query(entry)
+            case _:
+                (statement,) = parse(entry["text"])
+                self._define(statement)
+
+    def _recover_query(self, entry: Entry) -> None:
+        (statement,) = parse(entry["text"])
+        if not isinstance(statement, st.RegisterQuery | st.Query):
+            raise AssertionError(f"not a query: {entry['text']}")
+        bound = self._binder(entry["text"]).bind(statement.query)
+        bound = self._rewritten(bound, statistics_of(entry["statistics"]))
+        edge = self.engine.edge_of(bound.plan, self.options())
+        if edge == entry["edge"]:
+            self.engine.attach(bound.plan, self.options())
+        else:
+            # Planned differently than by the version that wrote it: its state is made again from history.
+            changed = [{**e, "edge": edge} if e is entry else e for e in self.declared.entries]
+            self.declared = Declarations(tuple(changed))
+            self.engine.show(bound.plan, self.options(), self.declared.entries)
+        self._queries[entry["name"]] = Query(self, entry["shown"], entry["mode"], bound, edge)
 
     def options(self) -> Options:
         """How plans are run, by the settings."""
@@ -207,7 +279,8 @@ class Database:
         if columns not in ("polars", "arrow"):
             raise BindError(f"columns is 'polars' or 'arrow', not {columns!r}")
         function = UserFunction(name.lower(), body, parse_type(returns), "arrow" if columns == "arrow" else "polars")
-        self.code = replace(self.code, functions={**self.code.functions, name.lower(): function})
+        if self._is_new("function", name, self._pickler.pack(function)):
+            self.code = self.code.with_function(function)
 
     def create_aggregate(self, name: str, definition: type[UserAggregate], returns: str) -> None:
         """Make a Python class usable as an aggregate: initialize, iterate, terminate, and retract if it can."""
@@ -216,18 +289,63 @@ class Database:
         missing = [part for part in ("initialize", "iterate", "terminate") if not hasattr(definition, part)]
         if missing:
             raise BindError(f"aggregate {name} has no method {missing[0]}")
-        entry = (definition, parse_type(returns))
-        self.code = replace(self.code, aggregates={**self.code.aggregates, name.lower(): entry})
+        kind = parse_type(returns)
+        if self._is_new("aggregate", name, self._pickler.pack((definition, kind))):
+            self.code = self.code.with_aggregate(name.lower(), definition, kind)
 
     def _check_function_name(self, name: str) -> None:
         if not name.isidentifier() or name.startswith("_"):
             raise BindError(f"{name!r} cannot be a function's name")
-        if name.lower() in (*self.code.functions, *self.code.aggregates):
-            raise CatalogError(f'there is a function "{name}" already')
+
+    def _is_new(self, kind: str, name: str, body: str) -> bool:
+        """Declare users' code; saying again what an earlier process said is welcome, and changes nothing."""
+        found = self.declared.find("function", name) or self.declared.find("aggregate", name)
+        if found is not None:
+            if (found["kind"], found["body"]) == (kind, body):
+                return False
+            raise CatalogError(f'there is a function "{name}" already', hint="choose another name")
+        self._declare(self.declared.with_entry(kind, name, body=body))
+        return True
+
+    def _declare(self, declared: Declarations) -> None:
+        self.engine.declare(declared.entries)
+        self.declared = declared
 
     # Definitions
 
-    def _create_stream(self, statement: st.CreateStream) -> Result:
+    def _create(self, statement: st.CreateStream | st.CreateTable | st.CreateView) -> Result:
+        with self.engine.lock:
+            name, message = self._define(statement)
+            kind = kind_of(self.catalog[name.key])
+            try:
+                self._declare(
+                    self.declared.with_entry(kind, name.text, text=_text(statement), settings=asdict(self.settings))
+                )
+            except BaseException:
+                self._forget(name.key)
+                raise
+        return Result(message)
+
+    def _define(self, statement: st.Statement) -> tuple[Name, str]:
+        match statement:
+            case st.CreateStream():
+                return statement.name, self._define_stream(statement)
+            case st.CreateTable():
+                return statement.name, self._define_table(statement)
+            case st.CreateView():
+                return statement.name, self._define_view(statement)
+            case _:
+                raise AssertionError(f"{type(statement).__name__} defines nothing")
+
+    def _owned(self, key: str) -> list[str]:
+        """An object and the tables that come with it."""
+        return [other for other in self.catalog if other == key or other.startswith(f"{key}.")]
+
+    def _forget(self, key: str) -> None:
+        for owned in self._owned(key):
+            self.catalog.remove(owned)
+
+    def _define_stream(self, statement: st.CreateStream) -> str:
         definition = define_stream(statement)
         if definition.source is not None:
             raise NotSupportedError(
@@ -236,16 +354,16 @@ class Database:
                 place=statement.place,
             )
         self.catalog.add(definition, statement.name)
-        self.engine.add_source(statement.name.key, SourceRow(definition.columns, True, True))
+        self.engine.add_source(statement.name.key, SourceRow(definition.columns, True, True, definition.retain))
         self._add_late_table(definition)
-        return Result(f"stream {definition.name} created")
+        return f"stream {definition.name} created"
 
     def _add_late_table(self, stream: StreamDefinition) -> None:
         late = late_table(stream)
         self.catalog.add(late)
         self.engine.add_source(late.name.lower(), SourceRow(late.columns, False, False))
 
-    def _create_table(self, statement: st.CreateTable) -> Result:
+    def _define_table(self, statement: st.CreateTable) -> str:
         definition = define_table(statement)
         if definition.source is not None:
             raise NotSupportedError(
@@ -260,9 +378,9 @@ class Database:
             self.engine.add_source(statement.name.key, SourceRow(definition.feed.columns, True, True))
             self._add_late_table(definition.feed)
             self.catalog.add(malformed_table(definition))
-        return Result(f"table {definition.name} created")
+        return f"table {definition.name} created"
 
-    def _create_view(self, statement: st.CreateView) -> Result:
+    def _define_view(self, statement: st.CreateView) -> str:
         check_name(statement.name)
         # Kept as it was bound: it is rewritten as part of the queries that read it.
         bound = self._binder(statement.place.text).bind(statement.query)
@@ -276,7 +394,7 @@ class Database:
             columns = tuple(Field(n.text, f.type) for n, f in zip(statement.columns, columns, strict=True))
         view = ViewDefinition(statement.name.text, columns, bound.plan, bound.domain, bound.cql, bound.reads)
         self.catalog.add(view, statement.name)
-        return Result("\n".join([f"view {view.name} created: a {bound.kind}", *bound.defaults]))
+        return "\n".join([f"view {view.name} created: a {bound.kind}", *bound.defaults])
 
     def _drop(self, statement: st.Drop) -> Result:
         kind, name = statement.kind.lower(), statement.name
@@ -289,7 +407,7 @@ class Database:
             raise self.catalog.unknown("sink", name.text, [], name.place)
         else:
             self.catalog.find(kind, name)
-            owned = [key for key in self.catalog if key == name.key or key.startswith(f"{name.key}.")]
+            owned = self._owned(name.key)
             users = self.catalog.users(owned) + [q.name for q in self._queries.values() if q.reads & set(owned)]
             if users:
                 raise CatalogError(
@@ -298,9 +416,10 @@ class Database:
                     hint="drop those first",
                     place=name.place,
                 )
-            for key in owned:
-                self.catalog.remove(key)
-                self.engine.drop_source(key)
+            declared = self.declared.without(kind, name.key)
+            self.engine.drop_sources(owned, declared.entries)
+            self.declared = declared
+            self._forget(name.key)
         return Result(f"{kind} {name} dropped")
 
     def _set(self, statement: st.SetOption) -> Result:
@@ -310,12 +429,16 @@ class Database:
             if rule not in rule_names():
                 hint = did_you_mean(rule, rule_names())
                 raise NameError(f'there is no rule "{rule}" that can be disabled', hint=hint, place=statement.place)
-        if name.key == "range_bounds" and changed != self.settings and (self._queries or self.catalog.views()):
+        users = {"shards": self._queries, "range_bounds": self._queries or self.catalog.views()}
+        if users.get(name.key) and changed != self.settings:
             raise CatalogError(
-                "range_bounds cannot change once there are views or queries",
+                f"{name.key} cannot change once there are views or queries",
                 hint="set it first, or drop them",
                 place=statement.place,
             )
+        if name.key == "shards":
+            self.engine.place_on(changed.shards or self._default_shards)
+        self._declare(self.declared.with_settings(changed))
         self.settings = changed
         return Result(f"{name.key} = {value}")
 
@@ -385,6 +508,11 @@ class Database:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _text(statement: st.Statement) -> str:
+    place = statement.place
+    return place.text[place.start : place.end]
 
 
 def disabled_rules(settings: Settings) -> list[str]:

@@ -111,7 +111,11 @@ class NotSupportedError(Error):
 
 
 class SetupError(Error):
-    """The surroundings are wrong: no Java, a Spark session of the wrong kind, a directory in use."""
+    """The surroundings are wrong: no Java, a Spark session of the wrong kind."""
+
+
+class StateError(Error):
+    """The database directory cannot be used or written: locked, damaged, of another format, on a full disk."""
 
 
 class ClosedError(Error):

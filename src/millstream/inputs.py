@@ -11,17 +11,16 @@ import polars as pl
 from millstream.catalog import CatalogOfObjects, kind_of
 from millstream.engine import tables
 from millstream.engine.engine import Engine
-from millstream.engine.ingest import Arrival, admit
+from millstream.engine.ingest import admit
+from millstream.engine.parts import LATE, MALFORMED, late_key, late_rows
 from millstream.engine.rows import typed_table
 from millstream.errors import BindError, InputError, Place
-from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column, value_columns
+from millstream.kernel.batch import WEIGHT, Batch
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
 from millstream.language.values import assignments, condition_on, insert_rows
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
 from millstream.types import Field
-
-LATE, MALFORMED = "_late", "_malformed"
 
 
 @dataclass(frozen=True)
@@ -52,17 +51,19 @@ class Inputs:
         key = stream.name.lower()
         with self.engine.lock:
             progress = self.engine.snapshot.progress(key)
-            arrival = admit(stream, table, progress, self._clock_tick(stream))
+            arrival = admit(stream, table, progress, self.clock_tick(stream))
             clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
-            arrived, progresses = {key: arrival.accepted}, {key: arrival.progress}
+            arrived, progresses = {key: self.engine.part(key, arrival.accepted)}, {key: arrival.progress}
             if arrival.late.height:
-                late_key = f"{key}.{LATE}"
-                late_progress = self.engine.snapshot.progress(late_key)
-                at = max(clock + 1, late_progress.last_change)
-                arrived[late_key] = _late_rows(stream, arrival, at)
-                progresses[late_key] = replace(late_progress, last_change=at)
+                at = self.late_instant(stream, clock)
+                arrived[late_key(key)] = self.engine.part(late_key(key), late_rows(stream, arrival.late, at))
+                progresses[late_key(key)] = replace(self.engine.snapshot.progress(late_key(key)), last_change=at)
             self.engine.epoch(arrived, progresses, clock)
         return InsertResult(arrival.accepted.height, arrival.late.height)
+
+    def late_instant(self, stream: StreamDefinition, clock: int) -> int:
+        """When elements that come too late now enter the table of those."""
+        return max(clock + 1, self.engine.snapshot.progress(late_key(stream.name.lower())).last_change)
 
     def advance(self, streams: Iterable[StreamDefinition], to: Any, place: Place | None = None) -> None:
         with self.engine.lock:
@@ -80,12 +81,12 @@ class Inputs:
     def tick_clocks(self) -> None:
         """Streams whose timestamp is the arrival time have a heartbeat just before now."""
         for stream in self.catalog.streams():
-            tick = self._clock_tick(stream)
+            tick = self.clock_tick(stream)
             behind = tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick - 1
             if behind and tick is not None:
                 self.advance([stream], tick - 1)
 
-    def _clock_tick(self, stream: StreamDefinition) -> int | None:
+    def clock_tick(self, stream: StreamDefinition) -> int | None:
         if stream.heartbeat.kind != "CLOCK" or stream.domain.tick is None:
             return None
         return int(self._now() * 1_000_000) // stream.domain.tick
@@ -167,7 +168,7 @@ class Inputs:
     def _commit_change(self, table: TableDefinition, rows: Batch, at: int) -> None:
         key = table.name.lower()
         progress = replace(self.engine.snapshot.progress(key), last_change=at)
-        self.engine.epoch({key: rows}, {key: progress}, self.engine.snapshot.clock)
+        self.engine.epoch({key: self.engine.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
 
 
 def late_table(stream: StreamDefinition) -> TableDefinition:
@@ -183,18 +184,3 @@ def malformed_table(table: TableDefinition) -> TableDefinition:
     log = replace(table.log, malformed=True)
     columns = table.feed.columns
     return TableDefinition(f"{table.name}.{MALFORMED}", columns, (), "APPEND ONLY", domain=table.domain, log=log)
-
-
-def _late_rows(stream: StreamDefinition, arrival: Arrival, at: int) -> Batch:
-    missed = pl.col(START)
-    if stream.domain.type.is_temporal:
-        zone = "UTC" if stream.domain.type.name == "TIMESTAMP" else None
-        missed = (missed * (stream.domain.tick or 1)).cast(pl.Datetime("us", zone))
-    width = len(stream.columns)
-    return arrival.late.select(
-        *value_columns(width),
-        missed.alias(value_column(width)),
-        pl.lit(at, pl.Int64).alias(START),
-        pl.lit(INF, pl.Int64).alias(END),
-        WEIGHT,
-    )

@@ -74,7 +74,10 @@ class Query:
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""
         self._check_open()
-        after = -1 if since is None else instant(since, self._domain)
+        first = self._database.engine.first_answerable(self.edge)
+        after = first - 1 if since is None else instant(since, self._domain)
+        if after < first - 1:
+            raise self._forgotten(f"the changes of {self.name} since {since}", first)
         rows, _ = self._database.engine.rows(self.edge, self._bound.schema)
         return changes_between(
             rows,
@@ -131,14 +134,23 @@ class Query:
 
     def _final_instant(self, at: Any) -> int:
         tick = instant(at, self._domain)
-        final = self._final()
+        final, engine = self._final(), self._database.engine
+        first = engine.first_answerable(self.edge)
+        if tick < first:
+            raise self._forgotten(f"the answer of {self.name} at {at}", first)
         if tick <= final:
             return tick
-        engine = self._database.engine
         held_by = min(engine.inputs(self.edge), key=engine.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
         raise TimeError(
             f"the answer of {self.name} at {at} is not final",
             detail=f"{reached}; it waits for {held_by}",
             hint=f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}",
+        )
+
+    def _forgotten(self, what: str, first: int) -> TimeError:
+        return TimeError(
+            f"{what} is no longer kept",
+            detail=f"the first instant that can be asked for is {shown_instant(first, self._bound.domain)}",
+            hint="declare the streams it reads with a longer RETAIN, or RETAIN FOREVER",
         )

@@ -16,6 +16,7 @@ class Settings:
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})
     sample_seed: int = 0
     expiry_groups: int = field(default=0, metadata={"least": 0})
+    shards: int = field(default=0, metadata={"least": 0})  # 0: one per core, in process one
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window
 
     def with_value(self, name: str, value: object, place: Place | None = None) -> Settings:

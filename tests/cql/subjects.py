@@ -52,10 +52,9 @@ class EngineSubject:
 
     def __init__(self, strategy: str = "upa", shards: int = 1) -> None:
         # Here and not above, so that the oracle's tests run without the engine.
-        database: Any = importlib.import_module("millstream.database")
-        runner: Any = importlib.import_module("millstream.engine.runner")
-        self.db = database.Database(runner.InProcessRunner(shards), on_close=lambda: None)
-        self.db.execute(f"SET strategy = '{strategy}'")
+        millstream: Any = importlib.import_module("millstream")
+        self.db = millstream.connect(engine="inprocess")
+        self.db.execute(f"SET strategy = '{strategy}'; SET shards = {shards}")
 
     def __enter__(self) -> Self:
         return self

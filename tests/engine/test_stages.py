@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.database import Database
-from millstream.engine.runner import InProcessRunner
+import millstream as ms
 from millstream.engine.stages import Planner, StagePlan
 
 SETUP = """
@@ -49,8 +48,7 @@ SHUFFLES = {
 
 def planned(*queries: str, shards: int = 4, speaking: set[str] | None = None) -> StagePlan:
     """The stages of an epoch in which the given sources, or all of them, have rows."""
-    runner = InProcessRunner(shards)
-    with Database(runner, on_close=lambda: None) as db:
+    with ms.connect(engine="inprocess") as db:
         db.execute(SETUP)
         for query in queries:
             db.register(query)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -32,20 +31,23 @@ def session() -> Iterator[SparkSession]:
     opened.stop()
 
 
-def shuffled(session: SparkSession, directory: Path, shards: int) -> Database:
-    return Database(SparkRunner(session, directory, shards=shards, small_epoch=0), on_close=lambda: None)
+def shuffled(session: SparkSession, shards: int) -> Database:
+    db = ms.connect(spark=session)
+    db.execute(f"SET shards = {shards}")
+    runner = db.engine.runner
+    assert isinstance(runner, SparkRunner)
+    runner.small_epoch = 0
+    return db
 
 
 @pytest.mark.parametrize(("seed", "profile"), CASES, ids=lambda of: getattr(of, "name", of))
-def test_shuffled_epochs_answer_as_the_oracle(
-    session: SparkSession, tmp_path: Path, seed: int, profile: Profile
-) -> None:
+def test_shuffled_epochs_answer_as_the_oracle(session: SparkSession, seed: int, profile: Profile) -> None:
     case = in_large_batches(seeded_case(2000 + seed, profile))
-    check_case(case, partial(shuffled, session, tmp_path, 2 + seed % 2))
+    check_case(case, partial(shuffled, session, 2 + seed % 2))
 
 
-def test_a_step_that_fails_on_one_shard_has_failed(session: SparkSession, tmp_path: Path) -> None:
-    with shuffled(session, tmp_path, 3) as db:
+def test_a_step_that_fails_on_one_shard_has_failed(session: SparkSession) -> None:
+    with shuffled(session, 3) as db:
         db.execute("CREATE STREAM S (k INT, a INT) TIMESTAMP BY ts")
         failing = db.register("SELECT x, COUNT(*) AS n FROM (SELECT k, 10 / SUM(a) AS x FROM S GROUP BY k) GROUP BY x")
         other = db.register("SELECT k, SUM(a) AS n FROM S GROUP BY k")

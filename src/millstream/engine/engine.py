@@ -8,30 +8,43 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import polars as pl
 
+from millstream.engine.merging import HistoryMerge, history_merges, result_merges, with_merged
+from millstream.engine.parts import Part, late_key, read_history, write_history
 from millstream.engine.runner import Runner
-from millstream.engine.task import EpochTask
+from millstream.engine.stages import Planner
+from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, empty_batch
+from millstream.kernel.distribution import HASH
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.physical import CLOCK, Lowering, Options
-from millstream.state.snapshot import Names, Snapshot, SourceProgress
+from millstream.state.faults import reach
+from millstream.state.manifest import Journal, Layout, NoJournal
+from millstream.state.snapshot import HistoryFile, Snapshot, SourceProgress, state_names
+from millstream.state.store import Store
 from millstream.types import Schema
+
+Catalog = tuple[Mapping[str, Any], ...]
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
 class SourceRow:
-    """A source as the engine sees it: its columns, and whether it has a heartbeat of its own (or follows the clock)."""
+    """A source as the engine sees it: its columns, whether it has a heartbeat of its own (or follows the clock), and
+    for how many ticks its history is kept (None for ever)."""
 
     schema: Schema
     has_heartbeat: bool
     counts_arrivals: bool
+    retain: int | None = None
 
 
 STATISTICS_ROWS = 50_000
@@ -40,15 +53,37 @@ STATISTICS_ROWS = 50_000
 class Engine:
     """Owns the committed snapshot and the pipeline. Every public method is safe from any thread."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, journal: Journal | None = None, snapshot: Snapshot | None = None) -> None:
         self.runner = runner
-        self.snapshot = Snapshot()
+        self.journal = journal or NoJournal(Layout(runner.planner.shards, HASH))
+        self.snapshot = snapshot or Snapshot()
         self.pipeline = Pipeline()
-        self.failures: dict[str, EvaluationError] = {}
         self.lock = threading.RLock()
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
-        self._distinct: dict[str, tuple[float, ...]] = {}  # by history segment
+        self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
+
+    @property
+    def store(self) -> Store:
+        return self.runner.store
+
+    def commit(self, snapshot: Snapshot) -> None:
+        """Make a snapshot the one that counts, and remove what only the one before it needed."""
+        with self.lock:
+            before = self.snapshot
+            self.journal.commit(snapshot)
+            self.snapshot = snapshot
+            reach("before-sweep")
+            self.store.sweep(set(before.names()), set(snapshot.names()))
+
+    def declare(self, catalog: Catalog) -> None:
+        """Commit what the database has declared."""
+        self.commit(replace(self.snapshot, catalog=catalog))
+
+    def place_on(self, shards: int) -> None:
+        """Place rows on so many shards from now on; there is no state yet."""
+        self.runner.planner = Planner(shards)
+        self.journal.layout = Layout(shards, HASH)
 
     # Sources
 
@@ -56,123 +91,196 @@ class Engine:
         with self.lock:
             self._sources[name] = row
 
-    def drop_source(self, name: str) -> None:
-        """Forget a source and its history; no query reads it any more."""
+    def drop_sources(self, names: Sequence[str], catalog: Catalog) -> None:
+        """Forget sources and their history; no query reads them any more."""
         with self.lock:
-            self._sources.pop(name, None)
-            self.runner.store.remove(self.snapshot.history.get(name, ()))
-            self.snapshot = replace(
+            snapshot = replace(
                 self.snapshot,
-                sources={key: value for key, value in self.snapshot.sources.items() if key != name},
-                history={key: value for key, value in self.snapshot.history.items() if key != name},
+                sources={key: value for key, value in self.snapshot.sources.items() if key not in names},
+                history={key: value for key, value in self.snapshot.history.items() if key not in names},
+                catalog=catalog,
             )
+            self.commit(snapshot)
+            for name in names:
+                self._sources.pop(name, None)
 
     def history(self, name: str) -> Batch:
         """All accepted rows of a source."""
         with self.lock:
-            frames = [self.runner.store.read(segment) for segment in self.snapshot.history.get(name, ())]
+            files, schema = self.snapshot.history.get(name, ()), self._sources[name].schema
+            frames = [read_history(self.store, file, schema) for file in files]
             return pl.concat([self._empty(name), *frames])
 
     def frontier(self, source: str) -> int:
-        if self._sources[source].has_heartbeat:
-            return self.snapshot.progress(source).heartbeat
-        return self.snapshot.clock
+        return self._frontier(source, self.snapshot)
+
+    def _frontier(self, source: str, snapshot: Snapshot) -> int:
+        return snapshot.progress(source).heartbeat if self._sources[source].has_heartbeat else snapshot.clock
 
     def statistics(self) -> dict[str, SourceStatistics]:
-        """What the planner should know: rates so far, and distinct values in the newest segment of each source."""
+        """What the planner should know: rates so far, and distinct values in the newest rows of each source."""
         with self.lock:
-            return {name: self._statistics_of(name) for name, names in self.snapshot.history.items() if names}
+            return {name: self._statistics_of(name) for name, files in self.snapshot.history.items() if files}
 
     def _statistics_of(self, name: str) -> SourceStatistics:
         newest = self.snapshot.history[name][-1]
-        if newest not in self._distinct:
-            rows = self.runner.store.read(newest).head(STATISTICS_ROWS)
+        if newest.name not in self._distinct:
+            rows = read_history(self.store, newest, self._sources[name].schema).head(STATISTICS_ROWS)
             columns = [column for column in rows.columns if not column.startswith("_")]
-            self._distinct = {newest: tuple(float(rows[column].n_unique()) for column in columns)} | {
-                segment: counts for segment, counts in self._distinct.items() if segment in self._newest()
-            }
+            used = {files[-1].name for files in self.snapshot.history.values() if files}
+            self._distinct = {file: counts for file, counts in self._distinct.items() if file in used}
+            self._distinct[newest.name] = tuple(float(rows[column].n_unique()) for column in columns)
         rows_so_far = max(self.snapshot.progress(name).arrived, 1)
-        return SourceStatistics(rows_so_far / max(self.snapshot.clock + 1, 1), rows_so_far, self._distinct[newest])
-
-    def _newest(self) -> set[str]:
-        return {names[-1] for names in self.snapshot.history.values() if names}
+        rate = rows_so_far / max(self.snapshot.clock + 1, 1)
+        return SourceStatistics(rate, rows_so_far, self._distinct[newest.name])
 
     # Epochs
 
-    def epoch(self, arrived: Mapping[str, Batch], progress: Mapping[str, SourceProgress], clock: int) -> None:
+    def part(self, source: str, batch: Batch) -> tuple[Part, ...]:
+        """Rows that were judged at the door, kept as history of their source; committed by the epoch they are for."""
+        if not batch.height:
+            return ()
+        schema = self._sources[source].schema
+        file = write_history(self.store, source, self.snapshot.epoch + 1, batch, schema)
+        return (self._history_part(source, file),)
+
+    def epoch(self, arrived: Mapping[str, Sequence[Part]], progress: Mapping[str, SourceProgress], clock: int) -> None:
         """Take new rows and heartbeats in, run what they concern, commit."""
         with self.lock:
-            before = self._frontiers()
-            names = {
-                source: (self.runner.store.write(f"e{self.snapshot.epoch + 1}-{source}", batch),)
-                for source, batch in arrived.items()
-                if batch.height
-            }
+            reach("epoch-started")
             committed = self.snapshot
-            self.snapshot = replace(
+            files = {source: tuple(part.file for part in parts if part.file) for source, parts in arrived.items()}
+            moved = replace(
                 committed,
+                epoch=committed.epoch + 1,
                 clock=max(clock, committed.clock),
                 sources={**committed.sources, **progress},
-                history=_appended(committed.history, names),
+                history=_appended(committed.history, files),
             )
+            outcome = EpochOutcome()
             try:
-                self._run_epoch(names, before, sum(batch.height for batch in arrived.values()))
+                outcome, concerned = self._run_epoch({key: tuple(parts) for key, parts in arrived.items()}, moved)
+                reach("epoch-run")
+                self.commit(self._after(moved, outcome, concerned))
             except BaseException:
-                self.snapshot = committed
+                written = [
+                    file.name for parts in (files, outcome.history) for found in parts.values() for file in found
+                ]
+                self.store.sweep([*written, *state_names(outcome.states)], set(self.snapshot.names()))
                 raise
+            failed = self._failed_steps(outcome.failures)
+            self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failed))
 
-    def _run_epoch(self, names: Mapping[str, Names], before: Mapping[str, int], arriving: int) -> None:
-        after = self._frontiers()
-        changed = {source for source in self._sources if source in names or after[source] != before[source]}
-        concerned = self._downstream(changed)
-        if not concerned:
-            self.snapshot = replace(self.snapshot, epoch=self.snapshot.epoch + 1)
-            return
+    def _run_epoch(self, arrived: Mapping[str, tuple[Part, ...]], moved: Snapshot) -> tuple[EpochOutcome, set[str]]:
+        before, after = self._frontiers(self.snapshot), self._frontiers(moved)
+        changed = {source for source in self._sources if arrived.get(source) or after[source] != before[source]}
+        unjudged = {source for source, parts in arrived.items() if any(part.file is None for part in parts)}
+        concerned = self._downstream(changed | {late_key(source) for source in unjudged})
+        if not concerned and not unjudged:
+            return EpochOutcome(), concerned
         task = replace(
-            self._task(self.pipeline, names, arriving),
+            self._task(self.pipeline, arrived),
+            epoch=moved.epoch,
             concerned=frozenset(concerned),
             # A step that is not concerned keeps its state.
-            states={step: synopses for step, synopses in self.snapshot.states.items() if step in concerned},
+            states={step: synopses for step, synopses in moved.states.items() if step in concerned},
             before=before,
             after=after,
             shown=tuple(edge for edge in self._shown if edge in concerned),
+            merges=(
+                *history_merges(self.snapshot.history),
+                *result_merges(self.snapshot.results, self._firsts(), self.store),
+            ),
         )
-        self._commit(task, concerned)
+        return self.runner.run(task), concerned
 
-    def _commit(self, task: EpochTask, concerned: set[str]) -> None:
-        outcome = self.runner.run(task)
-        kept = {step: names for step, names in self.snapshot.states.items() if step not in concerned}
-        states = {**kept, **outcome.states}
-        stale = _all_names(self.snapshot.states) - _all_names(states)
-        self.snapshot = replace(
-            self.snapshot,
-            epoch=task.epoch,
-            states=states,
-            results=_appended(self.snapshot.results, outcome.results),
+    def _after(self, moved: Snapshot, outcome: EpochOutcome, concerned: set[str]) -> Snapshot:
+        """The snapshot that an epoch's outcome makes."""
+        failed = self._failed_steps(outcome.failures)
+        kept = {step: names for step, names in moved.states.items() if step not in concerned}
+        new = {step: names for step, names in outcome.states.items() if step not in failed}
+        results = {edge: names for edge, names in outcome.results.items() if edge not in failed}
+        sources = dict(moved.sources)
+        for source, count in outcome.late.items():
+            sources[source] = replace(sources[source], late=sources[source].late + count)
+            at = max(file.first for file in outcome.history[late_key(source)])
+            sources[late_key(source)] = replace(moved.progress(late_key(source)), last_change=at)
+        for source, count in outcome.shed.items():
+            sources[source] = replace(sources[source], shed=sources[source].shed + count)
+        all_results, history = _appended(moved.results, results), _appended(moved.history, outcome.history)
+        for merge in outcome.merged:
+            if isinstance(merge, HistoryMerge):
+                history[merge.source] = with_merged(history[merge.source], merge.files, merge.made)
+            else:
+                all_results[merge.edge] = with_merged(all_results[merge.edge], merge.names, merge.made)
+        return self._retained(
+            replace(
+                moved,
+                states={**kept, **new},
+                results=all_results,
+                history=history,
+                sources=sources,
+                failures={**moved.failures, **failed},
+            )
         )
-        self._fail(dict(outcome.failures))
-        self.runner.store.remove(stale)
 
-    def _fail(self, failures: dict[str, EvaluationError]) -> None:
-        """Take failed steps out of the pipeline; the queries over them show the error."""
-        if failures:
-            self.failures.update(failures)
-            self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failures))
+    def _retained(self, snapshot: Snapshot) -> Snapshot:
+        """Without the history files of which every row is older than its source is to be kept."""
+        first = {source: self._first_kept(source, snapshot) for source in snapshot.history if source in self._sources}
+        kept = {
+            source: tuple(file for file in files if file.last >= first.get(source, 0))
+            for source, files in snapshot.history.items()
+        }
+        return replace(snapshot, history=kept) if kept != snapshot.history else snapshot
+
+    def _first_kept(self, source: str, snapshot: Snapshot) -> int:
+        """The first instant of which a source's history is promised."""
+        retain = self._sources[source].retain
+        return 0 if retain is None else max(0, snapshot.progress(source).heartbeat - retain)
+
+    def first_answerable(self, edge: str) -> int:
+        """The first instant that an edge can be asked for: later ones need only history that is kept."""
+        return max((self._first_kept(source, self.snapshot) for source in self.inputs(edge)), default=0)
+
+    def _firsts(self) -> dict[str, int]:
+        return {edge: self.first_answerable(edge) for edge in self.snapshot.results}
+
+    def _failed_steps(self, failures: Mapping[str, EvaluationError]) -> dict[str, dict[str, str]]:
+        """What the failed steps, and all that read them, say from now on."""
+        found: dict[str, dict[str, str]] = {}
+        for step in self.pipeline.steps if failures else ():
+            broken = [found[edge] for edge in step.inputs if edge in found]
+            if step.name in failures:
+                found[step.name] = _told(failures[step.name])
+            elif broken:
+                found[step.name] = broken[0]
+        return found
 
     # Queries
 
-    def show(self, plan: lo.Node, options: Options) -> str:
+    def edge_of(self, plan: lo.Node, options: Options) -> str:
+        """The edge that would carry a plan's rows."""
+        return self._prepare(plan, options)[0]
+
+    def attach(self, plan: lo.Node, options: Options) -> None:
+        """Go on with a plan that the snapshot holds the state and results of."""
+        with self.lock:
+            edge, pipeline = self._prepare(plan, options)
+            self._shown[edge] += 1
+            self.pipeline = self.pipeline.with_steps(
+                tuple(step for step in pipeline.steps if step.name not in self.snapshot.failures)
+            )
+
+    def show(self, plan: lo.Node, options: Options, catalog: Catalog) -> str:
         """Keep a plan's rows as results from now on, its past included; gives the edge that carries them."""
         with self.lock:
             edge, backfill = self._prepare(plan, options)
-            self._shown[edge] += 1
             # A query for all of a source has the source's history as its result.
-            if edge not in self._sources and self._shown[edge] == 1:
-                try:
-                    self._backfill(edge, backfill)
-                except BaseException:
-                    del self._shown[edge]
-                    raise
+            if edge not in self._sources and not self._shown[edge]:
+                self._backfill(edge, backfill, catalog)
+            else:
+                self.declare(catalog)
+            self._shown[edge] += 1
             return edge
 
     def evaluate(self, plan: lo.Node, options: Options, until: int) -> Batch:
@@ -181,54 +289,57 @@ class Engine:
             edge, pipeline = self._prepare(plan, options)
             if edge in self._sources:
                 return self.history(edge)
-            sources = dict.fromkeys(self._sources, -1)
             final = {source: max(until, self.frontier(source)) for source in self._sources}
-            task = replace(
-                self._history_task(pipeline),
-                before=sources,
-                after=final,
-                shown=(edge,),
-                epoch=self.snapshot.epoch,
-            )
-            outcome = self.runner.run(task)
+            outcome = self.runner.run(self._history_task(pipeline, edge, final))
             if edge in outcome.failures:
                 raise outcome.failures[edge]
-            names = outcome.results.get(edge, ())
-            frames = [self.runner.store.read(name) for name in names]
-            rows = pl.concat([empty_batch(plan.schema), *(f.select(empty_batch(plan.schema).columns) for f in frames)])
-            self.runner.store.remove([*names, *_all_names(outcome.states)])
+            names, like = outcome.results.get(edge, ()), empty_batch(plan.schema)
+            rows = pl.concat([like, *(self.store.read(name).select(like.columns) for name in names)])
+            self.store.sweep([*names, *state_names(outcome.states)], ())
             return rows
 
-    def hide(self, edge: str) -> None:
+    def hide(self, edge: str, catalog: Catalog) -> None:
         """A query over the edge is gone; forget what no other one needs."""
         with self.lock:
-            self._shown[edge] -= 1
-            if self._shown[edge] > 0:
-                return
-            del self._shown[edge]
-            needed = {below for shown in self._shown for below in self.pipeline.edges_below(shown)}
-            self.pipeline = self.pipeline.only(needed)
-            self.failures = {step: error for step, error in self.failures.items() if step in needed}
-            dropped = self.snapshot.results.get(edge, ())
-            states = {step: names for step, names in self.snapshot.states.items() if step in needed}
-            stale = _all_names(self.snapshot.states) - _all_names(states)
-            results = {key: names for key, names in self.snapshot.results.items() if key != edge}
-            self.snapshot = replace(self.snapshot, states=states, results=results)
-            self.runner.store.remove([*dropped, *stale])
+            remaining = self._shown - Counter([edge])
+            self.commit(replace(self._only(remaining), catalog=catalog))
+            self._shown = remaining
+            self.pipeline = self.pipeline.only(self._needed(remaining))
+
+    def forget_unshown(self) -> None:
+        """Forget what no query shows: what a version that planned differently has left."""
+        with self.lock:
+            snapshot = self._only(self._shown)
+            if snapshot != self.snapshot:
+                self.commit(snapshot)
+
+    def _needed(self, shown: Counter[str]) -> set[str]:
+        return {below for edge in shown for below in self.pipeline.edges_below(edge)}
+
+    def _only(self, shown: Counter[str]) -> Snapshot:
+        """The snapshot with the state and results that some edges need."""
+        needed, snapshot = self._needed(shown), self.snapshot
+        return replace(
+            snapshot,
+            states={step: names for step, names in snapshot.states.items() if step in needed},
+            results={key: names for key, names in snapshot.results.items() if key in shown},
+            failures={step: error for step, error in snapshot.failures.items() if step in needed},
+        )
 
     def check(self, edge: str) -> None:
         """Raise what stopped the edge, if something did."""
-        if edge in self.failures:
-            raise self.failures[edge]
+        if edge in self.snapshot.failures:
+            told = self.snapshot.failures[edge]
+            raise EvaluationError(told["primary"], detail=told.get("detail"), hint=told.get("hint"))
 
     def rows(self, edge: str, schema: Schema) -> tuple[Batch, Snapshot]:
         """All rows that an edge has shown, and the snapshot they belong to."""
         with self.lock:
             self.check(edge)
-            snapshot = self.snapshot
-            like = empty_batch(schema)
-            kept = snapshot.history if edge in self._sources else snapshot.results
-            frames = [self.runner.store.read(name).select(like.columns) for name in kept.get(edge, ())]
+            snapshot, like = self.snapshot, empty_batch(schema)
+            if edge in self._sources:
+                return self.history(edge).select(like.columns), snapshot
+            frames = [self.store.read(name).select(like.columns) for name in snapshot.results.get(edge, ())]
         return pl.concat([like, *frames]), snapshot
 
     def inputs(self, edge: str) -> set[str]:
@@ -239,67 +350,72 @@ class Engine:
         lowering = Lowering(plan, options)
         return lowering.edge, Pipeline(tuple(lowering.steps.values()))
 
-    def _backfill(self, edge: str, pipeline: Pipeline) -> None:
+    def _backfill(self, edge: str, pipeline: Pipeline, catalog: Catalog) -> None:
         known = {step.name for step in self.pipeline.steps}
-        frontiers = self._frontiers()
-        task = replace(
-            self._history_task(pipeline),
-            before=dict.fromkeys(frontiers, -1),
-            after=frontiers,
-            shown=(edge,),
-        )
-        outcome = self.runner.run(task)
+        outcome = self.runner.run(self._history_task(pipeline, edge, self._frontiers(self.snapshot)))
         if edge in outcome.failures:
             raise outcome.failures[edge]
         new = {step: names for step, names in outcome.states.items() if step not in known}
-        self.runner.store.remove(_all_names(outcome.states) - _all_names(new))
-        self.pipeline = self.pipeline.with_steps(pipeline.steps)
-        self.snapshot = replace(
+        snapshot = replace(
             self.snapshot,
-            epoch=task.epoch,
+            epoch=self.snapshot.epoch + 1,
             states={**self.snapshot.states, **new},
-            results=_appended(self.snapshot.results, outcome.results),
+            results={**self.snapshot.results, **outcome.results},
+            catalog=catalog,
         )
+        self.commit(snapshot)
+        self.store.sweep(state_names(outcome.states), set(snapshot.names()))
+        self.pipeline = self.pipeline.with_steps(pipeline.steps)
 
-    def _history_task(self, pipeline: Pipeline) -> EpochTask:
-        arriving = sum(progress.arrived for progress in self.snapshot.sources.values())
-        return self._task(pipeline, self.snapshot.history, arriving)
+    def _history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:
+        """A task that runs a pipeline over all that is kept of its sources."""
+        history = {
+            source: tuple(self._history_part(source, file) for file in files)
+            for source, files in self.snapshot.history.items()
+            if source in self._sources
+        }
+        task = self._task(pipeline, history)
+        read = {source: parts for source, parts in history.items() if source in task.empty}
+        return replace(task, arrived=read, before=dict.fromkeys(until, -1), after=until, shown=(edge,))
 
-    def _task(self, pipeline: Pipeline, names: Mapping[str, Names], arriving: int) -> EpochTask:
+    def _task(self, pipeline: Pipeline, arrived: Mapping[str, tuple[Part, ...]]) -> EpochTask:
         """A task of all steps from nothing; callers say how far, from where, and what to show."""
         steps = frozenset(step.name for step in pipeline.steps)
-        sources = {edge for step in pipeline.steps for edge in step.inputs} - steps
+        read = {edge for step in pipeline.steps for edge in step.inputs} - steps
+        late = {late_key(source) for source in arrived} & self._sources.keys()
         return EpochTask(
             self.snapshot.epoch + 1,
             pipeline,
             steps,
-            {source: segments for source, segments in names.items() if source in sources},
-            arriving,
-            {source: self._empty(source) for source in sources},
-            {},
-            {},
-            {},
-            (),
+            arrived,
+            {source: self._empty(source) for source in read},
+            late={source: self._sources[source].schema for source in late},
         )
 
-    def _frontiers(self) -> dict[str, int]:
-        return {source: self.frontier(source) for source in self._sources}
+    def _history_part(self, source: str, file: HistoryFile) -> Part:
+        return Part("history", file.name, file.rows, self._sources[source].schema, file)
+
+    def _frontiers(self, snapshot: Snapshot) -> dict[str, int]:
+        return {source: self._frontier(source, snapshot) for source in self._sources}
 
     def _downstream(self, sources: set[str]) -> set[str]:
         reached = set(sources)
         for step in self.pipeline.steps:
             if reached.intersection(step.inputs):
                 reached.add(step.name)
-        return reached - set(self._sources)
+        return reached.difference(sources)
 
     def _empty(self, source: str) -> Batch:
         row = self._sources[source]
         return empty_batch(row.schema, arrival=row.counts_arrivals)
 
 
-def _appended(names: Mapping[str, Names], more: Mapping[str, Names]) -> dict[str, Names]:
-    return {**names, **{key: names.get(key, ()) + added for key, added in more.items()}}
+def _appended(
+    found: Mapping[str, tuple[_Item, ...]], more: Mapping[str, tuple[_Item, ...]]
+) -> dict[str, tuple[_Item, ...]]:
+    return {**found, **{key: found.get(key, ()) + added for key, added in more.items() if added}}
 
 
-def _all_names(states: Mapping[str, Mapping[str, Names]]) -> set[str]:
-    return {name for synopses in states.values() for names in synopses.values() for name in names}
+def _told(error: EvaluationError) -> dict[str, str]:
+    parts = {"primary": error.primary, "detail": error.detail, "hint": error.hint}
+    return {name: text for name, text in parts.items() if text}

@@ -6,13 +6,14 @@ from typing import Protocol
 
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask, prepare, run_here, settle
-from millstream.state.store import MemoryStore, Store
+from millstream.state.store import Store
 
 
 class Runner(Protocol):
     """Runs tasks over a store."""
 
     store: Store
+    planner: Planner
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
 
@@ -22,13 +23,13 @@ class Runner(Protocol):
 class InProcessRunner:
     """The same functions called in one process: for tests and for the kernel's benchmarks."""
 
-    def __init__(self, shards: int = 1) -> None:
-        self.store: Store = MemoryStore()
-        self._planner = Planner(shards)
+    def __init__(self, store: Store, shards: int = 1) -> None:
+        self.store = store
+        self.planner = Planner(shards)
 
     def run(self, task: EpochTask) -> EpochOutcome:
-        plan, work = prepare(task, self._planner)
-        return settle(plan, work, run_here(plan, work, plan.shards, self.store, self.store), self.store)
+        plan, work = prepare(task, self.planner)
+        return settle(plan, run_here(plan, work, plan.shards, self.store))
 
     def close(self) -> None:
         """Nothing to stop."""

@@ -7,57 +7,66 @@ over them and the shard's state, and sends flows on. Only names, counts and fail
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from millstream.engine.exchange import Envelope, Load, Skew, skews, split
+from millstream.engine.merging import Merge, perform
+from millstream.engine.parts import Part, late_key, take, write_history
 from millstream.engine.stages import Planner, Send, StagePlan, StageStep
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, concat
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
-from millstream.state.snapshot import Names
-from millstream.state.store import Store
+from millstream.state.snapshot import HistoryFile, Names
+from millstream.state.store import Store, Writer
+from millstream.types import Schema
 
 StateNames = Mapping[str, Mapping[str, Names]]
 
 
-class Writer(Protocol):
-    """Where a task writes all its segments."""
-
-    def write(self, prefix: str, frame: Segment) -> str: ...
-
-
 @dataclass(frozen=True)
 class EpochTask:
-    """Push the arrived segments of the sources through the concerned steps, from one frontier to the next.
+    """Push the arrived parts of the sources through the concerned steps, from one frontier to the next.
 
     `pipeline` has all that the concerned steps are made of, since that decides where their state is; `empty` the
-    columns of its sources, `before` and `after` their frontiers. `arriving` is how many rows arrived. `shown` are the
-    edges whose rows are kept as results.
+    columns of its sources, `late` those of the tables of late elements, `before` and `after` the sources' frontiers.
+    `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way.
     """
 
     epoch: int
     pipeline: Pipeline
     concerned: frozenset[str]
-    arrived: Mapping[str, Names]
-    arriving: int
+    arrived: Mapping[str, tuple[Part, ...]]
     empty: Mapping[str, Batch]
-    states: StateNames
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    shown: tuple[str, ...]
+    states: StateNames = field(default_factory=dict)
+    before: Mapping[str, int] = field(default_factory=dict)
+    after: Mapping[str, int] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    late: Mapping[str, Schema] = field(default_factory=dict)
+    merges: tuple[Merge, ...] = ()
+
+    @property
+    def arriving(self) -> int:
+        """How many rows arrive."""
+        return sum(part.rows for parts in self.arrived.values() for part in parts)
 
 
 @dataclass(frozen=True)
 class EpochOutcome:
-    """The names that the task wrote: the new states whole, the results as additions."""
+    """The names that the task wrote: the new states whole, the results and the history as additions; and what it
+    counted: rows and seconds per step, late and shed elements per source."""
 
-    states: StateNames
-    results: Mapping[str, Names]
-    rows: Mapping[str, int]
+    states: StateNames = field(default_factory=dict)
+    results: Mapping[str, Names] = field(default_factory=dict)
+    history: Mapping[str, tuple[HistoryFile, ...]] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    shed: Mapping[str, int] = field(default_factory=dict)
+    merged: tuple[Merge, ...] = ()
     failures: Mapping[str, EvaluationError] = field(default_factory=dict)
     skew: tuple[Skew, ...] = ()
 
@@ -67,7 +76,9 @@ class EpochWork:
     """What a stage must know of an epoch beside its plan."""
 
     epoch: int
-    arrived: tuple[tuple[str, str], ...]  # sources and segments, in order of arrival
+    arrived: tuple[tuple[str, Part], ...]  # in order of arrival
+    late: Mapping[str, Schema]
+    merges: tuple[Merge, ...]
     states: StateNames
     before: Mapping[str, int]  # frontiers of all edges
     after: Mapping[str, int]
@@ -76,23 +87,31 @@ class EpochWork:
 
 @dataclass
 class ShardOutcome:
-    """What a stage did on a shard."""
+    """What a task did: a stage on a shard, or taking parts in before stage 0."""
 
     states: dict[str, dict[str, Names]] = field(default_factory=dict)
     results: dict[str, Names] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
     failures: dict[str, EvaluationError] = field(default_factory=dict)
     loads: dict[str, tuple[str, Load]] = field(default_factory=dict)
+    history: list[tuple[int, str, HistoryFile]] = field(default_factory=list)  # each with the place of its part
+    late: Counter[str] = field(default_factory=Counter)
+    shed: Counter[str] = field(default_factory=Counter)
+    merged: list[Merge] = field(default_factory=list)
 
 
 def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
-    speaking = {source for source, names in task.arrived.items() if names}
-    plan = planner.plan(task.pipeline, task.empty, task.concerned, speaking)
+    unjudged = {source for source, parts in task.arrived.items() if any(part.file is None for part in parts)}
+    speaking = {source for source, parts in task.arrived.items() if parts} | {late_key(source) for source in unjudged}
+    plan = planner.plan(task.pipeline, task.empty, task.concerned, speaking & task.empty.keys())
     before, after = task.pipeline.frontiers(task.before), task.pipeline.frontiers(task.after)
     edges = {edge for stage in plan.stages for step in stage.steps for edge in step.edges}
     work = EpochWork(
         task.epoch,
-        tuple((source, name) for source, names in task.arrived.items() for name in names),
+        tuple((source, part) for source, parts in task.arrived.items() for part in parts),
+        task.late,
+        task.merges,
         task.states,
         {edge: before[edge] for edge in edges},
         {edge: after[edge] for edge in edges},
@@ -101,13 +120,33 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
     return plan, work
 
 
-def arrivals(work: EpochWork, task: int, tasks: int, store: Store) -> list[Envelope]:
-    """The rows that one of the tasks of stage 0 begins with: its part of what arrived, each segment wholly in one."""
-    return [
-        Envelope(source, task, place, store.read(name))
-        for place, (source, name) in enumerate(work.arrived)
-        if place % tasks == task
-    ]
+def take_in(
+    plan: StagePlan, work: EpochWork, task: int, tasks: int, store: Store, writer: Writer
+) -> tuple[list[Envelope], ShardOutcome]:
+    """The rows that one of the tasks of stage 0 begins with: its share of what arrived, each part wholly in one task.
+
+    Judging elements, keeping history and merging small files are done on the way.
+    """
+    envelopes, outcome = [], ShardOutcome()
+    for place, (source, part) in enumerate(work.arrived):
+        # Rows that were judged before are of no use to anyone but the steps that read them.
+        if place % tasks != task or (part.file is not None and source not in plan.layouts):
+            continue
+        taken = take(part, store, source, work.epoch)
+        rows = {source: taken.accepted}
+        if taken.file is not None:
+            outcome.history.append((place, source, taken.file))
+        if taken.shed:
+            outcome.shed[source] += taken.shed
+        if taken.late is not None:
+            key = late_key(source)
+            outcome.late[source] += taken.late.height
+            file = write_history(store, key, work.epoch, taken.late, work.late[key])
+            outcome.history.append((place, key, file))
+            rows[key] = taken.late
+        envelopes += [Envelope(flow, task, place, batch) for flow, batch in rows.items() if flow in plan.layouts]
+    outcome.merged = [perform(merge, store, writer, work.epoch) for merge in work.merges[task::tasks]]
+    return envelopes, outcome
 
 
 def run_stage(
@@ -163,6 +202,7 @@ class _StageRun:
         progress = Progress(
             tuple(self.work.before[edge] for edge in step.edges), tuple(self.work.after[edge] for edge in step.edges)
         )
+        begun = time.perf_counter()
         try:
             batch, state = step.operator.step(inputs, state, progress)
         except EvaluationError as error:
@@ -170,6 +210,7 @@ class _StageRun:
             return
         self.batches[step.name] = batch
         self.outcome.rows[step.name] = batch.height
+        self.outcome.seconds[step.name] = time.perf_counter() - begun
         self._keep(step.name, batch, state)
 
     def _load(self, step: str) -> State:
@@ -184,22 +225,18 @@ class _StageRun:
 
     def _keep(self, step: str, batch: Batch, state: State) -> None:
         kept = {
-            f"{self.shard}/{synopsis}": tuple(self._name(step, segment) for segment in segments)
+            f"{self.shard}/{synopsis}": tuple(self._name(segment) for segment in segments)
             for synopsis, segments in state.items()
             if segments
         }
         if kept:
             self.outcome.states[step] = kept
         if step in self.work.shown and batch.height:
-            self.outcome.results[step] = (self._write(f"result-{step}", batch),)
+            self.outcome.results[step] = (self.writer.write(batch),)
 
-    def _name(self, step: str, segment: Segment) -> str:
+    def _name(self, segment: Segment) -> str:
         name, _ = self._known.get(id(segment), ("", segment))
-        return name or self._write(step, segment)
-
-    def _write(self, label: str, frame: Segment) -> str:
-        # One process may run several shards of an epoch: the names must tell them apart.
-        return self.writer.write(f"e{self.work.epoch}-{self.shard}-{label}", frame)
+        return name or self.writer.write(segment)
 
     def _send(self, send: Send) -> list[Envelope]:
         if send.edge in self.failures:
@@ -215,45 +252,50 @@ class _StageRun:
         return [Envelope(send.flow, shard, self.shard, rows) for shard, rows in parts]
 
 
-def run_here(plan: StagePlan, work: EpochWork, tasks: int, store: Store, writer: Writer) -> list[ShardOutcome]:
+def run_here(plan: StagePlan, work: EpochWork, tasks: int, store: Store) -> list[ShardOutcome]:
     """All stages on all shards, one after the other in this process; stage 0 as so many tasks."""
-    outcomes = []
-    inboxes = {task: arrivals(work, task, tasks, store) for task in range(tasks)}
-    for number in range(len(plan.stages)):
-        following: dict[int, list[Envelope]] = {shard: [] for shard in range(plan.shards)}
-        for shard, received in inboxes.items():
-            sent, outcome = run_stage(plan, number, shard, received, work, store, writer)
-            outcomes.append(outcome)
-            for envelope in sent:
-                following[envelope.shard].append(envelope)
-        inboxes = following
+    with store.file(f"e{work.epoch}") as writer:
+        begun = [take_in(plan, work, task, tasks, store, writer) for task in range(tasks)]
+        outcomes = [outcome for _, outcome in begun]
+        inboxes = {task: received for task, (received, _) in enumerate(begun)}
+        for number in range(len(plan.stages)):
+            following: dict[int, list[Envelope]] = {shard: [] for shard in range(plan.shards)}
+            for shard, received in inboxes.items():
+                sent, outcome = run_stage(plan, number, shard, received, work, store, writer)
+                outcomes.append(outcome)
+                for envelope in sent:
+                    following[envelope.shard].append(envelope)
+            inboxes = following
     return outcomes
 
 
-def settle(plan: StagePlan, work: EpochWork, outcomes: Sequence[ShardOutcome], store: Store) -> EpochOutcome:
+def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
     """What all shards did, put together. A step that failed on one of them failed, as did all that read it: what the
-    others made of it is thrown away."""
+    others made of it is left out."""
     failures = _failures(plan, outcomes)
     states: dict[str, dict[str, Names]] = {}
     results: dict[str, Names] = {}
+    history: dict[str, tuple[HistoryFile, ...]] = {}
     rows: Counter[str] = Counter()
-    orphans: set[str] = set()
+    seconds: Counter[str] = Counter()
+    late: Counter[str] = Counter()
+    shed: Counter[str] = Counter()
     for outcome in outcomes:
-        rows.update(outcome.rows)
+        for total, counted in ((rows, outcome.rows), (late, outcome.late), (shed, outcome.shed)):
+            total.update(counted)
+        for step, spent in outcome.seconds.items():
+            seconds[step] += spent  # type: ignore[assignment]
         for step, synopses in outcome.states.items():
-            if step in failures:
-                orphans.update(name for names in synopses.values() for name in names)
-            else:
+            if step not in failures:
                 states.setdefault(step, {}).update(synopses)
         for step, names in outcome.results.items():
-            if step in failures:
-                orphans.update(names)
-            else:
+            if step not in failures:
                 results[step] = results.get(step, ()) + names
-    # What was there before the epoch is still committed, and not ours to remove.
-    committed = {name for synopses in work.states.values() for names in synopses.values() for name in names}
-    store.remove(orphans - committed)
-    return EpochOutcome(states, results, rows, failures, tuple(skews(outcome.loads for outcome in outcomes)))
+    for _, source, file in sorted((place for outcome in outcomes for place in outcome.history), key=lambda p: p[:2]):
+        history[source] = (*history.get(source, ()), file)
+    merged = tuple(merge for outcome in outcomes for merge in outcome.merged)
+    skew = tuple(skews(outcome.loads for outcome in outcomes))
+    return EpochOutcome(states, results, history, rows, seconds, late, shed, merged, failures, skew)
 
 
 def _failures(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, EvaluationError]:

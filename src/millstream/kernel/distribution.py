@@ -19,7 +19,7 @@ from millstream.kernel.batch import Batch, value_column
 from millstream.kernel.hashing import mix_bits
 from millstream.kernel.keys import key_codes
 
-HASH_VERSION = 1  # of `shards_of`: state that was placed by another one is on other shards
+HASH = "splitmix64-1"  # of `shards_of`: state that was placed by another one is on other shards
 
 Columns = tuple[int, ...]
 Copies = tuple[tuple[int, int], ...]

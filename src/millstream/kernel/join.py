@@ -39,8 +39,8 @@ from millstream.types import Schema
 _ROW = "_row"
 
 
-class _Join(Operator):
-    """What both joins share: finding the pairs that satisfy the condition, whatever their intervals."""
+class KeyedJoin(Operator):
+    """What joins share: finding the pairs that satisfy the condition, whatever their intervals."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Join(Operator):
         return frame if self.residual == TRUE or not frame.height else select_true(frame, self.residual)
 
 
-class InnerJoin(_Join):
+class InnerJoin(KeyedJoin):
     """A join B = {(a b, [max(s1, s2), min(e1, e2)), w1 * w2) : a in A, b in B, keys equal, residual true}
 
         change(A join B) = change(A) join B_before + A_after join change(B).
@@ -175,7 +175,7 @@ class InnerJoin(_Join):
             yield self._satisfying(pl.DataFrame(columns))
 
 
-class NonRetroactiveJoin(_Join):
+class NonRetroactiveJoin(KeyedJoin):
     """A join T = {(a b, [s1, e1), w1 * w2) : a in A, b in T, s2 <= born(a) < e2, keys equal, residual true},
 
     where born(a) is `_born` of a, or s1 without that column: a row of the stream side meets the table as of

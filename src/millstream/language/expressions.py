@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol
 
@@ -61,6 +61,12 @@ class UserCode:
 
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
     aggregates: Mapping[str, tuple[type[UserAggregate], DataType]] = field(default_factory=dict)
+
+    def with_function(self, function: UserFunction) -> UserCode:
+        return replace(self, functions={**self.functions, function.name: function})
+
+    def with_aggregate(self, name: str, definition: type[UserAggregate], returns: DataType) -> UserCode:
+        return replace(self, aggregates={**self.aggregates, name: (definition, returns)})
 
 
 class Surroundings(Protocol):

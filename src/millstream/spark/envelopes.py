@@ -8,9 +8,10 @@ must run as well: time passes for all.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 import polars as pl
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark import cloudpickle
 
 from millstream.engine.exchange import Envelope
 from millstream.engine.task import ShardOutcome
+from millstream.errors import Error
 
 SCHEMA = "kind string, flow string, shard int, origin int, content binary"
 _ARROW = pa.schema(
@@ -30,7 +32,8 @@ _ARROW = pa.schema(
     ]
 )
 # Frames travel in pieces of this size: the JVM holds a value in one array, and does not like large ones.
-PIECE = 1 << 19
+_PIECE = 1 << 19
+_PIECES = 16  # handed to Spark at a time
 
 
 class Kind(Enum):
@@ -39,6 +42,7 @@ class Kind(Enum):
     ROWS = "rows"
     FAILURE = "failure"
     OUTCOME = "outcome"
+    ERROR = "error"
     CALL = "call"
 
 
@@ -59,7 +63,7 @@ def seal(envelope: Envelope) -> Iterator[Sealed]:
         yield Sealed(Kind.FAILURE, *address, dumps(envelope.content))
         return
     frame = envelope.content
-    rows = max(1, frame.height * PIECE // max(1, int(frame.estimated_size())))
+    rows = max(1, frame.height * _PIECE // max(1, int(frame.estimated_size())))
     for piece in frame.iter_slices(rows):
         stream = io.BytesIO()
         piece.write_ipc_stream(stream)
@@ -79,11 +83,21 @@ def seal_outcome(outcome: ShardOutcome, shard: int) -> Sealed:
     return Sealed(Kind.OUTCOME, "", shard, 0, dumps(outcome))
 
 
-def to_arrow(envelopes: Sequence[Sealed]) -> pa.RecordBatch:
-    rows = [(one.kind.value, one.flow, one.shard, one.origin, one.content) for one in envelopes]
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+def guarded(work: Iterable[Sealed]) -> Iterator[Sealed]:
+    """The work, or the error that ended it: a full disk or a damaged segment is for the driver to report, and trying
+    the task again would not help."""
+    try:
+        yield from work
+    except Error as error:
+        yield Sealed(Kind.ERROR, "", 0, 0, dumps(error))
+
+
+def to_arrow(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
+    waiting = iter(envelopes)
+    while some := list(islice(waiting, _PIECES)):
+        rows = ((one.kind.value, one.flow, one.shard, one.origin, one.content) for one in some)
+        columns = zip(zip(*rows, strict=True), _ARROW, strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(values, field.type) for values, field in columns], schema=_ARROW)
 
 
 def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Sealed]:

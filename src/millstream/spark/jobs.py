@@ -1,6 +1,6 @@
 """The jobs that run an epoch's stages, and what their tasks do in Spark's Python workers.
 
-Workers live longer than tasks: they remember the plans they unpickled and the segments they mapped.
+Workers live longer than tasks: they remember the plans that they unpickled.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import TaskContext, cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from millstream.engine.exchange import Envelope
 from millstream.engine.stages import StagePlan
-from millstream.engine.task import EpochWork, ShardOutcome, arrivals, run_here, run_stage
+from millstream.engine.task import EpochWork, ShardOutcome, run_here, run_stage, take_in
+from millstream.errors import StateError
 from millstream.spark import envelopes
 from millstream.spark.envelopes import Kind, Sealed
-from millstream.state.cache import CachedStore
 from millstream.state.store import Store
 
-_PIECES = 16  # handed to Spark at a time
 _WORK = "millstream.work"  # the local property that tells a task of a reused job what is new
 
 
@@ -58,7 +59,7 @@ def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store:
 
     Not to be run twice by one frame: Spark would find the shuffled rows of the first time, and use them again.
     """
-    payload = envelopes.dumps(plan), envelopes.dumps(work), envelopes.dumps(store)
+    payload = envelopes.dumps(plan), envelopes.dumps((work, store))
     tasks = min(plan.shards, max(1, len(work.arrived)))
     frame = session.range(0, tasks, 1, tasks).mapInArrow(partial(_run_first, *payload, tasks), envelopes.SCHEMA)
     for number in range(1, len(plan.stages)):
@@ -68,18 +69,30 @@ def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store:
 
 
 def _outcomes(frame: DataFrame) -> list[ShardOutcome]:
-    return [cloudpickle.loads(row.content) for row in frame.collect() if row.kind == Kind.OUTCOME.value]
+    outcomes = []
+    for row in _collected(frame):
+        if row.kind == Kind.ERROR.value:
+            raise cloudpickle.loads(row.content)
+        if row.kind == Kind.OUTCOME.value:
+            outcomes.append(cloudpickle.loads(row.content))
+    return outcomes
+
+
+def _collected(frame: DataFrame) -> list[Row]:
+    try:
+        return frame.collect()
+    except (PySparkException, Py4JError) as error:
+        raise StateError(
+            "Spark could not run the epoch",
+            detail=str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__,
+            hint="nothing was committed: the last committed state is intact; Spark's log says more",
+        ) from error
 
 
 @lru_cache(maxsize=16)
 def _plan(pickled: bytes) -> StagePlan:
     plan: StagePlan = cloudpickle.loads(pickled)
     return plan
-
-
-@lru_cache(maxsize=4)
-def _store(pickled: bytes) -> CachedStore:
-    return CachedStore(cloudpickle.loads(pickled))
 
 
 def _run_here(plan: bytes, store: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,46 +103,58 @@ def _run_here(plan: bytes, store: bytes, batches: Iterator[pa.RecordBatch]) -> I
     if packed is None:
         raise AssertionError("a task without work")
     work: EpochWork = cloudpickle.loads(zlib.decompress(base64.b64decode(packed)))
-    outcomes = run_here(_plan(plan), work, 1, _store(store), _store(store))
-    yield envelopes.to_arrow([envelopes.seal_outcome(outcome, 0) for outcome in outcomes])
+
+    def outcomes() -> Iterator[Sealed]:
+        for outcome in run_here(_plan(plan), work, 1, cloudpickle.loads(store)):
+            yield envelopes.seal_outcome(outcome, 0)
+
+    yield from envelopes.to_arrow(envelopes.guarded(outcomes()))
 
 
 def _run_first(
-    plan: bytes, work: bytes, store: bytes, tasks: int, batches: Iterator[pa.RecordBatch]
+    pickled: bytes, payload: bytes, tasks: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-    epoch: EpochWork = cloudpickle.loads(work)
-    for task in numbers:
-        yield from _run(_plan(plan), 0, task, arrivals(epoch, task, tasks, _store(store)), epoch, _store(store))
+    plan, (work, store) = _plan(pickled), cloudpickle.loads(payload)
+    for task in [number for batch in batches for number in batch.column(0).to_pylist()]:
+        yield from envelopes.to_arrow(envelopes.guarded(_first(plan, work, task, tasks, store)))
         if task == 0:
-            yield envelopes.to_arrow([envelopes.call(shard) for shard in range(_plan(plan).shards)])
+            yield from envelopes.to_arrow(envelopes.call(shard) for shard in range(plan.shards))
+
+
+def _first(plan: StagePlan, work: EpochWork, task: int, tasks: int, store: Store) -> Iterator[Sealed]:
+    with store.file(f"e{work.epoch}-t{task}") as writer:
+        received, taken = take_in(plan, work, task, tasks, store, writer)
+        sent, outcome = run_stage(plan, 0, task, received, work, store, writer)
+    yield envelopes.seal_outcome(taken, task)
+    yield from _sealed(sent, outcome, task)
 
 
 def _run_stage(
-    plan: bytes, work: bytes, store: bytes, number: int, batches: Iterator[pa.RecordBatch]
+    pickled: bytes, payload: bytes, number: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    epoch: EpochWork = cloudpickle.loads(work)
-    inboxes: dict[int, list[Envelope]] = {}
+    plan, (work, store) = _plan(pickled), cloudpickle.loads(payload)
+    inboxes: dict[int, list[Sealed]] = {}
     passing: list[Sealed] = []
     for sealed in envelopes.from_arrow(batches):
-        if sealed.kind is Kind.OUTCOME:
+        if sealed.kind in (Kind.OUTCOME, Kind.ERROR):
             passing.append(sealed)
         else:
-            inbox = inboxes.setdefault(sealed.shard, [])
-            if sealed.kind is not Kind.CALL:
-                inbox.append(envelopes.unseal(sealed))
-    yield envelopes.to_arrow([*passing, *(envelopes.call(shard) for shard in inboxes)])
-    for shard, received in inboxes.items():
-        yield from _run(_plan(plan), number, shard, received, epoch, _store(store))
+            inboxes.setdefault(sealed.shard, []).append(sealed)
+    yield from envelopes.to_arrow([*passing, *(envelopes.call(shard) for shard in inboxes)])
+    for shard, inbox in inboxes.items():
+        yield from envelopes.to_arrow(envelopes.guarded(_further(plan, number, shard, inbox, work, store)))
 
 
-def _run(
-    plan: StagePlan, number: int, shard: int, received: list[Envelope], work: EpochWork, store: Store
-) -> Iterator[pa.RecordBatch]:
-    sent, outcome = run_stage(plan, number, shard, received, work, store, store)
-    sealed = [
-        *(piece for envelope in sent for piece in envelopes.seal(envelope)),
-        envelopes.seal_outcome(outcome, shard),
-    ]
-    for start in range(0, len(sealed), _PIECES):
-        yield envelopes.to_arrow(sealed[start : start + _PIECES])
+def _further(
+    plan: StagePlan, number: int, shard: int, inbox: list[Sealed], work: EpochWork, store: Store
+) -> Iterator[Sealed]:
+    received = [envelopes.unseal(sealed) for sealed in inbox if sealed.kind is not Kind.CALL]
+    with store.file(f"e{work.epoch}-{number}-s{shard}") as writer:
+        sent, outcome = run_stage(plan, number, shard, received, work, store, writer)
+    yield from _sealed(sent, outcome, shard)
+
+
+def _sealed(sent: list[Envelope], outcome: ShardOutcome, shard: int) -> Iterator[Sealed]:
+    for envelope in sent:
+        yield from envelopes.seal(envelope)
+    yield envelopes.seal_outcome(outcome, shard)

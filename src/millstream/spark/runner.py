@@ -8,14 +8,13 @@ on all shards, since a shuffle would cost more than the work; the answers are th
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from millstream.engine.stages import Planner, StagePlan
 from millstream.engine.task import EpochOutcome, EpochTask, EpochWork, ShardOutcome, prepare, settle
 from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
-from millstream.state.store import DirectoryStore, Store
+from millstream.state.store import Store
 
 SMALL_EPOCH = 200_000  # rows; below, one task does it all in about the time that shuffles take by themselves
 _REMEMBERED = 16  # jobs of one task, by plan
@@ -26,21 +25,21 @@ class SparkRunner:
     said otherwise."""
 
     def __init__(
-        self, session: SparkSession, directory: Path, *, shards: int | None = None, small_epoch: int = SMALL_EPOCH
+        self, session: SparkSession, store: Store, shards: int | None = None, small_epoch: int = SMALL_EPOCH
     ) -> None:
         self.session = session
-        self.store: Store = DirectoryStore(directory)
+        self.store = store
         self.small_epoch = small_epoch
-        self._planner = Planner(shards or os.cpu_count() or 1)
+        self.planner = Planner(shards or os.cpu_count() or 1)
         self._jobs: dict[StagePlan, OneTaskJob] = {}
 
     def run(self, task: EpochTask) -> EpochOutcome:
-        plan, work = prepare(task, self._planner)
+        plan, work = prepare(task, self.planner)
         if task.arriving < self.small_epoch and can_tell_tasks():
             outcomes = self._run_small(plan, work)
         else:
             outcomes = run_shuffled(self.session, plan, work, self.store)
-        return settle(plan, work, outcomes, self.store)
+        return settle(plan, outcomes)
 
     def _run_small(self, plan: StagePlan, work: EpochWork) -> list[ShardOutcome]:
         if plan not in self._jobs:

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
+class SparkBatch:
+    """The last batch of a Spark source that was taken in."""
+
+    query: str
+    batch: int
+
+
+@dataclass(frozen=True)
 class SourceProgress:
-    """A stream or table: how far it is final, how many rows it was offered, and its last change."""
+    """A stream or table: how far it is final, how many rows it was offered, its last change, its last Spark batch."""
 
     heartbeat: int = -1
     arrived: int = 0
     late: int = 0
     last_change: int = -1
+    malformed: int = 0
+    shed: int = 0
+    batch: SparkBatch | None = None
+
+
+@dataclass(frozen=True)
+class HistoryFile:
+    """Accepted rows of a source: the file, how many there are, and their first and last instants."""
+
+    name: str
+    rows: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class SinkCursor:
+    """How far a sink has been served: the last instant, and how many deliveries that took."""
+
+    until: int = -1
+    deliveries: int = 0
 
 
 @dataclass(frozen=True)
@@ -25,9 +55,55 @@ class Snapshot:
     epoch: int = 0
     clock: int = -1
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
-    history: Mapping[str, Names] = field(default_factory=dict)  # per source: its accepted rows
+    history: Mapping[str, tuple[HistoryFile, ...]] = field(default_factory=dict)  # per source: its accepted rows
     states: Mapping[str, Mapping[str, Names]] = field(default_factory=dict)  # per step and synopsis
     results: Mapping[str, Names] = field(default_factory=dict)  # per edge that a query shows
+    failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # per step: what stopped it
+    sinks: Mapping[str, SinkCursor] = field(default_factory=dict)
+    catalog: tuple[Mapping[str, Any], ...] = ()  # what was declared, in order; opaque here
 
     def progress(self, source: str) -> SourceProgress:
         return self.sources.get(source, SourceProgress())
+
+    def names(self) -> Iterator[str]:
+        """Everything that the snapshot needs from the store."""
+        for files in self.history.values():
+            yield from (file.name for file in files)
+        yield from state_names(self.states)
+        for names in self.results.values():
+            yield from names
+
+
+def state_names(states: Mapping[str, Mapping[str, Names]]) -> Iterator[str]:
+    for synopses in states.values():
+        for names in synopses.values():
+            yield from names
+
+
+def to_json(snapshot: Snapshot) -> dict[str, Any]:
+    """Without the catalog, which is kept apart since it changes seldom."""
+    content = asdict(snapshot)
+    del content["catalog"]
+    return content
+
+
+def from_json(content: Mapping[str, Any], catalog: tuple[Mapping[str, Any], ...]) -> Snapshot:
+    return Snapshot(
+        epoch=content["epoch"],
+        clock=content["clock"],
+        sources={name: _progress(entry) for name, entry in content["sources"].items()},
+        history={name: tuple(HistoryFile(**f) for f in files) for name, files in content["history"].items()},
+        states={
+            step: {synopsis: tuple(names) for synopsis, names in synopses.items()}
+            for step, synopses in content["states"].items()
+        },
+        results={edge: tuple(names) for edge, names in content["results"].items()},
+        failures=content["failures"],
+        sinks={name: SinkCursor(**cursor) for name, cursor in content["sinks"].items()},
+        catalog=catalog,
+    )
+
+
+def _progress(entry: Mapping[str, Any]) -> SourceProgress:
+    batch = entry["batch"]
+    return SourceProgress(**{**entry, "batch": None if batch is None else SparkBatch(**batch)})

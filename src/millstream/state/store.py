@@ -1,31 +1,63 @@
-"""Stores of segments: immutable frames under names.
+"""Stores of segments and of history: immutable frames under names.
 
-A segment is written once under a new name and never changed. The directory store writes Arrow IPC files, which are
-mapped into memory when read, so that processes on one machine share them.
+A frame is written once under a new name and never changed. Names of segments carry where in which file they lie and
+their checksum, so that a manifest that names them says all there is to know. Processes map the files into memory and
+so share them.
 """
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 import polars as pl
 import pyarrow as pa
 
+from millstream.errors import StateError
+from millstream.state.faults import reach
+from millstream.state.files import checksum, damaged
+from millstream.state.segment_cache import cache_for
+
+_ALIGNMENT = 64
+
+
+class Writer(Protocol):
+    """Takes the segments of one task."""
+
+    def write(self, frame: pl.DataFrame) -> str:
+        """Keep a frame; gives its name, which is good once the file is closed."""
+        ...
+
 
 class Store(Protocol):
-    """Where segments live."""
+    """Where segments and history live."""
 
-    def write(self, prefix: str, frame: pl.DataFrame) -> str:
-        """Keep a frame; gives its name."""
+    def file(self, label: str) -> AbstractContextManager[Writer]:
+        """A file for many segments, on disk when the block ends."""
         ...
 
     def read(self, name: str) -> pl.DataFrame: ...
 
-    def remove(self, names: Iterable[str]) -> None: ...
+    def size(self, name: str) -> int:
+        """The bytes of a segment."""
+        ...
+
+    def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
+        """Keep rows of a source for others to read too; gives the file's name."""
+        ...
+
+    def read_history(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame: ...
+
+    def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
+        """Remove what the names of `before` need and those of `after` do not."""
+        ...
 
 
 class MemoryStore:
@@ -35,48 +67,195 @@ class MemoryStore:
         self._frames: dict[str, pl.DataFrame] = {}
         self._numbers = itertools.count()
 
-    def write(self, prefix: str, frame: pl.DataFrame) -> str:
-        name = f"{prefix}-{next(self._numbers)}"
-        self._frames[name] = frame
-        return name
+    @contextmanager
+    def file(self, label: str) -> Iterator[Writer]:
+        yield _MemoryWriter(self, label)
 
     def read(self, name: str) -> pl.DataFrame:
         return self._frames[name]
 
-    def remove(self, names: Iterable[str]) -> None:
-        for name in names:
+    def size(self, name: str) -> int:
+        return int(self._frames[name].estimated_size())
+
+    def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
+        return self.keep(f"{source}-{label}", frame)
+
+    def read_history(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        frame = self._frames[name]
+        return frame if columns is None else frame.select(columns)
+
+    def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
+        for name in set(before).difference(after):
             self._frames.pop(name, None)
+
+    def keep(self, prefix: str, frame: pl.DataFrame) -> str:
+        name = f"{prefix}-{next(self._numbers)}"
+        self._frames[name] = frame
+        return name
+
+
+class _MemoryWriter:
+    def __init__(self, store: MemoryStore, label: str) -> None:
+        self._store, self._label = store, label
+
+    def write(self, frame: pl.DataFrame) -> str:
+        return self._store.keep(self._label, frame)
 
 
 class DirectoryStore:
-    """Segments as Arrow files in a directory that all processes of the database see."""
+    """Segments as Arrow and history as Parquet in a directory that all processes of the database see.
+
+    A segment's name is `file@offset+length#checksum`, that of history `path#checksum`.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
-        self._numbers = itertools.count()
+        self.segments, self.history = directory / "segments", directory / "history"
+        self.segments.mkdir(parents=True, exist_ok=True)
+        self.history.mkdir(parents=True, exist_ok=True)
 
     def __reduce__(self) -> tuple[object, ...]:
         return DirectoryStore, (self.directory,)
 
-    def write(self, prefix: str, frame: pl.DataFrame) -> str:
-        # The process id keeps the names of a retried task apart from those of its first attempt.
-        name = f"{prefix}-{os.getpid()}-{next(self._numbers)}.arrow"
-        table = frame.to_arrow()
-        with (
-            pa.OSFile(str(self.directory / name), "wb") as sink,
-            pa.ipc.new_file(sink, table.schema) as writer,
-        ):
-            writer.write_table(table)
-        return name
+    @contextmanager
+    def file(self, label: str) -> Iterator[Writer]:
+        # A retried task must not meet the file of its first attempt.
+        writer = _SegmentWriter(self.segments / f"{label}-{uuid.uuid4().hex[:8]}.seg")
+        try:
+            yield writer
+            writer.close()
+        except BaseException:
+            writer.discard()
+            raise
 
     def read(self, name: str) -> pl.DataFrame:
-        table = pa.ipc.open_file(pa.memory_map(str(self.directory / name))).read_all()
-        frame = pl.from_arrow(table)
-        if not isinstance(frame, pl.DataFrame):
-            raise AssertionError(f"segment {name} is not a table")
-        return frame
+        file, place, length, expected = _parsed(name)
 
-    def remove(self, names: Iterable[str]) -> None:
-        for name in names:
-            (self.directory / name).unlink(missing_ok=True)
+        def load() -> pl.DataFrame:
+            path = self.segments / file
+            try:
+                content = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
+            except FileNotFoundError:
+                raise damaged(path, "it is missing") from None
+            segment = content[place : place + length]
+            if len(segment) != length or checksum(memoryview(segment)) != expected:
+                raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
+            return _frame(pa.ipc.open_file(pa.BufferReader(segment)).read_all())
+
+        return cache_for(str(self.directory)).get(name, length, load)
+
+    def size(self, name: str) -> int:
+        return _parsed(name)[2]
+
+    def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
+        directory = self.history / quote(source, safe="")
+        directory.mkdir(exist_ok=True)
+        path = directory / f"{label}-{uuid.uuid4().hex[:8]}.parquet"
+        content = io.BytesIO()
+        frame.write_parquet(content, compression="lz4", statistics=True, row_group_size=1 << 17)
+        with _disk_errors(path), path.open("wb") as file:
+            try:
+                file.write(content.getbuffer())
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+        reach("history-written")
+        return f"{path.relative_to(self.directory)}#{checksum(content.getbuffer())}"
+
+    def read_history(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        path, expected = self._path(name), name.rpartition("#")[2]
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise damaged(path, "it is missing") from None
+        if checksum(content) != expected:
+            raise damaged(path, "its checksum does not agree with what it holds")
+        return pl.read_parquet(io.BytesIO(content), columns=None if columns is None else list(columns))
+
+    def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
+        gone = set(before).difference(after)
+        if gone:
+            cache_for(str(self.directory)).forget(gone)
+            for path in {self._path(name) for name in gone} - {self._path(name) for name in after}:
+                path.unlink(missing_ok=True)
+
+    def remove_orphans(self, used: Iterable[str]) -> int:
+        """Remove the files that no name needs: what failed attempts and stopped processes left; gives how many."""
+        known = {self._path(name) for name in used}
+        found = [*self.segments.glob("*.seg"), *self.history.glob("*/*.parquet")]
+        orphans = [path for path in found if path not in known]
+        for path in orphans:
+            path.unlink(missing_ok=True)
+        return len(orphans)
+
+    def _path(self, name: str) -> Path:
+        file = _parsed(name)[0] if "@" in name else name.rpartition("#")[0]
+        return (self.segments if "@" in name else self.directory) / file
+
+
+class _SegmentWriter:
+    """Segments one after the other in one file, made when the first one comes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: pa.OSFile | None = None
+        self._place = 0
+
+    def write(self, frame: pl.DataFrame) -> str:
+        sink = pa.BufferOutputStream()
+        table = frame.to_arrow()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        content = sink.getvalue()
+        with _disk_errors(self._path):
+            if self._file is None:
+                self._file = self._path.open("wb")
+            self._file.write(memoryview(content)[: len(content) // 2])
+            reach("segment-half-written")
+            self._file.write(memoryview(content)[len(content) // 2 :])
+            name = f"{self._path.name}@{self._place}+{len(content)}#{checksum(memoryview(content))}"
+            padding = -len(content) % _ALIGNMENT
+            self._file.write(bytes(padding))
+        self._place += len(content) + padding
+        return name
+
+    def close(self) -> None:
+        if self._file is not None:
+            with _disk_errors(self._path):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+            reach("segment-written")
+
+    def discard(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(
+            f"{path} could not be written: {error.strerror or error}",
+            detail="the last committed state is intact",
+            hint="make room on the disk, then insert again or reopen the database",
+        ) from error
+
+
+def _parsed(name: str) -> tuple[str, int, int, str]:
+    file, _, rest = name.partition("@")
+    span, _, expected = rest.partition("#")
+    place, _, length = span.partition("+")
+    return file, int(place), int(length), expected
+
+
+def _frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame):
+        raise AssertionError("a segment is a table")
+    return frame

@@ -24,7 +24,7 @@ class UserFunction:
     """A function that a user made: argument types are not checked, the result must fit `returns`."""
 
     name: str
-    body: Callable[..., Any] = field(repr=False)
+    body: Callable[..., Any] = field(repr=False, compare=False)  # a name is given once
     returns: DataType
     columns: Literal["polars", "arrow"] = "polars"  # what the body takes
 
