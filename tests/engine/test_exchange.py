@@ -18,7 +18,7 @@ def mixed(word: int) -> int:
 
 
 def test_the_hash_is_that_of_its_version() -> None:
-    """If this fails, state that exists is on other shards: HASH_VERSION must change with the hash."""
+    """If this fails, state that exists is on other shards: HASH must change with the hash."""
     assert HASH == "splitmix64-1"
     numbers = [0, 1, 2, 3, -1, 2**40]
     texts = ["", "a", "b", None, "a longer text", "é"]

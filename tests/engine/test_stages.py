@@ -49,7 +49,6 @@ SHUFFLES = {
 def planned(*queries: str, shards: int = 4, speaking: set[str] | None = None) -> StagePlan:
     """The stages of an epoch in which the given sources, or all of them, have rows."""
     with ms.connect(engine="inprocess") as db:
-        db.execute(f"SET shards = {shards}")
         db.execute(SETUP)
         for query in queries:
             db.register(query)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,12 +14,13 @@ from tests.properties.queries import LINEAR, RELATIONAL, Profile
 
 import millstream as ms
 from millstream.database import Database
+from millstream.spark.runner import SparkRunner
 from millstream.spark.session import embedded_session
 
 pytestmark = pytest.mark.spark
 
-FAST = [(1, LINEAR), (0, RELATIONAL), (1, RELATIONAL), (2, RELATIONAL)]
-SLOW = [*((seed, LINEAR) for seed in range(10, 14)), *((seed, RELATIONAL) for seed in range(3, 15))]
+FAST = [(0, RELATIONAL), (2, RELATIONAL)]
+SLOW = [*((seed, LINEAR) for seed in range(4)), *((seed, RELATIONAL) for seed in range(3, 15))]
 CASES = [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
 
 
@@ -31,23 +31,23 @@ def session() -> Iterator[SparkSession]:
     opened.stop()
 
 
-def shuffled(session: SparkSession, directory: Path, shards: int) -> Database:
-    db = ms.connect(directory, spark=session)
+def shuffled(session: SparkSession, shards: int) -> Database:
+    db = ms.connect(spark=session)
     db.execute(f"SET shards = {shards}")
-    db.engine.runner.small_epoch = 0  # type: ignore[attr-defined]
+    runner = db.engine.runner
+    assert isinstance(runner, SparkRunner)
+    runner.small_epoch = 0
     return db
 
 
-@pytest.mark.parametrize(("seed", "profile"), CASES, ids=str)
-def test_shuffled_epochs_answer_as_the_oracle(
-    session: SparkSession, tmp_path: Path, seed: int, profile: Profile
-) -> None:
+@pytest.mark.parametrize(("seed", "profile"), CASES, ids=lambda of: getattr(of, "name", of))
+def test_shuffled_epochs_answer_as_the_oracle(session: SparkSession, seed: int, profile: Profile) -> None:
     case = in_large_batches(seeded_case(2000 + seed, profile))
-    check_case(case, partial(shuffled, session, tmp_path, 2 + seed % 2))
+    check_case(case, partial(shuffled, session, 2 + seed % 2))
 
 
-def test_a_step_that_fails_on_one_shard_has_failed(session: SparkSession, tmp_path: Path) -> None:
-    with shuffled(session, tmp_path, 3) as db:
+def test_a_step_that_fails_on_one_shard_has_failed(session: SparkSession) -> None:
+    with shuffled(session, 3) as db:
         db.execute("CREATE STREAM S (k INT, a INT) TIMESTAMP BY ts")
         failing = db.register("SELECT x, COUNT(*) AS n FROM (SELECT k, 10 / SUM(a) AS x FROM S GROUP BY k) GROUP BY x")
         other = db.register("SELECT k, SUM(a) AS n FROM S GROUP BY k")

@@ -8,9 +8,10 @@ must run as well: time passes for all.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 import polars as pl
 import pyarrow as pa
@@ -31,8 +32,8 @@ _ARROW = pa.schema(
     ]
 )
 # Frames travel in pieces of this size: the JVM holds a value in one array, and does not like large ones.
-PIECE = 1 << 19
-_BATCH = 1 << 23  # handed to Spark at a time
+_PIECE = 1 << 19
+_PIECES = 16  # handed to Spark at a time
 
 
 class Kind(Enum):
@@ -62,7 +63,7 @@ def seal(envelope: Envelope) -> Iterator[Sealed]:
         yield Sealed(Kind.FAILURE, *address, dumps(envelope.content))
         return
     frame = envelope.content
-    rows = max(1, frame.height * PIECE // max(1, int(frame.estimated_size())))
+    rows = max(1, frame.height * _PIECE // max(1, int(frame.estimated_size())))
     for piece in frame.iter_slices(rows):
         stream = io.BytesIO()
         piece.write_ipc_stream(stream)
@@ -91,25 +92,12 @@ def guarded(work: Iterable[Sealed]) -> Iterator[Sealed]:
         yield Sealed(Kind.ERROR, "", 0, 0, dumps(error))
 
 
-def to_arrow(envelopes: Sequence[Sealed]) -> pa.RecordBatch:
-    rows = [(one.kind.value, one.flow, one.shard, one.origin, one.content) for one in envelopes]
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-
-
-def in_batches(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
-    """Envelopes together, as long as they are not too much."""
-    waiting: list[Sealed] = []
-    size = 0
-    for sealed in envelopes:
-        waiting.append(sealed)
-        size += len(sealed.content)
-        if size > _BATCH:
-            yield to_arrow(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield to_arrow(waiting)
+def to_arrow(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
+    waiting = iter(envelopes)
+    while some := list(islice(waiting, _PIECES)):
+        rows = ((one.kind.value, one.flow, one.shard, one.origin, one.content) for one in some)
+        columns = zip(zip(*rows, strict=True), _ARROW, strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(values, field.type) for values, field in columns], schema=_ARROW)
 
 
 def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Sealed]:

@@ -1,6 +1,6 @@
 """The jobs that run an epoch's stages, and what their tasks do in Spark's Python workers.
 
-Workers live longer than tasks: they remember the plans they unpickled and the segments they mapped.
+Workers live longer than tasks: they remember the plans that they unpickled.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store:
 
     Not to be run twice by one frame: Spark would find the shuffled rows of the first time, and use them again.
     """
-    payload = envelopes.dumps(plan), envelopes.dumps(work), envelopes.dumps(store)
+    payload = envelopes.dumps(plan), envelopes.dumps((work, store))
     tasks = min(plan.shards, max(1, len(work.arrived)))
     frame = session.range(0, tasks, 1, tasks).mapInArrow(partial(_run_first, *payload, tasks), envelopes.SCHEMA)
     for number in range(1, len(plan.stages)):
@@ -82,10 +82,9 @@ def _collected(frame: DataFrame) -> list[Row]:
     try:
         return frame.collect()
     except (PySparkException, Py4JError) as error:
-        said = str(error).strip().splitlines()
         raise StateError(
             "Spark could not run the epoch",
-            detail=said[-1] if said else type(error).__name__,
+            detail=str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__,
             hint="nothing was committed: the last committed state is intact; Spark's log says more",
         ) from error
 
@@ -105,26 +104,24 @@ def _run_here(plan: bytes, store: bytes, batches: Iterator[pa.RecordBatch]) -> I
         raise AssertionError("a task without work")
     work: EpochWork = cloudpickle.loads(zlib.decompress(base64.b64decode(packed)))
 
-    def sealed() -> Iterator[Sealed]:
+    def outcomes() -> Iterator[Sealed]:
         for outcome in run_here(_plan(plan), work, 1, cloudpickle.loads(store)):
             yield envelopes.seal_outcome(outcome, 0)
 
-    yield from envelopes.in_batches(envelopes.guarded(sealed()))
+    yield from envelopes.to_arrow(envelopes.guarded(outcomes()))
 
 
 def _run_first(
-    plan: bytes, work: bytes, store: bytes, tasks: int, batches: Iterator[pa.RecordBatch]
+    pickled: bytes, payload: bytes, tasks: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-    epoch: EpochWork = cloudpickle.loads(work)
-    for task in numbers:
-        yield from envelopes.in_batches(envelopes.guarded(_first(_plan(plan), epoch, task, tasks, store)))
+    plan, (work, store) = _plan(pickled), cloudpickle.loads(payload)
+    for task in [number for batch in batches for number in batch.column(0).to_pylist()]:
+        yield from envelopes.to_arrow(envelopes.guarded(_first(plan, work, task, tasks, store)))
         if task == 0:
-            yield envelopes.to_arrow([envelopes.call(shard) for shard in range(_plan(plan).shards)])
+            yield from envelopes.to_arrow(envelopes.call(shard) for shard in range(plan.shards))
 
 
-def _first(plan: StagePlan, work: EpochWork, task: int, tasks: int, pickled: bytes) -> Iterator[Sealed]:
-    store: Store = cloudpickle.loads(pickled)
+def _first(plan: StagePlan, work: EpochWork, task: int, tasks: int, store: Store) -> Iterator[Sealed]:
     with store.file(f"e{work.epoch}-t{task}") as writer:
         received, taken = take_in(plan, work, task, tasks, store, writer)
         sent, outcome = run_stage(plan, 0, task, received, work, store, writer)
@@ -133,27 +130,25 @@ def _first(plan: StagePlan, work: EpochWork, task: int, tasks: int, pickled: byt
 
 
 def _run_stage(
-    plan: bytes, work: bytes, store: bytes, number: int, batches: Iterator[pa.RecordBatch]
+    pickled: bytes, payload: bytes, number: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    epoch: EpochWork = cloudpickle.loads(work)
-    inboxes: dict[int, list[Envelope]] = {}
+    plan, (work, store) = _plan(pickled), cloudpickle.loads(payload)
+    inboxes: dict[int, list[Sealed]] = {}
     passing: list[Sealed] = []
     for sealed in envelopes.from_arrow(batches):
         if sealed.kind in (Kind.OUTCOME, Kind.ERROR):
             passing.append(sealed)
         else:
-            inbox = inboxes.setdefault(sealed.shard, [])
-            if sealed.kind is not Kind.CALL:
-                inbox.append(envelopes.unseal(sealed))
-    yield envelopes.to_arrow([*passing, *(envelopes.call(shard) for shard in inboxes)])
-    for shard, received in inboxes.items():
-        yield from envelopes.in_batches(envelopes.guarded(_further(_plan(plan), number, shard, received, epoch, store)))
+            inboxes.setdefault(sealed.shard, []).append(sealed)
+    yield from envelopes.to_arrow([*passing, *(envelopes.call(shard) for shard in inboxes)])
+    for shard, inbox in inboxes.items():
+        yield from envelopes.to_arrow(envelopes.guarded(_further(plan, number, shard, inbox, work, store)))
 
 
 def _further(
-    plan: StagePlan, number: int, shard: int, received: list[Envelope], work: EpochWork, pickled: bytes
+    plan: StagePlan, number: int, shard: int, inbox: list[Sealed], work: EpochWork, store: Store
 ) -> Iterator[Sealed]:
-    store: Store = cloudpickle.loads(pickled)
+    received = [envelopes.unseal(sealed) for sealed in inbox if sealed.kind is not Kind.CALL]
     with store.file(f"e{work.epoch}-{number}-s{shard}") as writer:
         sent, outcome = run_stage(plan, number, shard, received, work, store, writer)
     yield from _sealed(sent, outcome, shard)

@@ -100,7 +100,7 @@ class Program:
         flags = [check.flag.alias(f"{_FLAG}{i}") for i, check in enumerate(self.checks)]
         try:
             # As series: Polars may know a column as one value, and then computes with a column of one row.
-            computed = self._staged(pl.DataFrame(frame.get_columns()))
+            computed = self._staged(pl.DataFrame(frame.get_columns()) if frame.width else frame)
             # Not `select`, which gives one row where all results are constants (or Polars finds that they are).
             result = computed.with_columns(*outputs, *flags)
         except EvaluationError as error:
