@@ -44,6 +44,10 @@ class Store(Protocol):
 
     def read(self, name: str) -> pl.DataFrame: ...
 
+    def read_once(self, name: str) -> pl.DataFrame:
+        """A segment that nobody asks for again."""
+        ...
+
     def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
         """Keep rows of a source for others to read too; gives the file's name."""
         ...
@@ -67,6 +71,9 @@ class MemoryStore:
         yield _MemoryWriter(self, label)
 
     def read(self, name: str) -> pl.DataFrame:
+        return self._frames[name]
+
+    def read_once(self, name: str) -> pl.DataFrame:
         return self._frames[name]
 
     def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
@@ -121,20 +128,20 @@ class DirectoryStore:
             raise
 
     def read(self, name: str) -> pl.DataFrame:
+        _, _, length, _ = _parsed(name)
+        return cache_for(str(self.directory)).get(name, length, lambda: self.read_once(name))
+
+    def read_once(self, name: str) -> pl.DataFrame:
         file, place, length, expected = _parsed(name)
-
-        def load() -> pl.DataFrame:
-            path = self.segments / file
-            try:
-                content = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
-            except FileNotFoundError:
-                raise damaged(path, "it is missing") from None
-            segment = content[place : place + length]
-            if len(segment) != length or checksum(memoryview(segment)) != expected:
-                raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
-            return _frame(pa.ipc.open_file(pa.BufferReader(segment)).read_all())
-
-        return cache_for(str(self.directory)).get(name, length, load)
+        path = self.segments / file
+        try:
+            content = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
+        except FileNotFoundError:
+            raise damaged(path, "it is missing") from None
+        segment = content[place : place + length]
+        if len(segment) != length or checksum(memoryview(segment)) != expected:
+            raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
+        return _frame(pa.ipc.open_file(pa.BufferReader(segment)).read_all())
 
     def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
         directory = self.history / quote(source, safe="")
