@@ -22,6 +22,7 @@ from bench.network import Step, Traffic, steps
 from bench.profiles import write_profile
 from bench.queries import QUERIES, Plan, lower
 
+from millstream.plan.cost import Statistics
 from millstream.plan.physical import Options
 
 
@@ -35,9 +36,10 @@ class Contestant:
     def name(self) -> str:
         return f"{self.strategy}{' grouped' if self.is_grouped else ''}/{self.keeping}"
 
-    def plan(self, cql: str) -> Plan | None:
+    def plan(self, cql: str, statistics: Statistics) -> Plan | None:
         """None where the strategy cannot run the query, or would run it as another contestant does."""
-        plan = lower(cql, Options(strategy=self.strategy, expiry_groups=int(self.keeping) if self.is_grouped else 0))
+        options = Options(strategy=self.strategy, expiry_groups=int(self.keeping) if self.is_grouped else 0)
+        plan = lower(cql, options, statistics)
         return None if plan is not None and self.is_grouped and not plan.has_joins else plan
 
     def answer(self, width: int, window: int) -> Answer:
@@ -119,7 +121,7 @@ def contest(
 ) -> list[Measurement]:
     """The best run of every contestant that can run the query; with profiles of the strategies in a directory."""
     cql = course.cql(traffic)
-    plans = {contestant: contestant.plan(cql) for contestant in contestants}
+    plans = {contestant: contestant.plan(cql, traffic.statistics) for contestant in contestants}
     runs = {c: _Run(plan, c.answer(plan.width, course.window)) for c, plan in plans.items() if plan is not None}
     if any(contestant.strategy == "direct" for contestant in runs):
         runs.pop(UPA_BY_VALUE, None)  # no negation: rows have ends, and nobody would look them up by value

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, END, START, WEIGHT
+from millstream.plan.cost import SourceStatistics, Statistics
 
 Numbers = npt.NDArray[np.int64]
 
@@ -41,6 +42,18 @@ class Traffic:
     def units(self) -> int:
         """How many time units all links have records for."""
         return min(int(rows.get_column("ts")[-1]) for rows in self.links.values() if rows.height)
+
+    @property
+    def statistics(self) -> Statistics:
+        """What an engine that has seen the records would tell the planner."""
+        return {
+            link: SourceStatistics(
+                rows.height / max(self.units, 1),
+                rows.height,
+                tuple(float(column.n_unique()) for column in rows.drop("ts")),
+            )
+            for link, rows in self.links.items()
+        }
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from bench.network import SCHEMA
 
 import millstream as ms
 from millstream.errors import BindError
-from millstream.kernel.join import InnerJoin
+from millstream.kernel.join import KeyedJoin
 from millstream.kernel.pipeline import Pipeline
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
+from millstream.plan.cost import Statistics
 from millstream.plan.physical import Lowering, Options
 from millstream.plan.rewrite import rewrite
 
@@ -61,16 +62,16 @@ class Plan:
 
     @property
     def has_joins(self) -> bool:
-        return any(isinstance(step.operator, InnerJoin) for step in self.pipeline.steps)
+        return any(isinstance(step.operator, KeyedJoin) for step in self.pipeline.steps)
 
 
-def lower(cql: str, options: Options) -> Plan | None:
+def lower(cql: str, options: Options, statistics: Statistics) -> Plan | None:
     """The plan of a query under a strategy; None where the strategy cannot run it."""
     with ms.connect(engine="inprocess") as db:
         db.execute(SCHEMA)
         bound = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql))
     # Both plans of Query 5 are to run as they are written.
-    plan = rewrite(bound.plan, disabled=("pull_up_negation",))
+    plan = rewrite(bound.plan, statistics, disabled=("pull_up_negation",))
     try:
         lowering = Lowering(plan, options)
     except BindError:

@@ -37,6 +37,8 @@ EXPERIMENTS = (
     "set_operations",
     "sliding_aggregate",
     "window_sizes",
+    "operator_costs",
+    "pipeline",  # starts Spark
 )
 SCRIPTS = ("kernel_join", "kernel_aggregate")
 WIDTH = 140  # of the tables, where there is no terminal to say

@@ -30,7 +30,7 @@ LAYERS: dict[str, set[str]] = {
     "database": BASE
     | {"declarations", "kernel", "plan", "language", "engine", "catalog"}
     | {"inputs", "query", "feeds", "sinks", "pump"},
-    "connect": BASE | {"state", "engine", "spark", "database", "declarations"},
+    "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations"},
     "__init__": BASE | {"connect", "database", "inputs", "query"},
     "demo": {"__init__"},
     "cli": {"__init__", "demo"},

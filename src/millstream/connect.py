@@ -16,6 +16,7 @@ from millstream.engine.engine import Engine
 from millstream.engine.external import External
 from millstream.engine.runner import InProcessRunner, Runner
 from millstream.errors import SetupError, StateError
+from millstream.kernel.distribution import HASH
 from millstream.state.lock import DirectoryLock
 from millstream.state.manifest import Layout, Manifests
 from millstream.state.snapshot import Snapshot
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHECKPOINTS = "checkpoints"  # Spark's, one directory per source
-HASH = "splitmix64-1"  # how rows are placed on shards
 
 
 def connect(
@@ -65,16 +65,16 @@ def _open(directory: Path, spark: SparkSession | None, master: str | None, engin
         raise StateError(f"{directory} cannot be a database: {error.strerror}") from error
     stop: Callable[[], None] = _nothing
     try:
-        manifests = Manifests(directory / "manifest", Layout(os.cpu_count() or 1, HASH))
+        manifests = Manifests(directory / "manifest", Layout(default_shards(engine), HASH))
         snapshot = manifests.open()
         store = DirectoryStore(directory)
         store.remove_orphans((snapshot or Snapshot()).names())
         runner: Runner
         external: External | None = None
         if engine == "inprocess":
-            runner = InProcessRunner(store)
+            runner = InProcessRunner(store, manifests.layout.shards)
         else:
-            runner, external, stop = _on_spark(spark, master, store)
+            runner, external, stop = _on_spark(spark, master, store, manifests.layout.shards)
         if snapshot is None:
             manifests.commit(Snapshot())
 
@@ -95,8 +95,12 @@ def _open(directory: Path, spark: SparkSession | None, master: str | None, engin
         raise
 
 
+def default_shards(engine: str) -> int:
+    return 1 if engine == "inprocess" else os.cpu_count() or 1
+
+
 def _on_spark(
-    spark: SparkSession | None, master: str | None, store: DirectoryStore
+    spark: SparkSession | None, master: str | None, store: DirectoryStore, shards: int | None = None
 ) -> tuple[Runner, External, Callable[[], None]]:
     # Spark's Python modules are slow to import, and are not needed in process.
     from millstream.spark.runner import SparkRunner
@@ -107,13 +111,15 @@ def _on_spark(
         refuse_connect(spark)
         session = EmbeddedSession(spark, owned=False)
     else:
-        session = embedded_session(master or "local[*]")
-    return SparkRunner(session.session, store), SparkExternal(session.session, store), session.stop
+        session = embedded_session(
+            master or "local[*,4]"  # a task may fail three times, as on a cluster
+        )
+    return SparkRunner(session.session, store, shards), SparkExternal(session.session, store), session.stop
 
 
 def _cloudpickler() -> Pickler:
     def dumps(value: object) -> bytes:
-        from millstream.spark.runner import dumps
+        from millstream.spark.envelopes import dumps
 
         return dumps(value)
 

@@ -88,9 +88,11 @@ class Database:
         self._queries: dict[str, Query] = {}
         self._on_close = on_close
         self._pickler = pickler
+        self._default_shards = engine.runner.planner.shards
         self._closed = False
         for entry in self.declared.entries:
             self._recover(entry)
+        engine.forget_unshown()
         self.sinks.flush()
 
     # Statements
@@ -486,12 +488,15 @@ class Database:
             if rule not in rule_names():
                 hint = did_you_mean(rule, rule_names())
                 raise NameError(f'there is no rule "{rule}" that can be disabled', hint=hint, place=statement.place)
-        if name.key == "range_bounds" and changed != self.settings and (self._queries or self.catalog.views()):
+        users = {"shards": self._queries, "range_bounds": self._queries or self.catalog.views()}
+        if users.get(name.key) and changed != self.settings:
             raise CatalogError(
-                "range_bounds cannot change once there are views or queries",
+                f"{name.key} cannot change once there are views or queries",
                 hint="set it first, or drop them",
                 place=statement.place,
             )
+        if name.key == "shards":
+            self.engine.place_on(changed.shards or self._default_shards)
         self._declare(self.declared.with_settings(changed))
         self.settings = changed
         return Result(f"{name.key} = {value}")

@@ -77,11 +77,14 @@ class Query:
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""
         self._check_open()
-        after = -1 if since is None else instant(since, self._domain)
+        after = self.first_tick - 1 if since is None else instant(since, self._domain)
         return self.changes_between(after, self._final())
 
     def changes_between(self, since: int, until: int) -> pa.Table:
         """The changes of the ticks after `since` up to `until`, which must be final."""
+        if since < self.first_tick - 1:
+            shown = shown_instant(max(since, 0), self._bound.domain)
+            raise self._forgotten(f"the changes of {self.name} since {shown}", self.first_tick)
         rows, _ = self._database.engine.rows(self.edge, self._bound.schema)
         return changes_between(
             rows,
@@ -138,6 +141,11 @@ class Query:
             raise ClosedError(f'query "{self.name}" was dropped')
 
     @property
+    def first_tick(self) -> int:
+        """The first instant that is still kept."""
+        return self._database.engine.first_answerable(self.edge)
+
+    @property
     def final_tick(self) -> int:
         """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._database.engine
@@ -158,14 +166,23 @@ class Query:
 
     def _final_instant(self, at: Any) -> int:
         tick = instant(at, self._domain)
-        final = self._final()
+        final, engine = self._final(), self._database.engine
+        first = engine.first_answerable(self.edge)
+        if tick < first:
+            raise self._forgotten(f"the answer of {self.name} at {at}", first)
         if tick <= final:
             return tick
-        engine = self._database.engine
         held_by = min(engine.inputs(self.edge), key=engine.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
         raise TimeError(
             f"the answer of {self.name} at {at} is not final",
             detail=f"{reached}; it waits for {held_by}",
             hint=f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}",
+        )
+
+    def _forgotten(self, what: str, first: int) -> TimeError:
+        return TimeError(
+            f"{what} is no longer kept",
+            detail=f"the first instant that can be asked for is {shown_instant(first, self._bound.domain)}",
+            hint="declare the streams it reads with a longer RETAIN, or RETAIN FOREVER",
         )

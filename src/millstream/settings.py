@@ -16,6 +16,7 @@ class Settings:
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})
     sample_seed: int = 0
     expiry_groups: int = field(default=0, metadata={"least": 0})
+    shards: int = field(default=0, metadata={"least": 0})  # 0: one per core, in process one
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window
     shedding: str = field(default="off", metadata={"choices": ("off", "sample")})
     shedding_lag: int = field(default=10, metadata={"least": 0})  # seconds that a source's epoch may take

@@ -59,7 +59,7 @@ def test_a_sink_gets_every_change_once(db: ms.Database) -> None:
     db.advance(to=30)
     assert sink.numbers == [1, 2, 3], "nothing changed"
     (shown,) = db.execute("SHOW SINKS").table.to_pylist()  # type: ignore[union-attr]
-    assert (shown["query"], shown["state"], shown["deliveries"], shown["until"]) == ("q", "active", "3", "20")
+    assert (shown["query"], shown["state"], shown["deliveries"], shown["until"]) == ("q", "active", "3", "30")
 
 
 def test_a_failing_sink_is_retried_then_paused_and_holds_up_nobody(db: ms.Database) -> None:

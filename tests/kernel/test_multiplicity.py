@@ -14,7 +14,6 @@ from tests.kernel.test_join import (
     PAIR,
     Bag,
     Row,
-    at,
     batch,
     check_steps,
     floats,
@@ -29,7 +28,6 @@ from tests.kernel.test_join import (
 )
 
 from millstream.kernel.batch import INF
-from millstream.kernel.join import InnerJoin
 from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.types import BIGINT, DOUBLE, STRING, Field, Schema
@@ -203,44 +201,6 @@ def test_delta_star_is_right_at_every_instant(
     inputs = [data.draw(sources(values, steps, retract=False)) for _ in range(count)]
     with odd_sizes(collide):
         check_steps(DistinctStar(schema), (schema,) * count, inputs, by_counts(SetOperation.UNION))
-
-
-@settings(deadline=None, max_examples=40)
-@given(data=st.data(), steps=st.integers(1, 5), on_all=st.booleans())
-def test_semi_and_anti_joins_are_made_of_these(data: st.DataObject, steps: int, on_all: bool) -> None:
-    """semi(L, R) = L join distinct(keys of R), or L join distinct(L join R) on all of L's columns; anti = L -
-    semi."""
-    left, right = (data.draw(sources(st.tuples(small, small), steps, retract=True)) for _ in range(2))
-    key: Schema = (Field("k", BIGINT),)
-    inner = InnerJoin(PAIR, PAIR, ((0, 0),))
-    distinct = Multiplicity(PAIR if on_all else key, SetOperation.DISTINCT)
-    last = InnerJoin(PAIR, key, ((0, 0),))
-    if on_all:
-        last = InnerJoin(PAIR, PAIR, ((0, 0), (1, 1)), null_safe=True)
-    states: list[State] = [NO_STATE] * 3
-    output: list[Row] = []
-    before = (-1, -1)
-    for step in range(steps):
-        after = (left.frontiers[step], right.frontiers[step])
-        low = Progress(before, after)
-        rows, others = batch(PAIR, left.rows[step]), batch(PAIR, right.rows[step])
-        if on_all:
-            matched, states[0] = inner.step((rows, others), states[0], low)
-            matched = matched.select("c0", "c1", "_start", "_end", "_weight")
-            found, states[1] = distinct.step((matched,), states[1], Progress((low.low_before,), (low.low,)))
-        else:
-            found, states[1] = distinct.step((others.drop("c1"),), states[1], Progress(before[1:], after[1:]))
-        progress = Progress(
-            (before[0], low.low_before if on_all else before[1]), (after[0], low.low if on_all else after[1])
-        )
-        semi, states[2] = last.step((rows, found), states[2], progress)
-        semi = semi.select("c0", "c1", "_start", "_end", "_weight")
-        output += pl.concat([rows, semi.with_columns(-pl.col("_weight"))]).rows()
-        for instant in range(min(low.low, 48) + 1):
-            keys = {value[0] for value in at(right.until(step), 2, instant)} - {None}
-            expected = {v: n for v, n in at(left.until(step), 2, instant).items() if v[0] not in keys}
-            assert at(output, 2, instant) == expected
-        before = after
 
 
 # State

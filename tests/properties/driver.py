@@ -38,6 +38,7 @@ def outcome(case: Case, connect: Connect = in_process) -> dict[str, object]:
     """What the engine alone says in the end: of queries the kind, the final instant and all changes; of streams how
     many rows were accepted and late."""
     taken: Counter[str] = Counter()
+    names: set[str] = set()
     with connect() as db:
         for text in case.definitions:
             db.execute(text)
@@ -51,9 +52,9 @@ def outcome(case: Case, connect: Connect = in_process) -> dict[str, object]:
                     db.advance(action.stream, to=action.to)
                 case Change():
                     _refused(db, action)
-                case Register():
-                    db.register(action.text, name=action.query)
-                case Drop():
+                case Register() if _registered(db, action):
+                    names.add(action.query)
+                case Drop() if action.query in names:
                     db.query(action.query).drop()
         answers = {query.name: (query.kind, query.final, Counter(_rows(query.changes()))) for query in db.queries()}
     return {**taken, **answers}
@@ -80,12 +81,11 @@ class SideBySide:
                 self.db.advance(action.stream, to=action.to)
             case Change():
                 _same(f"{action}\nrefused", _refused(self.db, action), _refused(self.oracle, action))
-            case Register():
+            case Register() if _registered(self.db, action):
                 self.oracle.execute(str(action))
-                self.db.register(action.text, name=action.query)
                 self.queries[action.query] = action.text
                 self._check_query(action.query)
-            case Drop():
+            case Drop() if action.query in self.queries:
                 self.oracle.execute(str(action))
                 self.db.query(action.query).drop()
                 del self.queries[action.query]
@@ -143,6 +143,17 @@ class SideBySide:
         if self.oracle.kind(name) == "relation":
             return Counter(bag)
         return Counter({(self.oracle.timestamp(name, ts), *row): count for (ts, row), count in bag.items()})
+
+
+def _registered(db: Database, action: Register) -> bool:
+    """All queries can be; only the strategy `direct` may be refused."""
+    try:
+        db.register(action.text, name=action.query)
+    except ms.BindError as error:
+        if "strategy 'direct'" not in str(error):
+            raise
+        return False
+    return True
 
 
 def _refused(subject: Database | Oracle, change: Change) -> bool:

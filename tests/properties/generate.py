@@ -13,6 +13,8 @@ from tests.properties.dice import Dice, HypothesisDice, SeededDice
 from tests.properties.inputs import Source, TimeScale, arrivals, changes, fed_table, inserted, stream, table
 from tests.properties.queries import Profile, QueryMaker
 
+from millstream.plan.rewrite import rule_names
+
 
 @st.composite
 def cases(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Case:
@@ -46,11 +48,12 @@ def make_case(dice: Dice, profile: Profile) -> Case:
     world = make_world(dice, profile)
     queries = [Register(f"q{i}", world.maker.query().text) for i in range(dice.pick(profile.queries))]
     _place(dice, world.actions, queries)
-    return Case(tuple(world.definitions), tuple(world.actions), tuple(dice.number(0, 30) for _ in range(2)))
+    definitions = [*world.definitions, *switches(dice)]
+    return Case(tuple(definitions), tuple(world.actions), tuple(dice.number(0, 30) for _ in range(2)))
 
 
 def make_world(dice: Dice, profile: Profile) -> World:
-    scale = TimeScale(timestamps=dice.chance(10))
+    scale = TimeScale(timestamps=dice.chance(10), horizon=profile.horizon)
     streams = [stream(dice, name, scale) for name in ("S", "T", "U")[: dice.pick((1, 2, 2, 3))]]
     tables = [table(dice, "D")] if dice.chance(30) else []
     fed = [fed_table(dice, "C")] if not scale.timestamps and dice.chance(15) else []
@@ -61,11 +64,24 @@ def make_world(dice: Dice, profile: Profile) -> World:
     for name in ("V", "W")[: dice.pick((0, 0, 0, 1, 2))]:
         definitions.append(_add_view(maker, name, definitions))
     actions = arrivals(dice, [*streams, *fed], scale, profile.elements)
-    for change in changes(dice, tables):
+    for change in changes(dice, tables, scale):
         actions.insert(dice.number(0, len(actions)), change)
     if tables and not dice.chance(10):
         actions.insert(0, inserted(dice, tables[0]))
     return World(definitions, maker, actions)
+
+
+def switches(dice: Dice) -> list[str]:
+    """How the engine works, which must not change what it says."""
+    found = []
+    if dice.chance(25):
+        found.append(f"SET strategy = '{dice.pick(('negative', 'direct', 'negative'))}'")
+    if dice.chance(20):
+        found.append(f"SET expiry_groups = {dice.number(1, 3)}")
+        found.append(f"SET lazy_interval = {dice.pick((0, 5, 40, 200))}")
+    if dice.chance(20):
+        found.append(f"SET disabled_rules = '{','.join(dict.fromkeys(dice.some(rule_names(), 1, 4)))}'")
+    return found
 
 
 def _add_view(maker: QueryMaker, name: str, definitions: list[str]) -> str:

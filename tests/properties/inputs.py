@@ -11,8 +11,7 @@ from tests.properties.dice import Dice
 from tests.properties.expressions import condition, expression
 from tests.properties.kinds import DECLARED, TYPES, VALUES, Column, Kind, written
 
-HORIZON = 9  # timestamps are 0 to this
-END = 14  # when all is over
+HORIZON = 9  # of most cases: timestamps are 0 to this
 _EPOCH = dt.datetime(1970, 1, 1)
 
 _HEARTBEATS = ("", "HEARTBEAT DELAY 3", "HEARTBEAT EXPLICIT", "HEARTBEAT ASCENDING", "HEARTBEAT DELAY 1")
@@ -31,9 +30,15 @@ class Source:
 
 @dataclass(frozen=True)
 class TimeScale:
-    """Ticks, or seconds of TIMESTAMPs: one for all streams of a case."""
+    """Ticks, or seconds of TIMESTAMPs, from 0 to the horizon: one for all streams of a case."""
 
     timestamps: bool
+    horizon: int = HORIZON
+
+    @property
+    def end(self) -> int:
+        """When all is over, and most windows are empty again."""
+        return self.horizon + 5
 
     def value(self, tick: int) -> int | dt.datetime:
         return _EPOCH + dt.timedelta(seconds=tick) if self.timestamps else tick
@@ -85,7 +90,7 @@ def values(dice: Dice, found: Sequence[Column]) -> Row:
 def elements(dice: Dice, source: Source, scale: TimeScale, most: int) -> list[Row]:
     """Rows in the order of their arrival: mostly of time, or nearly, or none at all."""
     count = 0 if dice.chance(4) else dice.number(3, most)
-    instants = [dice.number(0, HORIZON) for _ in range(count)]
+    instants = [dice.number(0, scale.horizon) for _ in range(count)]
     order = dice.pick(("sorted", "sorted", "nearly", "any"))
     if order == "sorted":
         instants.sort()
@@ -108,9 +113,9 @@ def arrivals(dice: Dice, fed: Sequence[Source], scale: TimeScale, most: int) -> 
         name = dice.pick([name for name, batches in queues.items() if batches])
         actions.append(Insert(name, tuple(queues[name].pop(0))))
         if dice.chance(20):
-            actions.append(Advance(dice.pick((None, name)), dice.number(0, HORIZON)))
+            actions.append(Advance(dice.pick((None, name)), dice.number(0, scale.horizon)))
     if not dice.chance(8):
-        actions.append(Advance(None, END))
+        actions.append(Advance(None, scale.end))
     return actions
 
 
@@ -123,8 +128,8 @@ def _batches(dice: Dice, rows: list[Row]) -> list[list[Row]]:
     return found
 
 
-def changes(dice: Dice, tables: Sequence[Source]) -> list[Action]:
-    return [_change(dice, dice.pick(tables)) for _ in range(dice.number(0, 3))] if tables else []
+def changes(dice: Dice, tables: Sequence[Source], scale: TimeScale) -> list[Action]:
+    return [_change(dice, dice.pick(tables), scale) for _ in range(dice.number(0, 3))] if tables else []
 
 
 def inserted(dice: Dice, changed: Source, instant: str = "") -> Action:
@@ -133,8 +138,8 @@ def inserted(dice: Dice, changed: Source, instant: str = "") -> Action:
     return Change(f"INSERT INTO {changed.name} VALUES {listed}{instant}")
 
 
-def _change(dice: Dice, changed: Source) -> Action:
-    instant = f" AT {dice.number(0, END)}" if dice.chance(50) else ""
+def _change(dice: Dice, changed: Source, scale: TimeScale) -> Action:
+    instant = f" AT {dice.number(0, scale.end)}" if dice.chance(50) else ""
     form = dice.pick(("insert", "insert", "delete", "update"))
     if form == "insert" or "APPEND ONLY" in changed.definition:
         return inserted(dice, changed, instant)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.properties.aggregates import Grouping, grouping
 from tests.properties.dice import Dice
 from tests.properties.expressions import Scope, condition, expression, operand
-from tests.properties.inputs import Source
+from tests.properties.inputs import HORIZON, Source
 from tests.properties.kinds import Column, Kind
 from tests.properties.windows import window
 
@@ -31,10 +31,12 @@ class Profile:
     levels: int
     elements: int
     queries: tuple[int, ...]
+    horizon: int = HORIZON
 
 
 LINEAR = Profile("linear", relational=False, leaves=4, levels=3, elements=9, queries=(1, 2, 3))
 RELATIONAL = Profile("relational", relational=True, leaves=4, levels=4, elements=8, queries=(1, 1, 2))
+LONG = Profile("long", relational=True, leaves=3, levels=2, elements=30, queries=(1,), horizon=30)
 
 
 @dataclass(frozen=True)

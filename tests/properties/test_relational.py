@@ -7,7 +7,7 @@ from hypothesis import event, given, settings
 from tests.properties.cases import Case
 from tests.properties.driver import check_case
 from tests.properties.generate import cases
-from tests.properties.queries import RELATIONAL
+from tests.properties.queries import LONG, RELATIONAL
 from tests.properties.shapes import shapes_of
 
 
@@ -20,6 +20,13 @@ def check(case: Case) -> None:
 @settings(max_examples=500)
 @given(cases(RELATIONAL))
 def test_the_engine_answers_as_the_oracle(case: Case) -> None:
+    check(case)
+
+
+@settings(max_examples=60)
+@given(cases(LONG))
+def test_state_lasts_over_many_windows(case: Case) -> None:
+    """Enough elements and time for rows to expire, segments to be merged and expiry groups to be dropped."""
     check(case)
 
 

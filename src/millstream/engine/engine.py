@@ -14,18 +14,22 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from millstream.engine.merging import HistoryMerge, history_merges, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
 from millstream.engine.runner import Runner
+from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, empty_batch
+from millstream.kernel.distribution import HASH
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.physical import CLOCK, Lowering, Options
 from millstream.state.faults import reach
-from millstream.state.manifest import Journal, NoJournal
+from millstream.state.manifest import Journal, Layout, NoJournal
 from millstream.state.snapshot import HistoryFile, Snapshot, SourceProgress, state_names
+from millstream.state.store import Store
 from millstream.types import Schema
 
 Catalog = tuple[Mapping[str, Any], ...]
@@ -51,13 +55,17 @@ class Engine:
 
     def __init__(self, runner: Runner, journal: Journal | None = None, snapshot: Snapshot | None = None) -> None:
         self.runner = runner
-        self.journal = journal or NoJournal()
+        self.journal = journal or NoJournal(Layout(runner.planner.shards, HASH))
         self.snapshot = snapshot or Snapshot()
         self.pipeline = Pipeline()
         self.lock = threading.RLock()
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
+
+    @property
+    def store(self) -> Store:
+        return self.runner.store
 
     def commit(self, snapshot: Snapshot) -> None:
         """Make a snapshot the one that counts, and remove what only the one before it needed."""
@@ -66,11 +74,21 @@ class Engine:
             self.journal.commit(snapshot)
             self.snapshot = snapshot
             reach("before-sweep")
-            self.runner.store.sweep(set(before.names()), set(snapshot.names()))
+            self.store.sweep(set(before.names()), set(snapshot.names()))
+
+    def note(self, snapshot: Snapshot) -> None:
+        """Let a snapshot count that names what the committed one names; the next commit carries it."""
+        with self.lock:
+            self.snapshot = snapshot
 
     def declare(self, catalog: Catalog) -> None:
         """Commit what the database has declared."""
         self.commit(replace(self.snapshot, catalog=catalog))
+
+    def place_on(self, shards: int) -> None:
+        """Place rows on so many shards from now on; there is no state yet."""
+        self.runner.planner = Planner(shards)
+        self.journal.layout = Layout(shards, HASH)
 
     # Sources
 
@@ -95,7 +113,7 @@ class Engine:
         """All accepted rows of a source."""
         with self.lock:
             files, schema = self.snapshot.history.get(name, ()), self._sources[name].schema
-            frames = [read_history(self.runner.store, file, schema) for file in files]
+            frames = [read_history(self.store, file, schema) for file in files]
             return pl.concat([self._empty(name), *frames])
 
     def frontier(self, source: str) -> int:
@@ -112,7 +130,7 @@ class Engine:
     def _statistics_of(self, name: str) -> SourceStatistics:
         newest = self.snapshot.history[name][-1]
         if newest.name not in self._distinct:
-            rows = read_history(self.runner.store, newest, self._sources[name].schema).head(STATISTICS_ROWS)
+            rows = read_history(self.store, newest, self._sources[name].schema).head(STATISTICS_ROWS)
             columns = [column for column in rows.columns if not column.startswith("_")]
             used = {files[-1].name for files in self.snapshot.history.values() if files}
             self._distinct = {file: counts for file, counts in self._distinct.items() if file in used}
@@ -128,7 +146,7 @@ class Engine:
         if not batch.height:
             return ()
         schema = self._sources[source].schema
-        file = write_history(self.runner.store, source, self.snapshot.epoch + 1, batch, schema)
+        file = write_history(self.store, source, self.snapshot.epoch + 1, batch, schema)
         return (self._history_part(source, file),)
 
     def epoch(
@@ -160,7 +178,7 @@ class Engine:
                 written = [
                     file.name for parts in (files, outcome.history) for found in parts.values() for file in found
                 ]
-                self.runner.store.sweep([*written, *state_names(outcome.states)], set(self.snapshot.names()))
+                self.store.sweep([*written, *state_names(outcome.states)], set(self.snapshot.names()))
                 raise
             failed = self._failed_steps(outcome.failures)
             self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failed))
@@ -172,35 +190,21 @@ class Engine:
         concerned = self._downstream(changed | {late_key(source) for source in unjudged})
         if not concerned and not unjudged:
             return EpochOutcome(), concerned
-        # A step that is not concerned keeps its state; its edge says nothing, which its readers must be told.
-        needed = self.pipeline.only(concerned)
-        return self.runner.run(self._task(needed, arrived, before, after, moved)), concerned
-
-    def _task(
-        self,
-        pipeline: Pipeline,
-        arrived: Mapping[str, tuple[Part, ...]],
-        before: Mapping[str, int],
-        after: Mapping[str, int],
-        moved: Snapshot,
-    ) -> EpochTask:
-        steps = {step.name for step in pipeline.steps}
-        inputs = {edge for step in pipeline.steps for edge in step.inputs} - steps
-        quiet = {edge for edge in inputs if edge not in self._sources}
-        empty = {edge: self._quiet_edge(edge) if edge in quiet else self._empty(edge) for edge in inputs}
-        all_before, all_after = self.pipeline.frontiers(before), self.pipeline.frontiers(after)
-        lates = [late_key(source) for source in arrived]
-        return EpochTask(
-            moved.epoch,
-            pipeline,
-            arrived,
-            empty,
-            {step: synopses for step, synopses in moved.states.items() if step in steps},
-            {edge: all_before[edge] for edge in inputs},
-            {edge: all_after[edge] for edge in inputs},
-            tuple(edge for edge in self._shown if edge in steps),
-            {key: self._sources[key].schema for key in lates if key in self._sources},
+        task = replace(
+            self._task(self.pipeline, arrived),
+            epoch=moved.epoch,
+            concerned=frozenset(concerned),
+            # A step that is not concerned keeps its state.
+            states={step: synopses for step, synopses in moved.states.items() if step in concerned},
+            before=before,
+            after=after,
+            shown=tuple(edge for edge in self._shown if edge in concerned),
+            merges=(
+                *history_merges(self.snapshot.history),
+                *result_merges(self.snapshot.results, self._firsts(), self.store),
+            ),
         )
+        return self.runner.run(task), concerned
 
     def _after(self, moved: Snapshot, outcome: EpochOutcome, concerned: set[str]) -> Snapshot:
         """The snapshot that an epoch's outcome makes."""
@@ -215,14 +219,43 @@ class Engine:
             sources[late_key(source)] = replace(moved.progress(late_key(source)), last_change=at)
         for source, count in outcome.shed.items():
             sources[source] = replace(sources[source], shed=sources[source].shed + count)
-        return replace(
-            moved,
-            states={**kept, **new},
-            results=_appended(moved.results, results),
-            history=_appended(moved.history, outcome.history),
-            sources=sources,
-            failures={**moved.failures, **failed},
+        all_results, history = _appended(moved.results, results), _appended(moved.history, outcome.history)
+        for merge in outcome.merged:
+            if isinstance(merge, HistoryMerge):
+                history[merge.source] = with_merged(history[merge.source], merge.files, merge.made)
+            else:
+                all_results[merge.edge] = with_merged(all_results[merge.edge], merge.names, merge.made)
+        return self._retained(
+            replace(
+                moved,
+                states={**kept, **new},
+                results=all_results,
+                history=history,
+                sources=sources,
+                failures={**moved.failures, **failed},
+            )
         )
+
+    def _retained(self, snapshot: Snapshot) -> Snapshot:
+        """Without the history files of which every row is older than its source is to be kept."""
+        first = {source: self._first_kept(source, snapshot) for source in snapshot.history if source in self._sources}
+        kept = {
+            source: tuple(file for file in files if file.last >= first.get(source, 0))
+            for source, files in snapshot.history.items()
+        }
+        return replace(snapshot, history=kept) if kept != snapshot.history else snapshot
+
+    def _first_kept(self, source: str, snapshot: Snapshot) -> int:
+        """The first instant of which a source's history is promised."""
+        retain = self._sources[source].retain
+        return 0 if retain is None else max(0, snapshot.progress(source).heartbeat - retain)
+
+    def first_answerable(self, edge: str) -> int:
+        """The first instant that an edge can be asked for: later ones need only history that is kept."""
+        return max((self._first_kept(source, self.snapshot) for source in self.inputs(edge)), default=0)
+
+    def _firsts(self) -> dict[str, int]:
+        return {edge: self.first_answerable(edge) for edge in self.snapshot.results}
 
     def _failed_steps(self, failures: Mapping[str, EvaluationError]) -> dict[str, dict[str, str]]:
         """What the failed steps, and all that read them, say from now on."""
@@ -273,29 +306,37 @@ class Engine:
             if edge in outcome.failures:
                 raise outcome.failures[edge]
             names, like = outcome.results.get(edge, ()), empty_batch(plan.schema)
-            rows = pl.concat([like, *(self.runner.store.read(name).select(like.columns) for name in names)])
-            self.runner.store.sweep([*names, *state_names(outcome.states)], ())
+            rows = pl.concat([like, *(self.store.read(name).select(like.columns) for name in names)])
+            self.store.sweep([*names, *state_names(outcome.states)], ())
             return rows
 
     def hide(self, edge: str, catalog: Catalog) -> None:
         """A query over the edge is gone; forget what no other one needs."""
         with self.lock:
             remaining = self._shown - Counter([edge])
-            needed = {below for shown in remaining for below in self.pipeline.edges_below(shown)}
-            snapshot = self.snapshot
-            self.commit(
-                replace(
-                    snapshot,
-                    states={step: names for step, names in snapshot.states.items() if step in needed},
-                    results={key: names for key, names in snapshot.results.items() if key in remaining},
-                    failures={
-                        step: error for step, error in snapshot.failures.items() if step in needed | {*remaining}
-                    },
-                    catalog=catalog,
-                )
-            )
+            self.commit(replace(self._only(remaining), catalog=catalog))
             self._shown = remaining
-            self.pipeline = self.pipeline.only(needed)
+            self.pipeline = self.pipeline.only(self._needed(remaining))
+
+    def forget_unshown(self) -> None:
+        """Forget what no query shows: what a version that planned differently has left."""
+        with self.lock:
+            snapshot = self._only(self._shown)
+            if snapshot != self.snapshot:
+                self.commit(snapshot)
+
+    def _needed(self, shown: Counter[str]) -> set[str]:
+        return {below for edge in shown for below in self.pipeline.edges_below(edge)}
+
+    def _only(self, shown: Counter[str]) -> Snapshot:
+        """The snapshot with the state and results that some edges need."""
+        needed, snapshot = self._needed(shown), self.snapshot
+        return replace(
+            snapshot,
+            states={step: names for step, names in snapshot.states.items() if step in needed},
+            results={key: names for key, names in snapshot.results.items() if key in shown},
+            failures={step: error for step, error in snapshot.failures.items() if step in needed},
+        )
 
     def check(self, edge: str) -> None:
         """Raise what stopped the edge, if something did."""
@@ -310,7 +351,7 @@ class Engine:
             snapshot, like = self.snapshot, empty_batch(schema)
             if edge in self._sources:
                 return self.history(edge).select(like.columns), snapshot
-            frames = [self.runner.store.read(name).select(like.columns) for name in snapshot.results.get(edge, ())]
+            frames = [self.store.read(name).select(like.columns) for name in snapshot.results.get(edge, ())]
         return pl.concat([like, *frames]), snapshot
 
     def inputs(self, edge: str) -> set[str]:
@@ -331,27 +372,36 @@ class Engine:
             self.snapshot,
             epoch=self.snapshot.epoch + 1,
             states={**self.snapshot.states, **new},
-            results=_appended(self.snapshot.results, outcome.results),
+            results={**self.snapshot.results, **outcome.results},
             catalog=catalog,
         )
         self.commit(snapshot)
-        self.runner.store.sweep(state_names(outcome.states), set(snapshot.names()))
+        self.store.sweep(state_names(outcome.states), set(snapshot.names()))
         self.pipeline = self.pipeline.with_steps(pipeline.steps)
 
     def _history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:
         """A task that runs a pipeline over all that is kept of its sources."""
-        steps = {step.name for step in pipeline.steps}
-        inputs = {read for step in pipeline.steps for read in step.inputs} - steps
-        history = self.snapshot.history
+        history = {
+            source: tuple(self._history_part(source, file) for file in files)
+            for source, files in self.snapshot.history.items()
+            if source in self._sources
+        }
+        task = self._task(pipeline, history)
+        read = {source: parts for source, parts in history.items() if source in task.empty}
+        return replace(task, arrived=read, before=dict.fromkeys(until, -1), after=until, shown=(edge,))
+
+    def _task(self, pipeline: Pipeline, arrived: Mapping[str, tuple[Part, ...]]) -> EpochTask:
+        """A task of all steps from nothing; callers say how far, from where, and what to show."""
+        steps = frozenset(step.name for step in pipeline.steps)
+        read = {edge for step in pipeline.steps for edge in step.inputs} - steps
+        late = {late_key(source) for source in arrived} & self._sources.keys()
         return EpochTask(
             self.snapshot.epoch + 1,
             pipeline,
-            {source: tuple(self._history_part(source, file) for file in history.get(source, ())) for source in inputs},
-            {source: self._empty(source) for source in inputs},
-            {},
-            dict.fromkeys(inputs, -1),
-            {source: until[source] for source in inputs},
-            (edge,),
+            steps,
+            arrived,
+            {source: self._empty(source) for source in read},
+            late={source: self._sources[source].schema for source in late},
         )
 
     def _history_part(self, source: str, file: HistoryFile) -> Part:
@@ -370,10 +420,6 @@ class Engine:
     def _empty(self, source: str) -> Batch:
         row = self._sources[source]
         return empty_batch(row.schema, arrival=row.counts_arrivals)
-
-    def _quiet_edge(self, edge: str) -> Batch:
-        step = next(step for step in self.pipeline.steps if step.name == edge)
-        return empty_batch(step.operator.schema)
 
 
 def _appended(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from millstream.engine.task import EpochOutcome, EpochTask, execute
+from millstream.engine.stages import Planner
+from millstream.engine.task import EpochOutcome, EpochTask, prepare, run_here, settle
 from millstream.state.store import Store
 
 
@@ -12,6 +13,7 @@ class Runner(Protocol):
     """Runs tasks over a store."""
 
     store: Store
+    planner: Planner
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
 
@@ -21,11 +23,13 @@ class Runner(Protocol):
 class InProcessRunner:
     """The same functions called in one process: for tests and for the kernel's benchmarks."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, shards: int = 1) -> None:
         self.store = store
+        self.planner = Planner(shards)
 
     def run(self, task: EpochTask) -> EpochOutcome:
-        return execute(task, self.store)
+        plan, work = prepare(task, self.planner)
+        return settle(plan, run_here(plan, work, plan.shards, self.store))
 
     def close(self) -> None:
         """Nothing to stop."""

@@ -1,23 +1,27 @@
-"""The work of an epoch, as a plain function from segment names to segment names.
+"""The work of an epoch, as plain functions from segment names to segment names.
 
-A task carries names and operators, never rows, so that it can be sent to any process that sees the store.
+A task carries names and operators, never rows, so that it can be sent to any process that sees the store. It is planned
+as stages (`stages`), and a stage is run once per shard: it takes the flows that were sent to the shard, runs its steps
+over them and the shard's state, and sends flows on. Only names, counts and failures come back to the driver.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import polars as pl
-
+from millstream.engine.exchange import Envelope, Load, Skew, skews, split
+from millstream.engine.merging import Merge, perform
 from millstream.engine.parts import Part, late_key, take, write_history
+from millstream.engine.stages import Planner, Send, StagePlan, StageStep
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, concat
-from millstream.kernel.operator import Segment, State
-from millstream.kernel.pipeline import Pipeline, run
+from millstream.kernel.operator import Progress, Segment, State
+from millstream.kernel.pipeline import Pipeline
 from millstream.state.snapshot import HistoryFile, Names
-from millstream.state.store import Store
+from millstream.state.store import Store, Writer
 from millstream.types import Schema
 
 StateNames = Mapping[str, Mapping[str, Names]]
@@ -25,96 +29,280 @@ StateNames = Mapping[str, Mapping[str, Names]]
 
 @dataclass(frozen=True)
 class EpochTask:
-    """Push the arrived parts of the sources through the pipeline, from one frontier to the next.
+    """Push the arrived parts of the sources through the concerned steps, from one frontier to the next.
 
-    `shown` are the edges whose rows are kept as results; `empty` gives the columns of sources that say nothing, and
-    `late` the columns of the tables of late elements.
+    `pipeline` has all that the concerned steps are made of, since that decides where their state is; `empty` the
+    columns of its sources, `late` those of the tables of late elements, `before` and `after` the sources' frontiers.
+    `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way.
     """
 
     epoch: int
     pipeline: Pipeline
+    concerned: frozenset[str]
     arrived: Mapping[str, tuple[Part, ...]]
     empty: Mapping[str, Batch]
-    states: StateNames
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    shown: tuple[str, ...]
+    states: StateNames = field(default_factory=dict)
+    before: Mapping[str, int] = field(default_factory=dict)
+    after: Mapping[str, int] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
     late: Mapping[str, Schema] = field(default_factory=dict)
+    merges: tuple[Merge, ...] = ()
+
+    @property
+    def arriving(self) -> int:
+        """How many rows arrive."""
+        return sum(part.rows for parts in self.arrived.values() for part in parts)
 
 
 @dataclass(frozen=True)
 class EpochOutcome:
     """The names that the task wrote: the new states whole, the results and the history as additions; and what it
-    counted: rows per edge, late and shed elements per source."""
+    counted: rows and seconds per step, late and shed elements per source."""
 
     states: StateNames = field(default_factory=dict)
     results: Mapping[str, Names] = field(default_factory=dict)
     history: Mapping[str, tuple[HistoryFile, ...]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     shed: Mapping[str, int] = field(default_factory=dict)
+    merged: tuple[Merge, ...] = ()
     failures: Mapping[str, EvaluationError] = field(default_factory=dict)
+    skew: tuple[Skew, ...] = ()
+
+
+@dataclass(frozen=True)
+class EpochWork:
+    """What a stage must know of an epoch beside its plan."""
+
+    epoch: int
+    arrived: tuple[tuple[str, Part], ...]  # in order of arrival
+    late: Mapping[str, Schema]
+    merges: tuple[Merge, ...]
+    states: StateNames
+    before: Mapping[str, int]  # frontiers of all edges
+    after: Mapping[str, int]
+    shown: frozenset[str]
 
 
 @dataclass
-class Arrived:
-    """What the parts of an epoch gave."""
+class ShardOutcome:
+    """What a task did: a stage on a shard, or taking parts in before stage 0."""
 
-    batches: dict[str, list[Batch]] = field(default_factory=lambda: defaultdict(list))
-    history: dict[str, tuple[HistoryFile, ...]] = field(default_factory=dict)
-    late: dict[str, int] = field(default_factory=dict)
-    shed: dict[str, int] = field(default_factory=dict)
-
-
-def take_parts(task: EpochTask, store: Store) -> Arrived:
-    found = Arrived()
-    for source, parts in task.arrived.items():
-        for part in parts:
-            if source in task.empty or part.file is None:
-                _take_part(task, store, source, part, found)
-    return found
+    states: dict[str, dict[str, Names]] = field(default_factory=dict)
+    results: dict[str, Names] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, EvaluationError] = field(default_factory=dict)
+    loads: dict[str, tuple[str, Load]] = field(default_factory=dict)
+    history: list[tuple[int, str, HistoryFile]] = field(default_factory=list)  # each with the place of its part
+    late: Counter[str] = field(default_factory=Counter)
+    shed: Counter[str] = field(default_factory=Counter)
+    merged: list[Merge] = field(default_factory=list)
 
 
-def _take_part(task: EpochTask, store: Store, source: str, part: Part, found: Arrived) -> None:
-    taken = take(part, store, source, task.epoch)
-    found.batches[source].append(taken.accepted)
-    if taken.file is not None:
-        found.history[source] = (*found.history.get(source, ()), taken.file)
-    if taken.shed:
-        found.shed[source] = found.shed.get(source, 0) + taken.shed
-    if taken.late is not None:
-        key = late_key(source)
-        found.batches[key].append(taken.late)
-        found.late[source] = found.late.get(source, 0) + taken.late.height
-        file = write_history(store, key, task.epoch, taken.late, task.late[key])
-        found.history[key] = (*found.history.get(key, ()), file)
+def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
+    unjudged = {source for source, parts in task.arrived.items() if any(part.file is None for part in parts)}
+    speaking = {source for source, parts in task.arrived.items() if parts} | {late_key(source) for source in unjudged}
+    plan = planner.plan(task.pipeline, task.empty, task.concerned, speaking & task.empty.keys())
+    before, after = task.pipeline.frontiers(task.before), task.pipeline.frontiers(task.after)
+    edges = {edge for stage in plan.stages for step in stage.steps for edge in step.edges}
+    work = EpochWork(
+        task.epoch,
+        tuple((source, part) for source, parts in task.arrived.items() for part in parts),
+        task.late,
+        task.merges,
+        task.states,
+        {edge: before[edge] for edge in edges},
+        {edge: after[edge] for edge in edges},
+        frozenset(task.shown),
+    )
+    return plan, work
 
 
-def execute(task: EpochTask, store: Store) -> EpochOutcome:
-    known: dict[int, str] = {}  # segments that are stored already, by identity
+def take_in(
+    plan: StagePlan, work: EpochWork, task: int, tasks: int, store: Store, writer: Writer
+) -> tuple[list[Envelope], ShardOutcome]:
+    """The rows that one of the tasks of stage 0 begins with: its share of what arrived, each part wholly in one task.
 
-    def load(name: str) -> Segment:
-        segment = store.read(name)
-        known[id(segment)] = name
-        return segment
+    Judging elements, keeping history and merging small files are done on the way.
+    """
+    envelopes, outcome = [], ShardOutcome()
+    for place, (source, part) in enumerate(work.arrived):
+        # Rows that were judged before are of no use to anyone but the steps that read them.
+        if place % tasks != task or (part.file is not None and source not in plan.layouts):
+            continue
+        taken = take(part, store, source, work.epoch)
+        rows = {source: taken.accepted}
+        if taken.file is not None:
+            outcome.history.append((place, source, taken.file))
+        if taken.shed:
+            outcome.shed[source] += taken.shed
+        if taken.late is not None:
+            key = late_key(source)
+            outcome.late[source] += taken.late.height
+            file = write_history(store, key, work.epoch, taken.late, work.late[key])
+            outcome.history.append((place, key, file))
+            rows[key] = taken.late
+        envelopes += [Envelope(flow, task, place, batch) for flow, batch in rows.items() if flow in plan.layouts]
+    outcome.merged = [perform(merge, store, writer, work.epoch) for merge in work.merges[task::tasks]]
+    return envelopes, outcome
 
-    states: dict[str, State] = {
-        step: {synopsis: tuple(load(name) for name in names) for synopsis, names in synopses.items()}
-        for step, synopses in task.states.items()
-    }
-    taken = take_parts(task, store)
-    arrived = {source: concat(taken.batches[source], like=like) for source, like in task.empty.items()}
-    outcome = run(task.pipeline, arrived, states, task.before, task.after)
-    with store.file(f"e{task.epoch}") as writer:
 
-        def keep(segment: pl.DataFrame) -> str:
-            return known.get(id(segment)) or writer.write(segment)
+def run_stage(
+    plan: StagePlan,
+    number: int,
+    shard: int,
+    received: Iterable[Envelope],
+    work: EpochWork,
+    store: Store,
+    writer: Writer,
+) -> tuple[list[Envelope], ShardOutcome]:
+    """One stage on one shard. In stage 0 it is the number of the task, which is a shard's for what has to be alone."""
+    return _StageRun(plan, shard, work, store, writer).run(number, received)
 
-        new_states = {
-            step: {synopsis: tuple(keep(segment) for segment in segments) for synopsis, segments in state.items()}
-            for step, state in outcome.states.items()
+
+class _StageRun:
+    def __init__(self, plan: StagePlan, shard: int, work: EpochWork, store: Store, writer: Writer) -> None:
+        self.plan, self.shard, self.work, self.store, self.writer = plan, shard, work, store, writer
+        self.batches: dict[str, Batch] = {}
+        self.failures: dict[str, EvaluationError] = {}
+        self.outcome = ShardOutcome()
+        self._known: dict[int, tuple[str, Segment]] = {}  # segments that are stored already, by identity
+
+    def run(self, number: int, received: Iterable[Envelope]) -> tuple[list[Envelope], ShardOutcome]:
+        self._open(received)
+        stage = self.plan.stages[number]
+        for step in stage.steps:
+            self._step(step)
+        return [envelope for send in stage.sends for envelope in self._send(send)], self.outcome
+
+    def _open(self, received: Iterable[Envelope]) -> None:
+        pieces: dict[str, list[Batch]] = {}
+        for envelope in sorted(received, key=lambda envelope: envelope.origin):
+            if isinstance(envelope.content, EvaluationError):
+                self.failures.setdefault(envelope.flow, envelope.content)
+            else:
+                pieces.setdefault(envelope.flow, []).append(envelope.content)
+        for flow, batches in pieces.items():
+            like = self.plan.layouts[flow]
+            self.batches[flow] = concat([batch.select(like.columns) for batch in batches], like)
+
+    def _step(self, step: StageStep) -> None:
+        broken = [self.failures[flow] for flow in step.inputs if flow in self.failures]
+        if broken:
+            self.failures[step.name] = broken[0]
+            return
+        state = self._load(step.name)
+        inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
+        # Whoever has all rows of an edge must also say what follows from there being none, once.
+        called = self.shard == 0 if step.alone else bool(state) or any(batch.height for batch in inputs)
+        if not called:
+            return
+        progress = Progress(
+            tuple(self.work.before[edge] for edge in step.edges), tuple(self.work.after[edge] for edge in step.edges)
+        )
+        begun = time.perf_counter()
+        try:
+            batch, state = step.operator.step(inputs, state, progress)
+        except EvaluationError as error:
+            self.failures[step.name] = self.outcome.failures[step.name] = error
+            return
+        self.batches[step.name] = batch
+        self.outcome.rows[step.name] = batch.height
+        self.outcome.seconds[step.name] = time.perf_counter() - begun
+        self._keep(step.name, batch, state)
+
+    def _load(self, step: str) -> State:
+        mine = f"{self.shard}/"
+        state: dict[str, tuple[Segment, ...]] = {}
+        for synopsis, names in self.work.states.get(step, {}).items():
+            if synopsis.startswith(mine):
+                segments = [self.store.read(name) for name in names]
+                self._known.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
+                state[synopsis.removeprefix(mine)] = tuple(segments)
+        return state
+
+    def _keep(self, step: str, batch: Batch, state: State) -> None:
+        kept = {
+            f"{self.shard}/{synopsis}": tuple(self._name(segment) for segment in segments)
+            for synopsis, segments in state.items()
+            if segments
         }
-        shown = {edge: outcome.batches[edge] for edge in task.shown if edge in outcome.batches}
-        results = {edge: (keep(batch),) for edge, batch in shown.items() if batch.height}
-    rows = {edge: batch.height for edge, batch in outcome.batches.items()}
-    return EpochOutcome(new_states, results, taken.history, rows, taken.late, taken.shed, outcome.failures)
+        if kept:
+            self.outcome.states[step] = kept
+        if step in self.work.shown and batch.height:
+            self.outcome.results[step] = (self.writer.write(batch),)
+
+    def _name(self, segment: Segment) -> str:
+        name, _ = self._known.get(id(segment), ("", segment))
+        return name or self.writer.write(segment)
+
+    def _send(self, send: Send) -> list[Envelope]:
+        if send.edge in self.failures:
+            everyone = range(self.plan.shards)
+            return [Envelope(send.flow, shard, self.shard, self.failures[send.edge]) for shard in everyone]
+        batch = self.batches.get(send.edge)
+        if batch is None or not batch.height:
+            return []
+        if send.columns is None:
+            return [Envelope(send.flow, self.shard % self.plan.shards, self.shard, batch)]
+        parts, load = split(batch, send.columns, self.plan.shards)
+        self.outcome.loads[send.flow] = send.edge, load
+        return [Envelope(send.flow, shard, self.shard, rows) for shard, rows in parts]
+
+
+def run_here(plan: StagePlan, work: EpochWork, tasks: int, store: Store) -> list[ShardOutcome]:
+    """All stages on all shards, one after the other in this process; stage 0 as so many tasks."""
+    with store.file(f"e{work.epoch}") as writer:
+        begun = [take_in(plan, work, task, tasks, store, writer) for task in range(tasks)]
+        outcomes = [outcome for _, outcome in begun]
+        inboxes = {task: received for task, (received, _) in enumerate(begun)}
+        for number in range(len(plan.stages)):
+            following: dict[int, list[Envelope]] = {shard: [] for shard in range(plan.shards)}
+            for shard, received in inboxes.items():
+                sent, outcome = run_stage(plan, number, shard, received, work, store, writer)
+                outcomes.append(outcome)
+                for envelope in sent:
+                    following[envelope.shard].append(envelope)
+            inboxes = following
+    return outcomes
+
+
+def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
+    """What all shards did, put together. A step that failed on one of them failed, as did all that read it: what the
+    others made of it is left out."""
+    failures = _failures(plan, outcomes)
+    states: dict[str, dict[str, Names]] = {}
+    results: dict[str, Names] = {}
+    history: dict[str, tuple[HistoryFile, ...]] = {}
+    rows: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    late: Counter[str] = Counter()
+    shed: Counter[str] = Counter()
+    for outcome in outcomes:
+        for total, counted in ((rows, outcome.rows), (late, outcome.late), (shed, outcome.shed)):
+            total.update(counted)
+        for step, spent in outcome.seconds.items():
+            seconds[step] += spent  # type: ignore[assignment]
+        for step, synopses in outcome.states.items():
+            if step not in failures:
+                states.setdefault(step, {}).update(synopses)
+        for step, names in outcome.results.items():
+            if step not in failures:
+                results[step] = results.get(step, ()) + names
+    for _, source, file in sorted((place for outcome in outcomes for place in outcome.history), key=lambda p: p[:2]):
+        history[source] = (*history.get(source, ()), file)
+    merged = tuple(merge for outcome in outcomes for merge in outcome.merged)
+    skew = tuple(skews(outcome.loads for outcome in outcomes))
+    return EpochOutcome(states, results, history, rows, seconds, late, shed, merged, failures, skew)
+
+
+def _failures(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, EvaluationError]:
+    failures: dict[str, EvaluationError] = {}
+    for step in (step for stage in plan.stages for step in stage.steps):
+        below = [failures[edge] for edge in step.edges if edge in failures]
+        own = [outcome.failures[step.name] for outcome in outcomes if step.name in outcome.failures]
+        if below or own:
+            failures[step.name] = (below + own)[0]
+    return failures

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, value_column, value_columns
+from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.segments import released
 from millstream.types import Schema
@@ -35,6 +36,11 @@ class ChangeLog(Operator):
         self.columns = value_columns(self.width)
         self.operation = value_column(self.width)
         self.key = [value_column(index) for index in key]
+        self._hashed = key or tuple(range(self.width))
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_key([self._hashed], same_columns(self.width))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = inputs[0].select(*self.columns, self.operation, START, ARRIVAL)

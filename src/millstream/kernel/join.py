@@ -26,6 +26,7 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
+from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.keys import KEY, Positions, are_codes_exact, key_codes, order_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.probing import Pairs, equal_runs, equal_values, find_band, pairs_of_runs
@@ -38,8 +39,8 @@ from millstream.types import Schema
 _ROW = "_row"
 
 
-class _Join(Operator):
-    """What both joins share: finding the pairs that satisfy the condition, whatever their intervals."""
+class KeyedJoin(Operator):
+    """What joins share: finding the pairs that satisfy the condition, whatever their intervals."""
 
     def __init__(
         self,
@@ -57,6 +58,13 @@ class _Join(Operator):
         self._columns = (value_columns(len(left_schema)), value_columns(len(right_schema)))
         self._key_columns = [[value_column(key[side]) for key in keys] for side in (0, 1)]
         self._bands = [None if keys else find_band(residual, len(left_schema), side) for side in (0, 1)]
+
+    @property
+    def distribution(self) -> Distribution:
+        width, other = (len(schema) for schema in self.schemas)
+        of_right = tuple((index, width + index) for index in range(other))
+        keys = [tuple(key[side] for key in self.keys) for side in (0, 1)]
+        return by_key(keys, same_columns(width), of_right)
 
     def _arrange(self, batch: Batch, side: int) -> Segment:
         """The rows that can match at all, sorted by key."""
@@ -107,7 +115,7 @@ class _Join(Operator):
         return frame if self.residual == TRUE or not frame.height else select_true(frame, self.residual)
 
 
-class InnerJoin(_Join):
+class InnerJoin(KeyedJoin):
     """A join B = {(a b, [max(s1, s2), min(e1, e2)), w1 * w2) : a in A, b in B, keys equal, residual true}
 
         change(A join B) = change(A) join B_before + A_after join change(B).
@@ -167,7 +175,7 @@ class InnerJoin(_Join):
             yield self._satisfying(pl.DataFrame(columns))
 
 
-class NonRetroactiveJoin(_Join):
+class NonRetroactiveJoin(KeyedJoin):
     """A join T = {(a b, [s1, e1), w1 * w2) : a in A, b in T, s2 <= born(a) < e2, keys equal, residual true},
 
     where born(a) is `_born` of a, or s1 without that column: a row of the stream side meets the table as of

@@ -1,6 +1,6 @@
-"""Selection, projection, union and negation: row by row, whatever the time.
+"""Selection, projection and union: row by row, whatever the time.
 
-    σ_p(R) = { (r, s, e, w) in R : p(r) },   π_f(R) = { (f(r), s, e, w) : (r, s, e, w) in R },   R + S,   -R
+    σ_p(R) = { (r, s, e, w) in R : p(r) },   π_f(R) = { (f(r), s, e, w) : (r, s, e, w) in R },   R + S
 
 They keep nothing, and pass on every column that is not a value (interval, weight, arrival, lineage) as it is.
 """
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, WEIGHT, Batch, batch_schema, value_columns
+from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch, batch_schema, value_column, value_columns
+from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.evaluate import evaluate, select_true
-from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.types import Schema
 
 
@@ -22,6 +23,10 @@ class Filter(Operator):
     def __init__(self, schema: Schema, condition: Expression) -> None:
         self.schema = schema
         self.condition = condition
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         return select_true(inputs[0], self.condition), NO_STATE
@@ -31,12 +36,23 @@ class Project(Operator):
     def __init__(self, schema: Schema, expressions: Sequence[Expression]) -> None:
         self.schema = schema
         self.expressions = tuple(expressions)
+        columns = [value_column(e.index) for e in expressions if isinstance(e, Column)]
+        # Where nothing is computed, series change their names: a query of Polars would cost more.
+        self._columns = columns if len(columns) == len(self.expressions) else None
+
+    @property
+    def distribution(self) -> Distribution:
+        columns = ((out, e.index) for out, e in enumerate(self.expressions) if isinstance(e, Column))
+        return anywhere(tuple((index, out) for out, index in columns))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        batch = inputs[0]
-        values = evaluate(batch, self.expressions, value_columns(len(self.expressions)))
-        rest = batch.select(name for name in batch.columns if name.startswith("_"))
-        return pl.concat([values, rest], how="horizontal"), NO_STATE
+        batch, names = inputs[0], value_columns(len(self.expressions))
+        if self._columns is None:
+            values = evaluate(batch, self.expressions, names).get_columns()
+        else:
+            values = [batch[column].alias(name) for column, name in zip(self._columns, names, strict=True)]
+        rest = [batch[name] for name in batch.columns if name.startswith("_")]
+        return pl.DataFrame([*values, *rest]), NO_STATE
 
 
 class UnionAll(Operator):
@@ -45,19 +61,15 @@ class UnionAll(Operator):
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
 
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         columns = list(batch_schema(self.schema))
         if all(BORN in batch.columns for batch in inputs):
             columns.append(BORN)
         return pl.concat([batch.select(columns) for batch in inputs]), NO_STATE
-
-
-class Negate(Operator):
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        return inputs[0].with_columns(-pl.col(WEIGHT)), NO_STATE
 
 
 class OneRow(Operator):

@@ -26,10 +26,11 @@ from millstream.kernel.batch import (
     empty_batch,
     value_columns,
 )
+from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import KEY, Codes, Positions, Ticks, are_codes_exact, key_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.probing import equal_runs, equal_values, pairs_of_runs
-from millstream.kernel.segments import codes_of, gather, horizon_of, numbers, only, released
+from millstream.kernel.segments import alive, codes_of, gather, horizon_of, numbers, only, released
 from millstream.kernel.synopsis import size_classes_to_merge, without_expired
 from millstream.kernel.time_queue import due
 from millstream.types import Schema
@@ -76,6 +77,10 @@ class _ByValue(Operator):
         self.schema = schema
         self._columns = value_columns(len(schema))
 
+    @property
+    def distribution(self) -> Distribution:
+        return by_value(len(self.schema))
+
     def _keyed(self, batch: Batch) -> Batch:
         """The batch with the code of each row's value; -0.0 would make two values of one zero."""
         frame = batch[[*self._columns, START, END, WEIGHT]]
@@ -86,13 +91,16 @@ class _ByValue(Operator):
             frame = frame.with_columns(
                 pl.when(pl.col(name) == 0).then(zero).otherwise(pl.col(name)).alias(name) for name in floats
             )
-        return frame.with_columns(pl.Series(KEY, key_codes(frame, self._columns)))
+        return frame.hstack([pl.Series(KEY, key_codes(frame, self._columns))])
 
     def _sorted(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Flags]:
         """The rows by (value, start), and where a new value begins."""
-        starts = numbers(frame, START)
-        by_time = stable_order(_spread(starts))
-        order = by_time[stable_order(codes_of(frame)[by_time])]
+        starts, codes = numbers(frame, START), codes_of(frame)
+        if _is_ascending(starts):
+            order = stable_order(codes)
+        else:
+            by_time = stable_order(_spread(starts))
+            order = by_time[stable_order(codes[by_time])]
         exact = are_codes_exact(frame, self._columns)
         frame_sorted = pl.DataFrame(gather(frame, frame.columns, order))
         first_of_code, first_of_value = self._boundaries(frame_sorted, exact)
@@ -148,6 +156,11 @@ def _retained(
         return tuple(kept)
     merged = merge(pl.concat(merging, rechunk=True))
     return (*kept, merged) if merged.height else tuple(kept)
+
+
+def _is_ascending(ticks: Ticks) -> bool:
+    """As most batches are by time, which saves a sort."""
+    return bool((ticks[1:] >= ticks[:-1]).all())
 
 
 def _spread(ticks: Ticks) -> Codes:
@@ -267,6 +280,10 @@ class Multiplicity(_SetOperator):
         columns = [pl.Series(name, total) for name, total in zip(self._counts, totals, strict=True)]
         return output, _retained(counts, only(values.hstack(columns), changed), self._merge)
 
+    def known_until(self, values: pl.DataFrame, state: State) -> Ticks:
+        """Up to when the output has each of the values (with their codes), by what was said so far; 0 where not."""
+        return self.operation.level(self._carried(values, state.get("counts", ()))) * INF
+
     def _merge(self, counts: pl.DataFrame) -> pl.DataFrame:
         return self._one_per_value(counts, self._summaries).filter(self._occurring)
 
@@ -359,20 +376,23 @@ class DistinctStar(_ByValue):
         rows, first_of_value = self._sorted(rows)
         firsts = np.flatnonzero(first_of_value)
         values = pl.DataFrame(gather(rows, [*self._columns, KEY], firsts))
-        until = np.zeros(values.height, np.int64)
-        for segment in stays:
-            i, j = self._found(values, segment)
-            np.maximum.at(until, i, numbers(segment, END)[j])
-        output = self._prolong(rows, first_of_value, until)
+        output = self._prolong(rows, first_of_value, self.known_until(values, state))
         latest = pl.Series(END, np.maximum.reduceat(numbers(rows, END), firsts))
-        alive = pl.col(END) > horizon_of(low)
-        segment = values.with_columns(latest).filter(alive)
 
         def merge(rows: pl.DataFrame) -> pl.DataFrame:
-            return self._one_per_value(rows, {END: np.maximum}).filter(alive)
+            return alive(self._one_per_value(rows, {END: np.maximum}), horizon_of(low))
 
+        segment = alive(values.hstack([latest]), horizon_of(low))
         stays = _retained(self._lasting(stays, low), segment, merge)
         return output, {"waiting": waiting, "stays": stays}
+
+    def known_until(self, values: pl.DataFrame, state: State) -> Ticks:
+        """E of each of the values (with their codes); 0 where there is none."""
+        until = np.zeros(values.height, np.int64)
+        for segment in state.get("stays", ()):
+            i, j = self._found(values, segment)
+            np.maximum.at(until, i, numbers(segment, END)[j])
+        return until
 
     def _lasting(self, stays: Sequence[Segment], low: int) -> tuple[Segment, ...]:
         lasting = (without_expired(segment, horizon_of(low)) for segment in stays)
@@ -399,6 +419,8 @@ class DistinctStar(_ByValue):
 
 def _running_maximum(ticks: Ticks, group: Positions) -> Ticks:
     """The greatest tick so far within each group; groups are numbered in ascending order."""
+    if ((ticks[1:] >= ticks[:-1]) | (group[1:] != group[:-1])).all():
+        return ticks  # as under windows of one length: no sort needed
     order = stable_order(_spread(ticks))
     ranks = np.empty(ticks.size, np.int64)
     ranks[order] = np.arange(ticks.size)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from millstream.kernel.batch import Batch
+from millstream.kernel.distribution import ONE_SHARD, Distribution
 from millstream.types import Schema
 
 Segment = pl.DataFrame
@@ -45,6 +46,15 @@ class Operator(ABC):
     """One operator of the shared plan; `schema` describes its output."""
 
     schema: Schema
+
+    @property
+    def distribution(self) -> Distribution:
+        """Which rows must come to the same shard.
+
+        On a shard that has neither rows nor state for it an operator must have nothing to say, and is not even called;
+        unless all its rows are on one shard: there it is, since COUNT(*) has something to say about nothing.
+        """
+        return ONE_SHARD
 
     @abstractmethod
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:

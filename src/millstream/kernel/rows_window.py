@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, BORN, END, INF, START, WEIGHT, Batch, value_column, value_columns
+from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.segments import released
 from millstream.kernel.window import Rows
@@ -33,6 +34,10 @@ class RowsWindow(Operator):
         self.born = born
         self.columns = value_columns(len(schema))
         self.partition = [value_column(index) for index in window.partition]
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_key([self.window.partition], same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = inputs[0].select(*self.columns, START, ARRIVAL)

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, START, Batch
+from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.hashing import mix
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.types import Schema
@@ -27,6 +28,10 @@ class Sample(Operator):
         self.threshold = int(percent / 100 * 2**64)
         self.seed = mix(np.array([seed % 2**64], dtype=np.uint64))[0]
         self.derived = derived
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]

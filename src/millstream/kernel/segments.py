@@ -64,6 +64,8 @@ def released(
 ) -> tuple[Batch, tuple[Segment, ...]]:
     """Of what arrived and what waited: the rows whose instant the frontier has reached, and the others."""
     waits = numbers(arrived, column) > after
+    if not queue and not waits.any():
+        return arrived.rechunk(), ()
     waited = [part.rename({TIME: column}) for part in time_queue.due(queue, before, after)]
     waiting = only(arrived, waits).rename({column: TIME})
     ready = concat([only(arrived, ~waits), *waited], arrived).rechunk()

@@ -15,6 +15,7 @@ from typing import Literal as OneOf
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT, Batch, changes, net_changes, value_columns
+from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.segments import released
 from millstream.types import Schema
@@ -27,6 +28,10 @@ class ChangeStream(Operator):
         self.schema = schema
         self.sign = 1 if operator == "istream" else -1
         self.columns = value_columns(len(schema))
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_value(len(self.schema))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = changes(inputs[0], self.columns)

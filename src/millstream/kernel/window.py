@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT, Batch, saturating_add
+from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.segments import released
+from millstream.kernel.segments import numbers, only, released
 from millstream.types import Schema
 
 _INFINITY = pl.lit(INF, pl.Int64)
@@ -133,12 +134,17 @@ class TimeWindow(Operator):
         self.window = window
         self.born = born
 
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         return self._shown(inputs[0]), NO_STATE
 
     def _shown(self, batch: Batch) -> Batch:
         start, end = self.window.interval(pl.col(START))
-        shown = batch.with_columns(start.alias(START), end.alias(END)).filter(pl.col(START) < pl.col(END))
+        shown = batch.with_columns(start.alias(START), end.alias(END))
+        shown = only(shown, numbers(shown, START) < numbers(shown, END))
         return shown.with_columns(pl.col(START).alias(BORN)) if self.born else shown
 
 
@@ -147,6 +153,10 @@ class NegativeTimeWindow(TimeWindow):
 
     Keeps every row until then. It is how the negative-tuple strategy says expirations, for comparison.
     """
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_value(len(self.schema))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         shown = self._shown(inputs[0])

@@ -39,8 +39,8 @@ def hash_keys(join: lo.Join) -> HashKeys | None:
 def with_column_keys(join: lo.Join) -> lo.Node:
     width, other_width = len(join.left.schema), len(join.right.schema)
     keys, null_safe, rest = _chosen(join)
-    left = _extended(join.left, [own for own, _ in keys])
-    right = _extended(join.right, [shift_columns(other, -width) for _, other in keys])
+    left = extended(join.left, [own for own, _ in keys])
+    right = extended(join.right, [shift_columns(other, -width) for _, other in keys])
     more = len(keys)
 
     def moved(column: Column) -> Expression:
@@ -68,7 +68,7 @@ def _chosen(join: lo.Join) -> tuple[list[tuple[Expression, Expression]], bool, l
     return chosen, null_safe, [*left_over, *rest]
 
 
-def _extended(node: lo.Node, values: list[Expression]) -> lo.Node:
+def extended(node: lo.Node, values: list[Expression]) -> lo.Node:
     own = tuple(Column(field.type, index, field.name) for index, field in enumerate(node.schema))
     names = tuple(field.name for field in node.schema) + tuple(str(value) for value in values)
     return lo.Project(node, (*own, *values), names)

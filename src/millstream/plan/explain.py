@@ -51,8 +51,6 @@ def describe(node: lo.Node) -> str:
             return "Distinct"
         case lo.SetOperation():
             return node.operation.capitalize()
-        case lo.Negation():
-            return "Negation"
         case _:
             return type(node).__name__
 
@@ -68,7 +66,7 @@ def _window(node: lo.Window) -> str:
 
 def _join(node: lo.Join) -> str:
     keys, residual = split_condition(node.condition, len(node.left.schema))
-    words = [f"Join {node.join}"]
+    words = [f"Join {node.join}{' said ahead' if node.foretold else ''}"]
     if keys:
         pairs = (f"{left} {'<=>' if safe else '='} {right}" for left, right, safe in keys)
         words.append(f"key {', '.join(pairs)}")

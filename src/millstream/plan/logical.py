@@ -192,12 +192,16 @@ class Project(_Unary):
 
 @dataclass(frozen=True)
 class Join(Node):
-    """Any join; the condition is over the left columns followed by the right ones."""
+    """Any join; the condition is over the left columns followed by the right ones.
+
+    `foretold` asks an anti join to say ahead when rows come back because their partners leave.
+    """
 
     left: Node
     right: Node
     join: JoinKind
     condition: Expression = TRUE
+    foretold: bool = False
 
     def __post_init__(self) -> None:
         _check(self.left.kind == self.right.kind == "relation", "a join of streams")
@@ -252,11 +256,6 @@ class Aggregate(_Unary):
 class Distinct(_Unary):
     def __post_init__(self) -> None:
         _check(self.input.kind == "relation", "DISTINCT of a stream")
-
-
-@dataclass(frozen=True)
-class Negation(_Unary):
-    """Every weight times -1: what is taken away from a union. Stands only below such a union."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.change_log import ChangeLog
 from millstream.kernel.elements import Elements
+from millstream.kernel.existence import ExistenceJoin
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import Operator
@@ -25,7 +26,8 @@ from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synops
 from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.column_keys import hash_keys, with_column_keys
-from millstream.plan.expand_joins import expand_join, swapped_join
+from millstream.plan.existence import existence_of
+from millstream.plan.expand_joins import columns, expand_join, swapped_join
 from millstream.plan.explain import describe
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.lifetime import longest_window
@@ -73,9 +75,6 @@ class Lowering:
                 return self._step(node, linear.Filter(node.schema, node.condition), self.lower(node.input))
             case lo.Project():
                 return self._step(node, linear.Project(node.schema, node.expressions), self.lower(node.input))
-            case lo.Negation():
-                edge = self._step(node, linear.Negate(node.schema), self.lower(node.input))
-                return self._marked(edge, True)
             case lo.Window():
                 return self._window(node)
             case lo.Sample():
@@ -92,6 +91,8 @@ class Lowering:
                 return self._aggregate(node)
             case lo.Join(join="inner"):
                 return self._join(node)
+            case lo.Join(join="semi" | "anti"):
+                return self._existence(node)
             case lo.Join():
                 return self.lower(expand_join(node))
             case _:
@@ -201,9 +202,26 @@ class Lowering:
                 hint="join it with windows on streams, before they are aggregated or compared",
             )
         # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
-        punctual = edges[0] not in self._retracting and not any(isinstance(n, lo.TableScan) for n in node.left.walk())
+        retracting, tables = edges[0] in self._retracting, any(isinstance(n, lo.TableScan) for n in node.left.walk())
+        punctual = not retracting and not tables and _keeps_births(node.left)
         edge = self._step(node, NonRetroactiveJoin(*arguments, lag=0 if punctual else None), *edges)
         return self._marked(edge, edges[0] in self._retracting)
+
+    def _existence(self, node: lo.Join) -> str:
+        """Partners that are never taken back need not be counted: δ* knows how long they stay."""
+        parts, negated = existence_of(node), node.join == "anti"
+        left, keys = parts.left, parts.keys
+        edges = self.lower(left), self.lower(keys)
+        foretold = (node.foretold or not negated) and edges[1] not in self._retracting
+        foretold = foretold and self.options.strategy != "negative"
+        presence = DistinctStar(keys.schema) if foretold else Multiplicity(keys.schema, SetOperation.DISTINCT)
+        synopsis = self._synopsis(left, edges[0])
+        operator = ExistenceJoin(left.schema, presence, parts.positions, parts.null_safe, synopsis, negated=negated)
+        edge = self._step(node, operator, *edges)
+        self._marked(edge, negated or not foretold or edge in self._retracting)
+        if len(left.schema) == len(node.schema):
+            return edge
+        return self._step(node, linear.Project(node.schema, columns(node.schema)), edge)
 
     def _synopsis(self, plan: lo.Node, edge: str) -> Synopsis:
         """How a join keeps an input: by how its rows leave."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.rules.commute_windows import commute_windows
+from millstream.plan.rules.foretell_negation import foretell_negation
 from millstream.plan.rules.merge_projections import merge_projections
 from millstream.plan.rules.order_joins import order_joins
 from millstream.plan.rules.prune_columns import prune_columns
@@ -25,7 +26,8 @@ RULES: tuple[Rule, ...] = (
     push_distinct,  # conditions are where they belong, so that it shows what a join reads
     order_joins,  # conditions are where they belong, so that connections show
     prune_columns,  # by now it is known who reads what
-    merge_projections,  # last: the rules above leave projections behind
+    merge_projections,  # the rules above leave projections behind
+    foretell_negation,  # last: it says how the joins that are left are run
 )
 # Joins with NON RETROACTIVE tables must come last in their FROM list whatever the cost.
 REQUIRED = (order_joins,)

@@ -11,9 +11,13 @@ from collections import Counter
 
 POINTS = (
     "epoch-started",
+    "history-written",
     "segment-half-written",
     "segment-written",
     "epoch-run",
+    "catalog-half-written",
+    "catalog-written",
+    "catalog-renamed",
     "manifest-half-written",
     "manifest-written",
     "manifest-renamed",

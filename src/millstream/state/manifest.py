@@ -18,8 +18,18 @@ from millstream.state.snapshot import Snapshot, from_json, to_json
 FORMAT = 1
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How rows are placed: on how many shards, by which hash. State is where it says."""
+
+    shards: int
+    hash: str
+
+
 class Journal(Protocol):
     """Where snapshots are committed."""
+
+    layout: Layout
 
     def commit(self, snapshot: Snapshot) -> None: ...
 
@@ -27,16 +37,11 @@ class Journal(Protocol):
 class NoJournal:
     """For databases that end with their process."""
 
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
     def commit(self, snapshot: Snapshot) -> None:
         """Nothing to keep."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What is fixed when a database is made: how rows are placed."""
-
-    shards: int
-    hash: str
 
 
 class Manifests:
@@ -89,8 +94,17 @@ class Manifests:
         catalog = tuple(json.loads(read_whole(self.directory / name, "catalog", FORMAT)))
         self._version = content["version"]
         self._catalog = name, catalog
-        self.layout = Layout(**content["layout"])
+        self.layout = self._known_layout(Layout(**content["layout"]), found[-1])
         return from_json(content["snapshot"], catalog)
+
+    def _known_layout(self, found: Layout, path: Path) -> Layout:
+        if found.hash != self.layout.hash:
+            raise StateError(
+                f"{path} places rows by {found.hash}, and this version of Millstream by {self.layout.hash}",
+                detail="nothing was changed",
+                hint="open the database with the version of Millstream that wrote it",
+            )
+        return found
 
     def _remove_old(self) -> None:
         current = f"manifest-{self._version:010d}.json", self._catalog[0]

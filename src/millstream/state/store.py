@@ -7,6 +7,7 @@ so share them.
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import uuid
@@ -48,6 +49,10 @@ class Store(Protocol):
         """A segment that nobody asks for again."""
         ...
 
+    def size(self, name: str) -> int:
+        """The bytes of a segment."""
+        ...
+
     def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
         """Keep rows of a source for others to read too; gives the file's name."""
         ...
@@ -75,6 +80,9 @@ class MemoryStore:
 
     def read_once(self, name: str) -> pl.DataFrame:
         return self._frames[name]
+
+    def size(self, name: str) -> int:
+        return int(self._frames[name].estimated_size())
 
     def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
         return self.keep(f"{source}-{label}", frame)
@@ -104,7 +112,7 @@ class _MemoryWriter:
 class DirectoryStore:
     """Segments as Arrow and history as Parquet in a directory that all processes of the database see.
 
-    A segment's name is `file@offset+length#checksum`; one of history is its path below the directory.
+    A segment's name is `file@offset+length#checksum`, that of history `path#checksum`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -143,28 +151,35 @@ class DirectoryStore:
             raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
         return _frame(pa.ipc.open_file(pa.BufferReader(segment)).read_all())
 
+    def size(self, name: str) -> int:
+        return _parsed(name)[2]
+
     def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
         directory = self.history / quote(source, safe="")
         directory.mkdir(exist_ok=True)
         path = directory / f"{label}-{uuid.uuid4().hex[:8]}.parquet"
+        content = io.BytesIO()
+        frame.write_parquet(content, compression="lz4", statistics=True, row_group_size=1 << 17)
         with _disk_errors(path), path.open("wb") as file:
             try:
-                frame.write_parquet(file, compression="lz4", statistics=True, row_group_size=1 << 17)
+                file.write(content.getbuffer())
                 file.flush()
                 os.fsync(file.fileno())
             except BaseException:
                 path.unlink(missing_ok=True)
                 raise
-        return str(path.relative_to(self.directory))
+        reach("history-written")
+        return f"{path.relative_to(self.directory)}#{checksum(content.getbuffer())}"
 
     def read_history(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        path = self.directory / name
+        path, expected = self._path(name), name.rpartition("#")[2]
         try:
-            return pl.read_parquet(path, columns=list(columns) if columns is not None else None, memory_map=True)
+            content = path.read_bytes()
         except FileNotFoundError:
             raise damaged(path, "it is missing") from None
-        except (pl.exceptions.ComputeError, OSError) as error:
-            raise damaged(path, str(error).splitlines()[0]) from None
+        if checksum(content) != expected:
+            raise damaged(path, "its checksum does not agree with what it holds")
+        return pl.read_parquet(io.BytesIO(content), columns=None if columns is None else list(columns))
 
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
         gone = set(before).difference(after)
@@ -183,7 +198,8 @@ class DirectoryStore:
         return len(orphans)
 
     def _path(self, name: str) -> Path:
-        return self.directory / name if name.endswith(".parquet") else self.segments / _parsed(name)[0]
+        file = _parsed(name)[0] if "@" in name else name.rpartition("#")[0]
+        return (self.segments if "@" in name else self.directory) / file
 
 
 class _SegmentWriter:

@@ -39,6 +39,7 @@ from millstream.kernel.aggregation.instants import AT, Instants, PointOrder, mak
 from millstream.kernel.aggregation.origins import ORIGIN, resolve
 from millstream.kernel.aggregation.replacement import replacements
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, empty_batch, value_column
+from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.time_queue import TIME
 from millstream.types import Field, Schema, to_polars
@@ -73,6 +74,10 @@ class Aggregate(Operator):
             [(value_column(key), to_polars(input_schema[key].type)) for key in keys],
             {f"o{i}": to_polars(call.type) for i, call in enumerate(calls)},
         )
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_key([self.keys], tuple((key, place) for place, key in enumerate(self.keys)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]

@@ -1,0 +1,152 @@
+"""The whole pipeline beside plain Spark Structured Streaming: the same files, the same session, in turns."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+from bench.experiment import Bar, Experiment, Measurement, Sample, Settings, Trial, find
+from bench.pictures import bars as draw_bars
+
+import millstream as ms
+from bench import plain_spark
+from millstream.spark.session import embedded_session
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pyspark.sql import SparkSession
+
+MILLSTREAM, SPARK = "millstream", "plain Spark"
+SELECTION = "selection"
+JOIN_AT_ONCE, JOIN_BY_FILE = "join, one trigger", "join, a file per trigger"
+AVERAGE, FLOOR = "sliding average", "tiny epochs"
+
+
+def write_files(directory: Path, rows: pl.DataFrame, files: int) -> Path:
+    directory.mkdir(parents=True)
+    size = -(-rows.height // files)
+    for number in range(files):
+        rows.slice(number * size, size).write_parquet(directory / f"{number:04d}.parquet")
+    return directory
+
+
+def random_rows(count: int, keys: int, seed: int) -> pl.DataFrame:
+    dice = np.random.default_rng(seed)
+    millis = pl.Series("ts", np.arange(count) * 1_000).cast(pl.Datetime("us", "UTC"))
+    return pl.DataFrame({"k": dice.integers(0, keys, count), "v": dice.integers(0, 1000, count)}).with_columns(millis)
+
+
+def wide_rows(count: int) -> pl.DataFrame:
+    dice = np.random.default_rng(7)
+    values = {name: dice.integers(0, 100, count, dtype=np.int32) for name in "abcde"}
+    return pl.DataFrame({"idx": np.arange(count), **values})
+
+
+def on_millstream(spark: SparkSession, place: Path, statements: str, cql: str) -> int:
+    """A database made, fed until its sources are idle, and asked how many rows came out."""
+    shutil.rmtree(place, ignore_errors=True)
+    with ms.connect(place, spark=spark) as db:
+        db.execute(statements)
+        query = db.register(cql)
+        db.run(until="idle")
+        return int(query.stats()["rows"])
+
+
+def source(name: str, columns: str, directory: Path, files: int | None = None) -> str:
+    option = "" if files is None else f", 'maxFilesPerTrigger' '{files}'"
+    return f"CREATE STREAM {name} ({columns}) TIMESTAMP BY {{}} USING parquet OPTIONS ('path' '{directory}'{option});"
+
+
+def trials(settings: Settings) -> list[Trial]:
+    scale = 10 if settings.quick else 1
+    spark = embedded_session().session
+    root = Path(tempfile.mkdtemp(prefix="millstream-bench-"))
+    wide = write_files(root / "wide", wide_rows(4_000_000 // scale), 8)
+    left = write_files(root / "left", random_rows(500_000 // scale, 50_000, 1), 10)
+    right = write_files(root / "right", random_rows(500_000 // scale, 50_000, 2), 10)
+    values = write_files(root / "values", random_rows(2_000_000 // scale, 100, 3), 10)
+    tiny = write_files(root / "tiny", random_rows(400, 20, 4), 20)
+    checkpoint, place = root / "checkpoint", root / "db"
+    narrow, plain = "k BIGINT, v BIGINT, ts TIMESTAMP", plain_spark
+
+    def streams(files: int | None) -> str:
+        clauses = [source(name, narrow, at, files).format("ts") for name, at in (("l", left), ("r", right))]
+        return "".join(clauses)
+
+    select = "SELECT ISTREAM(idx, a) FROM s [NOW] WHERE a < 50 AND b >= 30"
+    join = "SELECT ISTREAM(l.k, l.v, r.v) FROM l [RANGE 60 SECONDS], r [RANGE 60 SECONDS] WHERE l.k = r.k"
+    average = "SELECT k, AVG(v), COUNT(*) FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE] GROUP BY k"
+    # Two shuffles: by the join's key, then by the group's.
+    pairs = "SELECT a.v FROM s [RANGE 1 SECOND] a, s [RANGE 1 SECOND] b WHERE a.k = b.k"
+    floor = f"SELECT v, COUNT(*) FROM ({pairs}) w GROUP BY v"
+    ours = partial(on_millstream, spark, place)
+    indexed = source("s", "idx BIGINT, a INT, b INT, c INT, d INT, e INT", wide).format("idx")
+    cases: list[tuple[str, int, Callable[[], int], Callable[[], int]]] = [
+        (
+            SELECTION,
+            4_000_000 // scale,
+            lambda: ours(indexed, select),
+            lambda: plain.selection(spark, wide, checkpoint),
+        ),
+        (
+            JOIN_AT_ONCE,
+            1_000_000 // scale,
+            lambda: ours(streams(None), join),
+            lambda: plain.window_join(spark, left, right, checkpoint, None),
+        ),
+        (
+            JOIN_BY_FILE,
+            1_000_000 // scale,
+            lambda: ours(streams(1), join),
+            lambda: plain.window_join(spark, left, right, checkpoint, 1),
+        ),
+        (
+            AVERAGE,
+            2_000_000 // scale,
+            lambda: ours(source("s", narrow, values).format("ts"), average),
+            lambda: plain.sliding_average(spark, values, checkpoint, None),
+        ),
+        (
+            FLOOR,
+            20,
+            lambda: ours(source("s", narrow, tiny, 1).format("ts"), floor),
+            lambda: plain.epoch_floor(spark, tiny, checkpoint),
+        ),
+    ]
+    return [Trial(name, partial(compare, name, size, ours, theirs, settings)) for name, size, ours, theirs in cases]
+
+
+def compare(
+    case: str, size: int, ours: Callable[[], int], theirs: Callable[[], int], settings: Settings
+) -> list[Measurement]:
+    """The best of some runs of each, by the clock: both use all cores."""
+    best: dict[str, Sample] = {}
+    for _ in range(1 if settings.quick else 3):
+        for variant, work in ((MILLSTREAM, ours), (SPARK, theirs)):
+            seconds, rows = plain_spark.measured(work)
+            if variant not in best or seconds < best[variant].wall:
+                best[variant] = Sample(size, seconds, seconds, rows)
+    return [Measurement(case, variant, size, sample) for variant, sample in best.items()]
+
+
+def bars(measurements: Sequence[Measurement]) -> list[Bar]:
+    wanted = {SELECTION: 0.7, JOIN_AT_ONCE: 4.0, JOIN_BY_FILE: 2.0, AVERAGE: 2.0, FLOOR: 1 / 3}
+    found = []
+    for case, target in wanted.items():
+        ours, theirs = find(measurements, case, MILLSTREAM), find(measurements, case, SPARK)
+        if ours and theirs:
+            found.append(Bar(f"{case}: times plain Spark", theirs.sample.wall / ours.sample.wall, target))
+    return found
+
+
+def draw(figure: Figure, measurements: Sequence[Measurement]) -> None:
+    draw_bars(figure, measurements, lambda m: m.rate / 1e6, "M elements/s")
+
+
+EXPERIMENT = Experiment("pipeline", "the whole pipeline and plain Spark on the same files", trials, bars, draw)

@@ -1,0 +1,79 @@
+"""The same work as plain Structured Streaming does it: one streaming query per question, the honest alternative."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming import StreamingQuery
+
+
+@dataclass
+class Counted:
+    """How many rows a streaming query gave."""
+
+    rows: int = 0
+
+    def add(self, batch: DataFrame, _: int) -> None:
+        self.rows += batch.count()
+
+
+def finish(frame: DataFrame, checkpoint: Path, mode: str = "append") -> int:
+    """Run a streaming frame over all that is there; gives the number of rows that came out."""
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    counted = Counted()
+    query: StreamingQuery = (
+        frame.writeStream.outputMode(mode)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .foreachBatch(counted.add)
+        .start()
+    )
+    query.awaitTermination()
+    return counted.rows
+
+
+def stream(spark: SparkSession, directory: Path, files: int | None = None) -> DataFrame:
+    reader = spark.readStream.schema(spark.read.parquet(str(directory)).schema)
+    if files is not None:
+        reader = reader.option("maxFilesPerTrigger", files)
+    return reader.parquet(str(directory))
+
+
+def selection(spark: SparkSession, directory: Path, checkpoint: Path) -> int:
+    return finish(stream(spark, directory).where("a < 50 AND b >= 30").select("idx", "a"), checkpoint)
+
+
+def window_join(spark: SparkSession, left: Path, right: Path, checkpoint: Path, files: int | None) -> int:
+    first = stream(spark, left, files).withWatermark("ts", "0 seconds").alias("l")
+    second = stream(spark, right, files).withWatermark("ts", "0 seconds").alias("r")
+    near = "l.k = r.k AND r.ts BETWEEN l.ts - INTERVAL 60 SECONDS AND l.ts + INTERVAL 60 SECONDS"
+    return finish(first.join(second, f.expr(near)).select("l.k", "l.v", "r.v"), checkpoint)
+
+
+def sliding_average(spark: SparkSession, directory: Path, checkpoint: Path, files: int | None) -> int:
+    windows = stream(spark, directory, files).withWatermark("ts", "0 seconds")
+    grouped = windows.groupBy(f.window("ts", "5 minutes", "1 minute"), "k").agg(f.avg("v"), f.count("*"))
+    return finish(grouped, checkpoint)
+
+
+def epoch_floor(spark: SparkSession, directory: Path, checkpoint: Path) -> int:
+    """One tiny file per batch, and a trivial job in each."""
+    return finish(stream(spark, directory, 1), checkpoint)
+
+
+def measured(work: Callable[[], int]) -> tuple[float, int]:
+    begun = time.perf_counter()
+    rows = work()
+    return time.perf_counter() - begun, rows
+
+
+def children_memory() -> float:
+    """GiB that the largest process below this one has used at most."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20

@@ -1,0 +1,109 @@
+"""Envelopes as rows of Spark: `(kind, flow, shard, origin, content)`, whatever is in them.
+
+The content of rows is an Arrow IPC stream, which the JVM passes on unread. Beside them travel what made a flow fail,
+the outcomes of the stages on their way to the driver, and a call for every shard, since a shard that is sent nothing
+must run as well: time passes for all.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import polars as pl
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from millstream.engine.exchange import Envelope
+from millstream.engine.task import ShardOutcome
+from millstream.errors import Error
+
+SCHEMA = "kind string, flow string, shard int, origin int, content binary"
+_ARROW = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("flow", pa.string()),
+        ("shard", pa.int32()),
+        ("origin", pa.int32()),
+        ("content", pa.binary()),
+    ]
+)
+# A frame is cut into pieces of this size: Spark holds a value in one array, and a batch of values below 2 GiB.
+_PIECE = 32 << 20
+
+
+class Kind(Enum):
+    """What is in an envelope."""
+
+    ROWS = "rows"
+    FAILURE = "failure"
+    OUTCOME = "outcome"
+    ERROR = "error"
+    CALL = "call"
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """An envelope as it travels."""
+
+    kind: Kind
+    flow: str
+    shard: int
+    origin: int
+    content: bytes
+
+
+def seal(envelope: Envelope) -> Iterator[Sealed]:
+    address = envelope.flow, envelope.shard, envelope.origin
+    if not isinstance(envelope.content, pl.DataFrame):
+        yield Sealed(Kind.FAILURE, *address, dumps(envelope.content))
+        return
+    frame = envelope.content
+    rows = max(1, frame.height * _PIECE // max(1, int(frame.estimated_size())))
+    for piece in frame.iter_slices(rows):
+        stream = io.BytesIO()
+        piece.write_ipc_stream(stream)
+        yield Sealed(Kind.ROWS, *address, stream.getvalue())
+
+
+def unseal(sealed: Sealed) -> Envelope:
+    content = pl.read_ipc_stream(sealed.content) if sealed.kind is Kind.ROWS else cloudpickle.loads(sealed.content)
+    return Envelope(sealed.flow, sealed.shard, sealed.origin, content)
+
+
+def call(shard: int) -> Sealed:
+    return Sealed(Kind.CALL, "", shard, 0, b"")
+
+
+def seal_outcome(outcome: ShardOutcome, shard: int) -> Sealed:
+    return Sealed(Kind.OUTCOME, "", shard, 0, dumps(outcome))
+
+
+def guarded(work: Iterable[Sealed]) -> Iterator[Sealed]:
+    """The work, or the error that ended it: a full disk or a damaged segment is for the driver to report, and trying
+    the task again would not help."""
+    try:
+        yield from work
+    except Error as error:
+        yield Sealed(Kind.ERROR, "", 0, 0, dumps(error))
+
+
+def to_arrow(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
+    for one in envelopes:
+        values = one.kind.value, one.flow, one.shard, one.origin, one.content
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([value], field.type) for value, field in zip(values, _ARROW, strict=True)], schema=_ARROW
+        )
+
+
+def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Sealed]:
+    for batch in batches:
+        for kind, *rest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield Sealed(Kind(kind), *rest)
+
+
+def dumps(value: object) -> bytes:
+    """Pickled, users' own functions and classes by value: the workers need not be able to import them."""
+    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
