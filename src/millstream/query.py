@@ -77,14 +77,14 @@ class Query:
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""
         self._check_open()
-        first = self._database.engine.first_answerable(self.edge)
-        after = first - 1 if since is None else instant(since, self._domain)
-        if after < first - 1:
-            raise self._forgotten(f"the changes of {self.name} since {since}", first)
+        after = self.first_tick - 1 if since is None else instant(since, self._domain)
         return self.changes_between(after, self._final())
 
     def changes_between(self, since: int, until: int) -> pa.Table:
         """The changes of the ticks after `since` up to `until`, which must be final."""
+        if since < self.first_tick - 1:
+            shown = shown_instant(max(since, 0), self._bound.domain)
+            raise self._forgotten(f"the changes of {self.name} since {shown}", self.first_tick)
         rows, _ = self._database.engine.rows(self.edge, self._bound.schema)
         return changes_between(
             rows,
@@ -139,6 +139,11 @@ class Query:
         self._database.check_open()
         if self._dropped:
             raise ClosedError(f'query "{self.name}" was dropped')
+
+    @property
+    def first_tick(self) -> int:
+        """The first instant that is still kept."""
+        return self._database.engine.first_answerable(self.edge)
 
     @property
     def final_tick(self) -> int:

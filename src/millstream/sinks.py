@@ -19,7 +19,7 @@ from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
 from millstream.query import Query
 from millstream.state.faults import reach
-from millstream.state.snapshot import SinkCursor
+from millstream.state.snapshot import SinkCursor, Snapshot
 
 Deliver = Callable[[int, pa.Table], object]
 CALLABLE = "python"  # the target of a sink that is a callable
@@ -133,6 +133,8 @@ class Sinks:
     def _next(self, sink: Sink) -> tuple[SinkCursor, pa.Table | None]:
         """The delivery that is due, its span committed."""
         cursor = self.cursor(sink)
+        if cursor == SinkCursor():
+            cursor = replace(cursor, until=sink.query.first_tick - 1)  # a new sink begins with what is kept
         if cursor.offered > cursor.until:
             return cursor, sink.query.changes_between(cursor.until, cursor.offered)
         final = sink.query.final_tick
@@ -140,6 +142,8 @@ class Sinks:
             return cursor, None
         changes = sink.query.changes_between(cursor.until, final)
         if not changes.num_rows:
+            # So that what is forgotten meanwhile is not missed; nothing is lost if no commit comes to carry it.
+            self.engine.note(self._moved(sink, SinkCursor(final, cursor.deliveries, final)))
             return cursor, None
         cursor = replace(cursor, offered=final)
         self._commit(sink, cursor)
@@ -147,8 +151,11 @@ class Sinks:
 
     def _commit(self, sink: Sink, cursor: SinkCursor) -> None:
         with self.engine.lock:
-            snapshot = self.engine.snapshot
-            self.engine.commit(replace(snapshot, sinks={**snapshot.sinks, sink.name.lower(): cursor}))
+            self.engine.commit(self._moved(sink, cursor))
+
+    def _moved(self, sink: Sink, cursor: SinkCursor) -> Snapshot:
+        snapshot = self.engine.snapshot
+        return replace(snapshot, sinks={**snapshot.sinks, sink.name.lower(): cursor})
 
     def _delivered(self, sink: Sink, number: int, changes: pa.Table) -> bool:
         if sink.deliver is None:

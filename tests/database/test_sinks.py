@@ -59,7 +59,7 @@ def test_a_sink_gets_every_change_once(db: ms.Database) -> None:
     db.advance(to=30)
     assert sink.numbers == [1, 2, 3], "nothing changed"
     (shown,) = db.execute("SHOW SINKS").table.to_pylist()  # type: ignore[union-attr]
-    assert (shown["query"], shown["state"], shown["deliveries"], shown["until"]) == ("q", "active", "3", "20")
+    assert (shown["query"], shown["state"], shown["deliveries"], shown["until"]) == ("q", "active", "3", "30")
 
 
 def test_a_failing_sink_is_retried_then_paused_and_holds_up_nobody(db: ms.Database) -> None:
@@ -148,3 +148,23 @@ def test_a_crash_between_delivery_and_commit_repeats_the_same_delivery(tmp_path:
     with ms.connect(tmp_path / "db", engine="inprocess") as db:
         delivered = [change for n in (1, 2, 3) for change in json.loads((tmp_path / str(n)).read_text())]
         assert delivered == db.query("q").changes().to_pylist()
+
+
+def test_what_is_forgotten_is_missed_by_paused_sinks_only() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.sinks.pause = 0.0
+        db.execute(
+            """CREATE STREAM s (a INT) TIMESTAMP BY ts RETAIN 10;
+            REGISTER QUERY q AS SELECT a FROM s [NOW] WHERE a > 0; REGISTER QUERY r AS SELECT a FROM s [RANGE 3]"""
+        )
+        quiet, failing, late = Collected(), Collected(failures=3), Collected()
+        db.create_sink("quiet", "q", quiet)
+        db.create_sink("failing", "r", failing)
+        for tick in range(0, 100, 2):
+            db.insert("s", [(0, tick)])
+        db.insert("s", [(1, 100), (0, 103)])
+        assert [change["_ts"] for change in quiet.changes] == [100, 101]
+        db.resume_sink("failing")
+        assert "no longer kept" in db.stats()["sinks"]["failing"]["error"]
+        db.create_sink("late", "r", late)
+        assert late.changes == db.query("r").changes().to_pylist()

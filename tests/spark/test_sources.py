@@ -122,7 +122,7 @@ def test_every_format_answers_as_inserts_do(session: SparkSession, db: ms.Databa
     timed = "(k INT, v STRING) TIMESTAMP BY ts TIMESTAMP TICK INTERVAL '1' SECOND"
     db.execute(f"CREATE STREAM timed {timed} USING parquet OPTIONS (path '{tmp_path}/spark_written')")
     db.execute(f"CREATE STREAM python {COLUMNS} USING counting")
-    clock = "TIMESTAMP BY at TIMESTAMP HEARTBEAT CLOCK"
+    clock = "TIMESTAMP BY at TIMESTAMP TICK INTERVAL '1' SECOND HEARTBEAT CLOCK"
     db.execute(f"CREATE STREAM lines (value STRING) {clock} USING text OPTIONS (path '{tmp_path}/csv')")
     assert db.stats()["streams"]["csv"]["arrived"] == 0, "nothing is read before run"
     try:

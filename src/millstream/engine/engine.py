@@ -81,6 +81,11 @@ class Engine:
             reach("before-sweep")
             self.store.sweep(set(before.names()), set(snapshot.names()))
 
+    def note(self, snapshot: Snapshot) -> None:
+        """Let a snapshot count that names what the committed one names; the next commit carries it."""
+        with self.lock:
+            self.snapshot = snapshot
+
     def declare(self, catalog: Catalog) -> None:
         """Commit what the database has declared."""
         self.commit(replace(self.snapshot, catalog=catalog))

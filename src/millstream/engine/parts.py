@@ -105,7 +105,7 @@ def take(part: Part, store: Store, source: str, epoch: int) -> Taken:
     if part.file is not None:
         return Taken(read_history(store, part.file, part.schema))
     if part.at is not None:
-        rows = tables.inserted(store.read(part.name).to_arrow(), part.at)
+        rows = tables.inserted(store.read_once(part.name).to_arrow(), part.at)
         return Taken(rows, file=write_history(store, source, epoch, rows, part.schema))
     if part.admission is None:
         raise AssertionError(f"part {part.name} was never judged")
@@ -138,7 +138,7 @@ def late_rows(stream: StreamDefinition, late: Batch, at: int) -> Batch:
 
 def _rows(part: Part, store: Store) -> pa.Table:
     if part.kind == "segment":
-        return store.read(part.name).to_arrow()
+        return store.read_once(part.name).to_arrow()
     columns = part.admission.stream.input_columns if part.admission else part.schema
     wanted = arrow_schema(columns)
     try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import __version__ as spark_version
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import DataType as SparkType
 from pyspark.sql.types import DecimalType, StructType
@@ -36,6 +38,9 @@ _WIDER = {
 }
 
 
+_Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
+
+
 class Format:
     """A format with its options, read in declared columns."""
 
@@ -54,7 +59,7 @@ class Format:
         """Whether rows are made from text, and may fail to be."""
         return self.name in _PARSED
 
-    def check(self) -> None:
+    def check(self, *, streaming: bool) -> None:
         """Refuse a source that is not there, or whose columns are not those declared. Reads no rows."""
         for option in ("mode", "columnNameOfCorruptRecord"):
             if self.is_parsed and option.lower() in self.given:
@@ -63,15 +68,16 @@ class Format:
                     hint="rows that do not parse are kept in the table of malformed ones",
                 )
         with spark_errors(self.owner, self.name):
-            if self.name not in _DECLARED:
-                self._check_columns(self._streaming().load().schema)
-                return
-            self._streaming().load()
-            self._check_files()
+            batch, stream = self._reader(self.session.read), self._reader(self.session.readStream)
+            frame = stream.load() if streaming else batch.load()
+            if self.name in _DECLARED:
+                self._check_files()
+            else:
+                self._check_columns(frame.schema)
 
     def stream(self) -> DataFrame:
         with spark_errors(self.owner, self.name):
-            return self._selected(self._streaming().load())
+            return self._selected(self._reader(self.session.readStream).load())
 
     def paths(self) -> DataFrame:
         """The names of a file format's files only."""
@@ -82,20 +88,19 @@ class Format:
 
     def batch(self, paths: list[str] | None = None) -> DataFrame:
         """The rows of the format's files as they are now, or of some of them."""
-        options = self._options()
+        reader = self._reader(self.session.read)
         if paths is not None:
+            options = self._options()
             base = self.given.get("path", "")
             options = {key: value for key, value in options.items() if key.lower() != "path"}
             if "basepath" not in self.given and not any(character in base for character in "*?[{"):
                 options["basePath"] = base  # so that directories such as day=1 give columns
-        reader = self.session.read.format(self.name).options(**options)
-        if self.name in _DECLARED:
-            reader = reader.schema(self._schema())
+            reader = self.session.read.format(self.name).options(**options).schema(self._schema())
         with spark_errors(self.owner, self.name):
             return self._selected(reader.load(paths))
 
-    def _streaming(self) -> DataStreamReader:
-        reader = self.session.readStream.format(self.name).options(**self._options())
+    def _reader(self, reader: _Reader) -> _Reader:
+        reader = reader.format(self.name).options(**self._options())
         return reader.schema(self._schema()) if self.name in _DECLARED else reader
 
     def _options(self) -> dict[str, str]:

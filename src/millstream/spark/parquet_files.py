@@ -76,7 +76,10 @@ def _greatest(footer: pq.FileMetaData, column: str, stream: StreamDefinition) ->
         bounds = chunk.statistics
         if bounds is None or not bounds.has_min_max or not bounds.has_null_count or bounds.null_count:
             return None
-        least, most = _tick(bounds.min, stream), _tick(bounds.max, stream)
+        try:
+            least, most = _tick(bounds.min, stream), _tick(bounds.max, stream)
+        except (OverflowError, ValueError):  # a year that Python does not know
+            return None
         if least < 0 or most > MAX_TICK:
             return None
         greatest = max(greatest, most)

@@ -49,18 +49,13 @@ class SparkExternal:
         logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
     def check_feed(self, feed: Feed) -> None:
-        self._format(feed).check()
+        self._format(feed).check(streaming=True)
 
     def read(self, table: TableDefinition) -> LandedBatch:
         if table.source is None:
             raise AssertionError(f"table {table.name} is not read from anywhere")
         form = Format(self.session, table.source, table.columns, f"table {table.name}")
-        if not form.is_file:
-            raise InputError(
-                f"table {table.name} cannot be read from {form.name}",
-                hint="a table is read once from files: parquet, csv, json and the like; or declare CHANGES BY",
-            )
-        form.check()
+        form.check(streaming=False)
         with spark_errors(f"table {table.name}", form.name):
             return land(form.batch(), Landing(self.store, table.columns, grammar=_grammar(form)))
 

@@ -45,6 +45,10 @@ class Store(Protocol):
 
     def read(self, name: str) -> pl.DataFrame: ...
 
+    def read_once(self, name: str) -> pl.DataFrame:
+        """A segment that nobody asks for again."""
+        ...
+
     def size(self, name: str) -> int:
         """The bytes of a segment."""
         ...
@@ -76,6 +80,9 @@ class MemoryStore:
         yield _MemoryWriter(self, label)
 
     def read(self, name: str) -> pl.DataFrame:
+        return self._frames[name]
+
+    def read_once(self, name: str) -> pl.DataFrame:
         return self._frames[name]
 
     def size(self, name: str) -> int:
@@ -139,20 +146,20 @@ class DirectoryStore:
             raise
 
     def read(self, name: str) -> pl.DataFrame:
+        _, _, length, _ = _parsed(name)
+        return self._cache.get(name, length, lambda: self.read_once(name))
+
+    def read_once(self, name: str) -> pl.DataFrame:
         file, place, length, expected = _parsed(name)
-
-        def load() -> pl.DataFrame:
-            path = self.segments / file
-            try:
-                content = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
-            except FileNotFoundError:
-                raise damaged(path, "it is missing") from None
-            segment = content[place : place + length]
-            if len(segment) != length or checksum(memoryview(segment)) != expected:
-                raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
-            return _frame(pa.ipc.open_file(pa.BufferReader(segment)).read_all())
-
-        return self._cache.get(name, length, load)
+        path = self.segments / file
+        try:
+            content = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
+        except FileNotFoundError:
+            raise damaged(path, "it is missing") from None
+        segment = content[place : place + length]
+        if len(segment) != length or checksum(memoryview(segment)) != expected:
+            raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
+        return _frame(pa.ipc.open_file(pa.BufferReader(segment)).read_all())
 
     def size(self, name: str) -> int:
         return _parsed(name)[2]
