@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal as OneOf
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT, Batch, changes, net_changes, value_columns
 from millstream.kernel.distribution import Distribution, by_value
+from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.segments import released
+from millstream.kernel.segments import numbers, only, released
 from millstream.types import Schema
 
 
@@ -36,11 +39,32 @@ class ChangeStream(Operator):
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = changes(inputs[0], self.columns)
         due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
-        said = (
-            net_changes(due, self.columns)
-            .with_columns((pl.col(WEIGHT) * self.sign).alias(WEIGHT), (pl.col(START) + 1).alias(END))
-            .filter(pl.col(WEIGHT) > 0)
-            .select(*self.columns, START, END, WEIGHT)
-            .sort(START, maintain_order=True)
-        )
-        return said, {"pending": pending}
+        said = self._said(due)
+        ends = pl.Series(END, numbers(said, START) + 1)
+        return pl.DataFrame([*said[[*self.columns, START]], ends, said[WEIGHT]]), {"pending": pending}
+
+    def _said(self, due: Batch) -> Batch:
+        """What the change points come to, in order of time. They cancel only at instants at which rows both come and
+        go, so that all others need not be summed up."""
+        due = due.with_columns(pl.Series(WEIGHT, numbers(due, WEIGHT) * self.sign))
+        wanted = numbers(due, WEIGHT) > 0
+        coming, going = _in_order(only(due, wanted)), only(due, ~wanted)
+        mixed = _is_among(numbers(coming, START), np.sort(numbers(going, START)))
+        if not mixed.any():
+            return coming
+        against = only(going, _is_among(numbers(going, START), numbers(coming, START)[mixed]))
+        net = net_changes(pl.concat([only(coming, mixed), against]), self.columns).filter(pl.col(WEIGHT) > 0)
+        return _in_order(pl.concat([only(coming, ~mixed), net.select(coming.columns)]))
+
+
+def _in_order(points: Batch) -> Batch:
+    instants = numbers(points, START)
+    return points.sort(START, maintain_order=True) if (instants[1:] < instants[:-1]).any() else points
+
+
+def _is_among(instants: Ticks, sorted_ones: Ticks) -> npt.NDArray[np.bool_]:
+    if not sorted_ones.size:
+        return np.zeros(instants.size, np.bool_)
+    places = np.minimum(np.searchsorted(sorted_ones, instants), sorted_ones.size - 1)
+    found: npt.NDArray[np.bool_] = sorted_ones[places] == instants
+    return found

@@ -12,11 +12,14 @@ import os
 from pyspark.sql import SparkSession
 
 from millstream.engine.stages import Planner, StagePlan
-from millstream.engine.task import EpochOutcome, EpochTask, EpochWork, ShardOutcome, prepare, settle
+from millstream.engine.task import EpochOutcome, EpochTask, EpochWork, ShardOutcome, prepare, run_here, settle
 from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
 from millstream.state.store import Store
 
-SMALL_EPOCH = 200_000  # rows; below, one task does it all in about the time that shuffles take by themselves
+# Measured, in seconds: what a row costs in one task, what exchanging it adds, and what shuffles cost however few rows.
+_ROW, _EXCHANGED_ROW, _SHUFFLES = 0.8e-6, 1.0e-6, 0.5
+_SPLIT = 200_000  # rows that are worth several tasks where no shuffle is needed
+_MOST = 10_000_000  # rows that one task may hold
 _REMEMBERED = 16  # jobs of one task, by plan
 
 
@@ -24,22 +27,33 @@ class SparkRunner:
     """One job per epoch; all queries and edges are in it. There are as many shards as this machine has cores, unless
     said otherwise."""
 
-    def __init__(
-        self, session: SparkSession, store: Store, shards: int | None = None, small_epoch: int = SMALL_EPOCH
-    ) -> None:
+    def __init__(self, session: SparkSession, store: Store, shards: int | None = None) -> None:
         self.session = session
         self.store = store
-        self.small_epoch = small_epoch
         self.planner = Planner(shards or os.cpu_count() or 1)
+        self.small_epoch: int | None = None  # rows below which one task does it all; None: by what it costs
         self._jobs: dict[StagePlan, OneTaskJob] = {}
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
-        if task.arriving < self.small_epoch and can_tell_tasks():
+        if not task.arriving and not task.states:
+            # Nothing to read and nothing known: a query that is registered before its sources have rows.
+            outcomes = run_here(plan, work, 1, self.store)
+        elif task.arriving < self._small(plan) and can_tell_tasks():
             outcomes = self._run_small(plan, work)
         else:
             outcomes = run_shuffled(self.session, plan, work, self.store)
         return settle(plan, outcomes)
+
+    def _small(self, plan: StagePlan) -> float:
+        """The rows up to which one task is as fast as all cores with their shuffles."""
+        if self.small_epoch is not None:
+            return self.small_epoch
+        if not plan.shuffles:
+            return _SPLIT
+        cores = min(plan.shards, self.session.sparkContext.defaultParallelism)
+        gain = _ROW - (_ROW + _EXCHANGED_ROW) / cores
+        return min(_SHUFFLES / gain, _MOST) if gain > 0 else _MOST
 
     def _run_small(self, plan: StagePlan, work: EpochWork) -> list[ShardOutcome]:
         if plan not in self._jobs:
