@@ -207,7 +207,7 @@ class Engine:
             after=after,
             shown=tuple(edge for edge in self._shown if edge in concerned),
             merges=(
-                *history_merges(self.snapshot.history),
+                *history_merges(self.snapshot.history, {name: row.schema for name, row in self._sources.items()}),
                 *result_merges(self.snapshot.results, self._firsts(), self.store),
             ),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -31,26 +32,34 @@ class Arrival:
 def admit(stream: StreamDefinition, table: pa.Table, progress: SourceProgress, now: int | None) -> Arrival:
     """Judge the rows of a table (the stream's input columns, in arrival order)."""
     instants = _instants(stream, table, progress, now)
-    frame = _values(stream, table, instants)
-    number = pl.int_range(progress.arrived, progress.arrived + len(instants), dtype=pl.Int64, eager=True)
-    frame = frame.with_columns(
-        instants.alias(START),
-        (instants + 1).alias(END),
-        pl.lit(1, pl.Int64).alias(WEIGHT),
-        number.alias(ARRIVAL),
-    )
+    frame = with_times(_values(stream, table, instants), instants, progress.arrived)
     raised = heartbeat_after(stream.heartbeat, instants, progress.heartbeat)
     met = raised.shift(1, fill_value=progress.heartbeat)
     late = instants <= met
+    some_late = bool(late.any())
     return Arrival(
-        frame.filter(~late),
-        frame.filter(late),
+        frame.filter(~late) if some_late else frame,
+        frame.filter(late) if some_late else frame.clear(),
         replace(
             progress,
             heartbeat=progress.heartbeat if raised.is_empty() else int(raised[-1]),
             arrived=progress.arrived + frame.height,
             late=progress.late + int(late.sum()),
         ),
+    )
+
+
+def with_times(values: Batch, instants: pl.Series, first: int) -> Batch:
+    """Elements of the given instants, numbered from `first` on."""
+    height = len(instants)
+    return pl.DataFrame(
+        [
+            *values.get_columns(),
+            instants.alias(START),
+            (instants + 1).alias(END),
+            pl.Series(WEIGHT, np.ones(height, np.int64)),
+            pl.int_range(first, first + height, dtype=pl.Int64, eager=True).alias(ARRIVAL),
+        ]
     )
 
 

@@ -13,9 +13,11 @@ from typing import TypeVar
 
 import polars as pl
 
+from millstream.engine.parts import read_history, write_history
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.state.snapshot import HistoryFile, Names
 from millstream.state.store import Store, Writer
+from millstream.types import Schema
 
 _Item = TypeVar("_Item")
 
@@ -30,6 +32,7 @@ class HistoryMerge:
     """Neighbouring history files of a source."""
 
     source: str
+    schema: Schema
     files: tuple[HistoryFile, ...]
     made: tuple[HistoryFile, ...] = ()
 
@@ -47,11 +50,13 @@ class ResultMerge:
 Merge = HistoryMerge | ResultMerge
 
 
-def history_merges(history: Mapping[str, tuple[HistoryFile, ...]]) -> Iterator[HistoryMerge]:
+def history_merges(
+    history: Mapping[str, tuple[HistoryFile, ...]], schemas: Mapping[str, Schema]
+) -> Iterator[HistoryMerge]:
     for source, files in history.items():
         count = _mergeable([file.rows * _ROW_BYTES for file in files])
         if count:
-            yield HistoryMerge(source, files[-count:])
+            yield HistoryMerge(source, schemas[source], files[-count:])
 
 
 def result_merges(results: Mapping[str, Names], first: Mapping[str, int], store: Store) -> Iterator[ResultMerge]:
@@ -64,10 +69,8 @@ def result_merges(results: Mapping[str, Names], first: Mapping[str, int], store:
 def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge:
     """Do it; what was made of them is in what is given back."""
     if isinstance(merge, HistoryMerge):
-        frame = pl.concat([store.read_history(file.name) for file in merge.files], rechunk=True)
-        name = store.write_history(merge.source, f"e{epoch}", frame)
-        first, last = min(file.first for file in merge.files), max(file.last for file in merge.files)
-        return replace(merge, made=(HistoryFile(name, frame.height, first, last),))
+        rows = pl.concat([read_history(store, file, merge.schema) for file in merge.files], rechunk=True)
+        return replace(merge, made=(write_history(store, merge.source, epoch, rows, merge.schema),))
     rows = pl.concat([store.read(name) for name in merge.names], rechunk=True)
     kept = current(rows, merge.first)
     return replace(merge, made=(writer.write(kept),) if kept.height else ())

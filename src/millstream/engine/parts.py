@@ -8,6 +8,7 @@ how far those have raised the heartbeat, so that each part can be judged alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.engine import tables
-from millstream.engine.ingest import admit
+from millstream.engine.ingest import admit, with_times
 from millstream.errors import InputError
 from millstream.kernel.batch import (
     ARRIVAL,
@@ -31,9 +32,9 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.hashing import mix
 from millstream.plan.definitions import StreamDefinition
-from millstream.state.snapshot import HistoryFile, SourceProgress
+from millstream.state.snapshot import AsItCame, HistoryFile, SourceProgress
 from millstream.state.store import Store
-from millstream.types import Schema, arrow_schema
+from millstream.types import Schema, arrow_schema, to_polars
 
 LATE, MALFORMED, UNREADABLE = "_late", "_malformed", "_unreadable"
 TIME = "_ts"
@@ -86,18 +87,35 @@ def write_history(store: Store, source: str, epoch: int, batch: Batch, schema: S
     times = {START: TIME, ARRIVAL: ARRIVAL} if ARRIVAL in batch.columns else {name: name for name in INTERVAL_COLUMNS}
     values = [pl.col(value_column(index)).alias(field.name) for index, field in enumerate(schema)]
     frame = batch.select(*(pl.col(name).alias(shown) for name, shown in times.items()), *values)
-    bounds = batch.select(pl.col(START).min().alias("first"), pl.col(START).max().alias("last")).row(0)
-    return HistoryFile(store.write_history(source, f"e{epoch}", frame), batch.height, *bounds)
+    return _history_file(store.write_history(source, f"e{epoch}", frame), batch)
+
+
+def _history_file(name: str, rows: Batch, raw: AsItCame | None = None) -> HistoryFile:
+    instants = rows[START].to_numpy()
+    return HistoryFile(name, rows.height, int(instants.min()), int(instants.max()), raw)
 
 
 def read_history(store: Store, file: HistoryFile, schema: Schema) -> Batch:
     """The rows of a history file as the kernel takes them."""
     frame = store.read_history(file.name)
+    if file.as_it_came is not None:
+        return _as_it_came(frame, file.as_it_came, schema)
     values = [pl.col(field.name).alias(value_column(index)) for index, field in enumerate(schema)]
     if ARRIVAL not in frame.columns:
         return frame.select(*values, *INTERVAL_COLUMNS)
     start = pl.col(TIME).alias(START)
     return frame.select(*values, start, (start + 1).alias(END), pl.lit(1, pl.Int64).alias(WEIGHT), ARRIVAL)
+
+
+def _as_it_came(frame: pl.DataFrame, raw: AsItCame, schema: Schema) -> Batch:
+    """A user's Parquet file, of which every row was accepted."""
+    found = {name.lower(): name for name in frame.columns}
+    instants = frame[found[raw.timestamp.lower()]]
+    if raw.tick is not None:
+        instants = instants.dt.epoch("us") // raw.tick
+    columns = [frame[found[field.name.lower()]].cast(to_polars(field.type)) for field in schema]
+    batch = pl.DataFrame([column.alias(value_column(index)) for index, column in enumerate(columns)])
+    return with_times(batch, instants.cast(pl.Int64), raw.arrival)
 
 
 def take(part: Part, store: Store, source: str, epoch: int) -> Taken:
@@ -110,13 +128,20 @@ def take(part: Part, store: Store, source: str, epoch: int) -> Taken:
     if part.admission is None:
         raise AssertionError(f"part {part.name} was never judged")
     admission = part.admission
-    arrival = admit(admission.stream, _rows(part, store), admission.progress, admission.now)
+    content = _file(part.name) if part.kind == "parquet" else None
+    arrival = admit(admission.stream, _rows(part, content, store), admission.progress, admission.now)
     accepted, shed = arrival.accepted, 0
     if admission.shed:
         kept = accepted.filter(~_tossed(accepted, admission.shed))
         accepted, shed = kept, accepted.height - kept.height
     late = late_rows(admission.stream, arrival.late, admission.late_at) if arrival.late.height else None
-    file = write_history(store, source, epoch, accepted, part.schema) if accepted.height else None
+    file: HistoryFile | None = None
+    if content is not None and accepted.height == part.rows and admission.now is None:
+        # Nothing was left out, so that the file says it all, and need not be written anew.
+        raw = AsItCame(admission.progress.arrived, admission.stream.timestamp.name, admission.stream.domain.tick)
+        file = _history_file(store.adopt_history(source, f"e{epoch}", content), accepted, raw)
+    elif accepted.height:
+        file = write_history(store, source, epoch, accepted, part.schema)
     return Taken(accepted, late, file, shed)
 
 
@@ -136,18 +161,25 @@ def late_rows(stream: StreamDefinition, late: Batch, at: int) -> Batch:
     )
 
 
-def _rows(part: Part, store: Store) -> pa.Table:
-    if part.kind == "segment":
+def _rows(part: Part, content: bytes | None, store: Store) -> pa.Table:
+    if content is None:
         return store.read_once(part.name).to_arrow()
     columns = part.admission.stream.input_columns if part.admission else part.schema
     wanted = arrow_schema(columns)
     try:
-        with pq.ParquetFile(part.name) as file:
+        with pq.ParquetFile(pa.BufferReader(content)) as file:
             found = {name.lower(): name for name in file.schema_arrow.names}
             names = [found[name.lower()] for name in wanted.names]
             return file.read(columns=names).select(names).rename_columns(wanted.names).cast(wanted)
-    except (OSError, pa.ArrowException) as error:
+    except pa.ArrowException as error:
         raise InputError(f"{part.name} cannot be read: {error}") from None
+
+
+def _file(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror}") from None
 
 
 def _tossed(rows: Batch, shed: int) -> pl.Series:

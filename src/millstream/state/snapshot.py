@@ -33,6 +33,16 @@ class SourceProgress:
 
 
 @dataclass(frozen=True)
+class AsItCame:
+    """What a Parquet file of a user's does not say itself: the number of its first element, and which column has the
+    timestamps, in how many microseconds a tick (None where they are ticks)."""
+
+    arrival: int
+    timestamp: str
+    tick: int | None
+
+
+@dataclass(frozen=True)
 class HistoryFile:
     """Accepted rows of a source: the file, how many there are, and their first and last instants."""
 
@@ -40,6 +50,7 @@ class HistoryFile:
     rows: int
     first: int
     last: int
+    as_it_came: AsItCame | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ def from_json(content: Mapping[str, Any], catalog: tuple[Mapping[str, Any], ...]
         epoch=content["epoch"],
         clock=content["clock"],
         sources={name: _progress(entry) for name, entry in content["sources"].items()},
-        history={name: tuple(HistoryFile(**f) for f in files) for name, files in content["history"].items()},
+        history={name: tuple(map(_history_file, files)) for name, files in content["history"].items()},
         states={
             step: {synopsis: tuple(names) for synopsis, names in synopses.items()}
             for step, synopses in content["states"].items()
@@ -111,3 +122,8 @@ def from_json(content: Mapping[str, Any], catalog: tuple[Mapping[str, Any], ...]
 def _progress(entry: Mapping[str, Any]) -> SourceProgress:
     batch = entry["batch"]
     return SourceProgress(**{**entry, "batch": None if batch is None else SparkBatch(**batch)})
+
+
+def _history_file(entry: Mapping[str, Any]) -> HistoryFile:
+    raw = entry["as_it_came"]
+    return HistoryFile(**{**entry, "as_it_came": None if raw is None else AsItCame(**raw)})

@@ -11,7 +11,7 @@ import io
 import itertools
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -57,7 +57,11 @@ class Store(Protocol):
         """Keep rows of a source for others to read too; gives the file's name."""
         ...
 
-    def read_history(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame: ...
+    def adopt_history(self, source: str, label: str, content: bytes) -> str:
+        """Keep a Parquet file as it is; gives the name of the copy."""
+        ...
+
+    def read_history(self, name: str) -> pl.DataFrame: ...
 
     def limit(self, budget: int | None) -> None:
         """How many bytes of segments may be mapped at a time, by all processes together; None leaves it to us."""
@@ -91,9 +95,11 @@ class MemoryStore:
     def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
         return self.keep(f"{source}-{label}", frame)
 
-    def read_history(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        frame = self._frames[name]
-        return frame if columns is None else frame.select(columns)
+    def adopt_history(self, source: str, label: str, content: bytes) -> str:
+        return self.keep(f"{source}-{label}", pl.read_parquet(io.BytesIO(content)))
+
+    def read_history(self, name: str) -> pl.DataFrame:
+        return self._frames[name]
 
     def limit(self, budget: int | None) -> None:
         """All of it is in memory anyway."""
@@ -165,23 +171,26 @@ class DirectoryStore:
         return _parsed(name)[2]
 
     def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
+        content = io.BytesIO()
+        frame.write_parquet(content, compression="lz4", statistics=True, row_group_size=1 << 17)
+        return self.adopt_history(source, label, content.getbuffer())
+
+    def adopt_history(self, source: str, label: str, content: bytes | memoryview) -> str:
         directory = self.history / quote(source, safe="")
         directory.mkdir(exist_ok=True)
         path = directory / f"{label}-{uuid.uuid4().hex[:8]}.parquet"
-        content = io.BytesIO()
-        frame.write_parquet(content, compression="lz4", statistics=True, row_group_size=1 << 17)
         with _disk_errors(path), path.open("wb") as file:
             try:
-                file.write(content.getbuffer())
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             except BaseException:
                 path.unlink(missing_ok=True)
                 raise
         reach("history-written")
-        return f"{path.relative_to(self.directory)}#{checksum(content.getbuffer())}"
+        return f"{path.relative_to(self.directory)}#{checksum(content)}"
 
-    def read_history(self, name: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    def read_history(self, name: str) -> pl.DataFrame:
         path, expected = self._path(name), name.rpartition("#")[2]
         try:
             content = path.read_bytes()
@@ -189,7 +198,7 @@ class DirectoryStore:
             raise damaged(path, "it is missing") from None
         if checksum(content) != expected:
             raise damaged(path, "its checksum does not agree with what it holds")
-        return pl.read_parquet(io.BytesIO(content), columns=None if columns is None else list(columns))
+        return pl.read_parquet(io.BytesIO(content))
 
     def limit(self, budget: int | None) -> None:
         self.budget = budget
