@@ -24,7 +24,8 @@ class UserFunction:
     """A function that a user made: argument types are not checked, the result must fit `returns`."""
 
     name: str
-    body: Callable[..., Any] = field(repr=False, compare=False)  # a name is given once
+    # Within a database a name is given once; the fingerprint must be the same in the next process.
+    body: Callable[..., Any] = field(repr=False, metadata={"fingerprint": False})
     returns: DataType
     columns: Literal["polars", "arrow"] = "polars"  # what the body takes
 
