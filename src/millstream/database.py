@@ -304,6 +304,7 @@ class Database:
             text = query.explain()
             if statement.analyze:
                 reports = self.engine.operators(query.edge)
+                text += "\napproximate: elements were shed" if query.is_approximate else ""
         elif statement.query is not None:
             bound = self._bind(statement.query, statement.place.text)
             text = explain_bound(bound)

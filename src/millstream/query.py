@@ -111,6 +111,11 @@ class Query:
             **self._exactness(snapshot),
         }
 
+    @property
+    def is_approximate(self) -> bool:
+        """Whether elements were shed that the answer now would need."""
+        return bool(self._exactness(self._database.engine.snapshot)["approximate"])
+
     def _exactness(self, snapshot: Snapshot) -> dict[str, Any]:
         """Whether the answer now may lack elements that were shed, and until when answers may."""
         shed = {name: progress.shed_until for name, progress in snapshot.sources.items()}

@@ -176,6 +176,7 @@ def test_shedding_is_counted_and_answers_say_so_until_the_windows_are_past() -> 
     fed.take("s", [[(1, t) for t in range(100, 200)]])
     shed = fed.db.stats()["streams"]["s"]["shed"]
     assert 20 < shed < 80
+    assert "approximate: elements were shed" in str(fed.db.execute(f"EXPLAIN ANALYZE QUERY {ever.name}"))
     assert recent.stats()["approximate"]
     assert recent.stats()["approximate_until"] == 199 + 10
     assert not other.stats()["approximate"]
