@@ -63,3 +63,16 @@ def test_a_group_is_dropped_whole_and_untouched_segments_stay_the_same_objects()
     later = synopsis.retain(kept, kept[0].clear(), horizon=10, before=0)
     assert len(later) == 1
     assert later[0] is kept[1]
+
+
+def test_three_segments_of_a_size_are_merged_but_a_retraction_meets_its_row_at_once() -> None:
+    def rows(key: int, weight: int = 1) -> pl.DataFrame:
+        columns = {"c0": [key], START: [0], END: [50], WEIGHT: [weight]}
+        return pl.DataFrame({**columns, "_key": pl.Series([key], dtype=pl.UInt64)})
+
+    two = Consolidated().retain(Consolidated().retain((), rows(2), 0, 0), rows(1), 0, 0)
+    assert [segment.height for segment in two] == [1, 1]
+    (three,) = Consolidated().retain(two, rows(3), 0, 0)
+    assert three["c0"].to_list() == [1, 2, 3]
+    (one,) = Consolidated().retain(two, rows(2, -1), 0, 0)
+    assert one["c0"].to_list() == [1]

@@ -2,8 +2,8 @@
 
     (a, [s1, e1), w1) joins (b, [s2, e2), w2)  gives  (a b, [max(s1, s2), min(e1, e2)), w1 * w2)
 
-Stored rows lie in segments sorted by a 64-bit key, so that n rows find their partners among N in O(n log N). How the
-segments are kept is the synopsis' choice (`synopsis`), by the update pattern of each input.
+Stored rows lie in segments sorted by a 64-bit key, where rows find their partners by a directory or a binary search
+(`probing`). How the segments are kept is the synopsis' choice (`synopsis`), by the update pattern of each input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from millstream.kernel.batch import (
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.keys import KEY, Positions, are_codes_exact, key_codes, order_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
-from millstream.kernel.probing import Pairs, equal_runs, equal_values, find_band, pairs_of_runs
+from millstream.kernel.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.segments import codes_of, gather, horizon_of, numbers, released, summed
@@ -84,14 +84,12 @@ class KeyedJoin(Operator):
 
     def _candidates(self, probe: Segment, stored: Segment, side: int) -> Iterator[Pairs]:
         """(row of the probe, row of what is stored of that side) in chunks: a superset of what matches."""
-        codes, band = codes_of(stored), self._bands[side]
+        band = self._bands[side]
         if self.keys:
-            runs = equal_runs(codes, codes_of(probe))
-        elif band is not None:
-            runs = band.runs(codes, probe)
-        else:
-            runs = np.zeros(probe.height, np.intp), np.full(probe.height, codes.size, np.intp)
-        yield from pairs_of_runs(*runs)
+            return equal_pairs(stored, codes_of(probe))
+        if band is not None:
+            return pairs_of_runs(*band.runs(codes_of(stored), probe))
+        return pairs_of_runs(np.zeros(probe.height, np.intp), np.full(probe.height, stored.height, np.intp))
 
     def _agreeing(
         self, left: pl.DataFrame, right: pl.DataFrame, i: Positions, j: Positions, pairs: Positions

@@ -29,7 +29,7 @@ from millstream.kernel.batch import (
 from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import KEY, Codes, Positions, Ticks, are_codes_exact, key_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
-from millstream.kernel.probing import equal_runs, equal_values, pairs_of_runs
+from millstream.kernel.probing import equal_pairs, equal_values
 from millstream.kernel.segments import alive, codes_of, gather, horizon_of, numbers, only, released
 from millstream.kernel.synopsis import size_classes_to_merge, without_expired
 from millstream.kernel.time_queue import due
@@ -123,7 +123,7 @@ class _ByValue(Operator):
 
     def _found(self, values: pl.DataFrame, segment: Segment) -> tuple[Positions, Positions]:
         """(row of the values, row of the segment) wherever these agree."""
-        chunks = list(pairs_of_runs(*equal_runs(codes_of(segment), codes_of(values))))
+        chunks = list(equal_pairs(segment, codes_of(values)))
         i = np.concatenate([chunk[0] for chunk in chunks]) if chunks else np.zeros(0, np.intp)
         j = np.concatenate([chunk[1] for chunk in chunks]) if chunks else np.zeros(0, np.intp)
         if are_codes_exact(values, self._columns) and are_codes_exact(segment, self._columns):

@@ -11,46 +11,46 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import value_column
+from millstream.kernel.directory import directory_of
 from millstream.kernel.keys import Codes, Positions, order_codes, order_ticks, physical
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, Literal, conjuncts
-from millstream.kernel.segments import gather
+from millstream.kernel.segments import codes_of, gather
 from millstream.types import INTEGER_BITS, INTEGERS, INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
 
 Pairs = tuple[Positions, Positions]
 
 _CHUNK = 1 << 20  # candidate pairs looked at together: bounds the memory of cross joins and of skewed keys
+_MOST_ROWS_PER_PROBE = 1_000  # above, a directory would hardly be used as often as it takes to make up for making it
 
 
-def equal_runs(stored: Codes, probes: Codes) -> Pairs:
-    """Where each probe's code stands among the sorted stored ones: from `first` to `past`, exclusive."""
-    first = np.searchsorted(stored, probes)
-    past = first.copy()
-    rows = np.flatnonzero(stored.take(first, mode="clip") == probes) if stored.size else first[:0]
-    rows = rows[first[rows] < stored.size]
-    # Most codes stand there only a few times: counting on is cheaper than a second binary search.
-    for _ in range(4):
-        past[rows] += 1
-        rows = rows[past[rows] < stored.size]
-        rows = rows[stored[past[rows]] == probes[rows]]
-    past[rows] = np.searchsorted(stored, probes[rows], side="right")
-    return first, past
+def equal_pairs(stored: Segment, probes: Codes) -> Iterator[Pairs]:
+    """All (probe, row of the segment) of equal codes, by probe and then by row, in chunks."""
+    codes = codes_of(stored)
+    if probes.size * _MOST_ROWS_PER_PROBE < codes.size:
+        yield from pairs_of_runs(codes.searchsorted(probes), codes.searchsorted(probes, side="right"))
+        return
+    for i, j in pairs_of_runs(*directory_of(stored).ranges(probes)):
+        equal = np.flatnonzero(codes[j] == probes[i])
+        yield i[equal], j[equal]
 
 
 def pairs_of_runs(first: Positions, past: Positions) -> Iterator[Pairs]:
     """All (row, position) with first[row] <= position < past[row], in chunks."""
     rows = np.flatnonzero(past > first)
-    counts = (past - first)[rows]
-    ends = np.cumsum(counts)
+    first = first[rows]
+    counts = past[rows] - first
+    ends = counts.cumsum()
+    shift = first + counts - ends
     total = int(ends[-1]) if ends.size else 0
     for low in range(0, total, _CHUNK):
         high = min(low + _CHUNK, total)
-        part = slice(int(np.searchsorted(ends, low, side="right")), int(np.searchsorted(ends, high)) + 1)
-        begins = ends[part] - counts[part]
-        skipped = np.maximum(low - begins, 0)
-        taken = np.minimum(ends[part], high) - begins - skipped
-        shift = first[rows[part]] + skipped - (np.cumsum(taken) - taken)
-        yield np.repeat(rows[part], taken), np.arange(high - low) + np.repeat(shift, taken)
+        part = slice(int(ends.searchsorted(low, side="right")), int(ends.searchsorted(high)) + 1)
+        # Only the first and the last run can reach over the chunk's bounds.
+        taken = counts[part].copy()
+        taken[0] = ends[part.start] - low
+        taken[-1] -= ends[part.stop - 1] - high
+        yield rows[part].repeat(taken), np.arange(low, high) + shift[part].repeat(taken)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ import polars as pl
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.keys import KEY
 from millstream.kernel.operator import Segment
-from millstream.kernel.segments import alive, numbers, only, summed
+from millstream.kernel.segments import alive, codes_of, numbers, only, summed
 
 _SAMPLE = 64  # rows of a segment looked at to judge how much of it has expired
 _SMALLEST_CLASS = 12  # segments below 2**13 rows are of one size class
@@ -107,7 +107,13 @@ def _is_due(lazy: int, before: int, horizon: int) -> bool:
 
 
 def _merged(parts: Sequence[Segment]) -> Segment:
-    return parts[0] if len(parts) == 1 else pl.concat(parts, rechunk=True).sort(KEY)
+    """Rows of all parts by key. A stable sort finds the sorted parts and merges them; a column at a time, since the
+    memory of the last one is used again."""
+    if len(parts) == 1:
+        return parts[0]
+    order = pl.Series(np.argsort(np.concatenate([codes_of(part) for part in parts]), kind="stable").astype(np.uint32))
+    columns = (pl.concat([part.get_column(name) for part in parts], rechunk=True) for name in parts[0].columns)
+    return pl.DataFrame([column[order] for column in columns])
 
 
 def merged_by_size(segments: Sequence[Segment]) -> tuple[Segment, ...]:
@@ -115,12 +121,12 @@ def merged_by_size(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     return (*kept, _merged(merging)) if merging else tuple(kept)
 
 
-def size_classes_to_merge(segments: Sequence[Segment]) -> tuple[list[Segment], list[Segment]]:
-    """Segments to keep, and those to merge: all from the largest size class that two of them share."""
+def size_classes_to_merge(segments: Sequence[Segment], fan: int = 2) -> tuple[list[Segment], list[Segment]]:
+    """Segments to keep, and those to merge: all from the largest size class that so many of them share."""
     by_size = sorted(segments, key=lambda segment: -segment.height)
     shared = None
     for size_class, members in groupby(by_size, key=lambda segment: _size_class(segment.height)):
-        if shared is None and len(list(members)) > 1:
+        if shared is None and len(list(members)) >= fan:
             shared = size_class
     if shared is None:
         return by_size, []
@@ -139,16 +145,19 @@ def retain(segments: Sequence[Segment], arrived: Segment, horizon: int) -> tuple
     new = alive(arrived, horizon)
     if new.height:
         live.append(new)
-    kept, merging = size_classes_to_merge(live)
+    # Three of a class instead of two are more to search, but fewer rows to rewrite. Retractions do not wait: what they
+    # cancel finds partners until they have met.
+    fan = 2 if (numbers(arrived, WEIGHT) < 0).any() else 3
+    kept, merging = size_classes_to_merge(live, fan)
     if not merging:
         return tuple(kept)
-    merged = pl.concat([alive(segment, horizon) for segment in merging], rechunk=True)
+    merged = _merged([alive(segment, horizon) for segment in merging])
     if (numbers(merged, WEIGHT) < 0).any():
         # Starts before the horizon no longer matter: with them cut off, a row and its retraction differ by
         # nothing but their weights.
         starts = np.maximum(numbers(merged, START), horizon)
-        merged = summed(merged.with_columns(pl.Series(START, starts)))
-    return (*kept, merged.sort(KEY)) if merged.height else tuple(kept)
+        merged = summed(merged.with_columns(pl.Series(START, starts))).sort(KEY)
+    return (*kept, merged) if merged.height else tuple(kept)
 
 
 def without_expired(segment: Segment, horizon: int) -> Segment:
