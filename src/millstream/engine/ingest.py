@@ -33,19 +33,18 @@ def admit(stream: StreamDefinition, table: pa.Table, progress: SourceProgress, n
     """Judge the rows of a table (the stream's input columns, in arrival order)."""
     instants = _instants(stream, table, progress, now)
     frame = with_times(_values(stream, table, instants), instants, progress.arrived)
+    after = replace(progress, arrived=progress.arrived + frame.height)
+    if frame.height and int(instants[0]) > progress.heartbeat and instants.is_sorted():
+        # In order, and all beyond the heartbeat: no element can be late for another.
+        last = heartbeat_after(stream.heartbeat, instants.tail(1), progress.heartbeat)
+        return Arrival(frame, frame.clear(), replace(after, heartbeat=int(last[0])))
     raised = heartbeat_after(stream.heartbeat, instants, progress.heartbeat)
-    met = raised.shift(1, fill_value=progress.heartbeat)
-    late = instants <= met
-    some_late = bool(late.any())
+    late = instants <= raised.shift(1, fill_value=progress.heartbeat)
+    reached = progress.heartbeat if raised.is_empty() else int(raised[-1])
     return Arrival(
-        frame.filter(~late) if some_late else frame,
-        frame.filter(late) if some_late else frame.clear(),
-        replace(
-            progress,
-            heartbeat=progress.heartbeat if raised.is_empty() else int(raised[-1]),
-            arrived=progress.arrived + frame.height,
-            late=progress.late + int(late.sum()),
-        ),
+        frame.filter(~late),
+        frame.filter(late),
+        replace(after, heartbeat=reached, late=progress.late + int(late.sum())),
     )
 
 
