@@ -25,11 +25,12 @@ LAYERS: dict[str, set[str]] = {
     "inputs": BASE | {"state", "kernel", "plan", "language", "engine", "catalog"},
     "declarations": BASE | {"plan"},
     "feeds": BASE | {"state", "kernel", "plan", "engine", "catalog", "inputs"},
+    "definitions": BASE | {"plan", "language", "engine", "catalog", "inputs", "feeds"},
     "sinks": BASE | {"state", "engine", "query"},
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE
     | {"declarations", "kernel", "plan", "language", "engine", "catalog"}
-    | {"inputs", "query", "feeds", "sinks", "pump"},
+    | {"inputs", "query", "feeds", "definitions", "sinks", "pump"},
     "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations"},
     "__init__": BASE | {"connect", "database", "inputs", "query"},
     "demo": {"__init__"},

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from millstream.catalog import CatalogOfObjects, kind_of
 from millstream.declarations import Declarations, Entry, Pickler, statistics_entry, statistics_of
+from millstream.definitions import Definitions
 from millstream.engine.answers import elements_until, relation_at
-from millstream.engine.engine import Engine, SourceRow
+from millstream.engine.engine import Engine
 from millstream.engine.external import External
 from millstream.engine.reports import OperatorReport, as_text
 from millstream.errors import (
@@ -28,16 +29,15 @@ from millstream.errors import (
     Place,
     did_you_mean,
 )
-from millstream.feeds import Feeds, feed_of, unreadable_table
-from millstream.inputs import Inputs, InsertResult, late_table, malformed_table
+from millstream.feeds import Feeds, feed_of
+from millstream.inputs import Inputs, InsertResult
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.language import statements as st
 from millstream.language.binder import Binder, BoundQuery
-from millstream.language.definer import check_name, define_stream, define_table
+from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
 from millstream.language.statement_parser import parse, parse_query, parse_type
-from millstream.language.statements import Name
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
@@ -48,7 +48,6 @@ from millstream.pump import Pump, needs_spark
 from millstream.query import Query
 from millstream.settings import Settings
 from millstream.sinks import CALLABLE, Deliver, Sink, Sinks
-from millstream.types import Field
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,7 @@ class Database:
         self.code = UserCode()
         self.inputs = Inputs(self.engine, self.catalog, now)
         self.sinks = Sinks(self.engine)
+        self._definitions = Definitions(self.engine, self.catalog, self._binder)
         feeds = Feeds(self.engine, self.catalog, self.inputs, lambda: self.settings, now)
         self._pump = Pump(feeds, self.inputs, self.sinks, external, checkpoints, now)
         self._external = external
@@ -248,7 +248,7 @@ class Database:
                 self._attach_sink(entry)
             case _:
                 (statement,) = parse(entry["text"])
-                self._define(statement)
+                self._definitions.define(statement)
 
     def _recover_query(self, entry: Entry) -> None:
         (statement,) = parse(entry["text"])
@@ -363,7 +363,7 @@ class Database:
 
     def _create(self, statement: st.CreateStream | st.CreateTable | st.CreateView) -> Result:
         with self.engine.lock:
-            name, message = self._define(statement)
+            name, message = self._definitions.define(statement)
             kind = kind_of(self.catalog[name.key])
             try:
                 declared = self.declared.with_entry(
@@ -374,7 +374,7 @@ class Database:
                 else:
                     self._declare_external(self.catalog[name.key], statement.source, declared)
             except BaseException:
-                self._forget(name.key)
+                self._definitions.forget(name.key)
                 raise
         return Result(message)
 
@@ -397,68 +397,6 @@ class Database:
             error.place = error.place or source.place
             raise
 
-    def _define(self, statement: st.Statement) -> tuple[Name, str]:
-        match statement:
-            case st.CreateStream():
-                return statement.name, self._define_stream(statement)
-            case st.CreateTable():
-                return statement.name, self._define_table(statement)
-            case st.CreateView():
-                return statement.name, self._define_view(statement)
-            case _:
-                raise AssertionError(f"{type(statement).__name__} defines nothing")
-
-    def _owned(self, key: str) -> list[str]:
-        """An object and the tables that come with it."""
-        return [other for other in self.catalog if other == key or other.startswith(f"{key}.")]
-
-    def _forget(self, key: str) -> None:
-        for owned in self._owned(key):
-            self.catalog.remove(owned)
-
-    def _define_stream(self, statement: st.CreateStream) -> str:
-        definition = define_stream(statement)
-        self.catalog.add(definition, statement.name)
-        self.engine.add_source(statement.name.key, SourceRow(definition.columns, True, True, definition.retain))
-        self._add_table(late_table(definition))
-        if definition.source is not None:
-            self._add_table(unreadable_table(definition))
-        return f"stream {definition.name} created"
-
-    def _add_table(self, table: TableDefinition) -> None:
-        """A table that the engine fills itself."""
-        self.catalog.add(table)
-        self.engine.add_source(table.name.lower(), SourceRow(table.columns, False, False))
-
-    def _define_table(self, statement: st.CreateTable) -> str:
-        definition = define_table(statement)
-        self.catalog.add(definition, statement.name)
-        if definition.log is None:
-            self.engine.add_source(statement.name.key, SourceRow(definition.columns, False, False))
-        else:
-            self.engine.add_source(statement.name.key, SourceRow(definition.feed.columns, True, True))
-            self._add_table(late_table(definition.feed))
-            self.catalog.add(malformed_table(definition))
-        if definition.source is not None:
-            self._add_table(unreadable_table(definition))
-        return f"table {definition.name} created"
-
-    def _define_view(self, statement: st.CreateView) -> str:
-        check_name(statement.name)
-        # Kept as it was bound: it is rewritten as part of the queries that read it.
-        bound = self._binder(statement.place.text).bind(statement.query)
-        columns = bound.schema
-        if statement.columns:
-            if len(statement.columns) != len(columns):
-                raise BindError(
-                    f"view {statement.name} names {len(statement.columns)} columns, but there are {len(columns)}",
-                    place=statement.columns[0].place,
-                )
-            columns = tuple(Field(n.text, f.type) for n, f in zip(statement.columns, columns, strict=True))
-        view = ViewDefinition(statement.name.text, columns, bound.plan, bound.domain, bound.cql, bound.reads)
-        self.catalog.add(view, statement.name)
-        return "\n".join([f"view {view.name} created: a {bound.kind}", *bound.defaults])
-
     def _drop(self, statement: st.Drop) -> Result:
         kind, name = statement.kind.lower(), statement.name
         if kind == "query":
@@ -473,7 +411,7 @@ class Database:
             self.declared = declared
         else:
             self.catalog.find(kind, name)
-            owned = self._owned(name.key)
+            owned = self._definitions.owned(name.key)
             users = self.catalog.users(owned) + [q.name for q in self._queries.values() if q.reads & set(owned)]
             if users:
                 raise CatalogError(
@@ -486,7 +424,7 @@ class Database:
             declared = self.declared.without(kind, name.key)
             self.engine.drop_sources(owned, declared.entries)
             self.declared = declared
-            self._forget(name.key)
+            self._definitions.forget(name.key)
             self._pump.forget(name.key)
         return Result(f"{kind} {name} dropped")
 
