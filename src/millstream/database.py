@@ -421,16 +421,23 @@ class Database:
                     place=name.place,
                 )
             self._pump.check_not_read(name.text)
+            settings = self.settings.without_stream(name.key)
             declared = self.declared.without(kind, name.key)
+            if settings != self.settings:
+                declared = declared.with_settings(settings)
             self.engine.drop_sources(owned, declared.entries)
-            self.declared = declared
+            self.declared, self.settings = declared, settings
             self._definitions.forget(name.key)
             self._pump.forget(name.key)
         return Result(f"{kind} {name} dropped")
 
     def _set(self, statement: st.SetOption) -> Result:
         name, value = statement.name, statement.value
-        changed = self.settings.with_value(name.text, value, name.place)
+        if statement.stream is None:
+            changed = self.settings.with_value(name.text, value, name.place)
+        else:
+            stream = self.catalog.with_heartbeat(statement.stream.text, statement.stream.place)
+            changed = self.settings.with_stream_value(stream.name.lower(), name.text, value, name.place)
         for rule in disabled_rules(changed):
             if rule not in rule_names():
                 hint = did_you_mean(rule, rule_names())
@@ -446,7 +453,7 @@ class Database:
             self.engine.place_on(changed.shards or self._default_shards)
         self._declare(self.declared.with_settings(changed))
         self._apply(changed)
-        return Result(f"{name.key} = {value}")
+        return Result(f"{name.key} = {value}" + (f" for {statement.stream}" if statement.stream else ""))
 
     def _apply(self, settings: Settings) -> None:
         self.settings = settings

@@ -83,7 +83,7 @@ class Feeds:
             )
 
     def begin(self, feed: Feed) -> None:
-        self._pace(feed).begin(self._now(), self._settings().shedding_lag)
+        self._pace(feed).begin(self._now(), self._settings().of_stream(feed.key).shedding_lag)
 
     def is_taken(self, feed: Feed, batch: SparkBatch) -> bool:
         known = self.engine.snapshot.progress(feed.key).batch
@@ -101,7 +101,7 @@ class Feeds:
         """Make an epoch of a batch: its rows, what could not be read, and that it was taken."""
         stream, key = feed.stream, feed.key
         pace = self._pace(feed)
-        shed = self._threshold(pace)
+        shed = self._threshold(feed, pace)
         with self.engine.lock:
             snapshot = self.engine.snapshot
             parts, progress = judged(stream, landed.parts, snapshot.progress(key), self.inputs.clock_tick(stream), shed)
@@ -124,9 +124,9 @@ class Feeds:
         with self._lock:
             return self._paces.setdefault(feed.key, Pace())
 
-    def _threshold(self, pace: Pace) -> int:
+    def _threshold(self, feed: Feed, pace: Pace) -> int:
         """How many of 2^32 elements are dropped."""
-        if not self._may_shed or self._settings().shedding == "off":
+        if not self._may_shed or self._settings().of_stream(feed.key).shedding == "off":
             pace.kept = 1.0
         return round((1.0 - pace.kept) * 2**32)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.errors import BindError, NameError, Place, did_you_mean
+
+_PER_STREAM = ("shedding", "shedding_lag")
 
 
 @dataclass(frozen=True)
@@ -22,10 +25,27 @@ class Settings:
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window
     shedding: str = field(default="off", metadata={"choices": ("off", "sample")})
     shedding_lag: int = field(default=10, metadata={"least": 0})  # seconds that a source's epoch may take
+    by_stream: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what single streams do otherwise
+
+    def of_stream(self, key: str) -> Settings:
+        """The settings as they are for one stream."""
+        return replace(self, **self.by_stream.get(key, {}))
+
+    def with_stream_value(self, key: str, name: str, value: object, place: Place | None = None) -> Settings:
+        """The settings with one changed for a stream."""
+        if name.lower() not in _PER_STREAM:
+            raise BindError(
+                f"{name} is one for all streams", hint=f"FOR goes with {', '.join(_PER_STREAM)}", place=place
+            )
+        own = getattr(self.with_value(name, value, place), name.lower())
+        return replace(self, by_stream={**self.by_stream, key: {**self.by_stream.get(key, {}), name.lower(): own}})
+
+    def without_stream(self, key: str) -> Settings:
+        return replace(self, by_stream={other: own for other, own in self.by_stream.items() if other != key})
 
     def with_value(self, name: str, value: object, place: Place | None = None) -> Settings:
         """The settings with one changed; a wrong name or value is an error at the place."""
-        fields = self.__dataclass_fields__
+        fields = {key: known for key, known in self.__dataclass_fields__.items() if key != "by_stream"}
         key = name.lower()
         if key not in fields:
             raise NameError(f'unknown setting "{name}"', hint=did_you_mean(key, fields), place=place)

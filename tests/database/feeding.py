@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,13 +39,13 @@ class Fed:
         self.db = ms.Database(engine, lambda: None, pickler, now, external, Path("/nowhere"))
         self.db.execute(statements)
         self.feeds: Feeds = self.db._pump._feeds
-        self.batch = -1
+        self.batches: Counter[str] = Counter()
 
     def take(self, name: str, parts: Sequence[Sequence[Any]], malformed: Sequence[tuple[str, str]] = ()) -> None:
         """One batch, whose rows come in these parts."""
         (feed,) = (feed for feed in self.feeds.all() if feed.stream.name == name)
-        self.batch += 1
-        batch = SparkBatch("query", self.batch)
+        batch = SparkBatch("query", self.batches[name])
+        self.batches[name] += 1
         assert not self.feeds.is_taken(feed, batch)
         self.feeds.begin(feed)
         self.feeds.take(feed, LandedBatch(self._landed(feed.stream, parts), self._malformed(malformed)), batch)

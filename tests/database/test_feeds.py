@@ -222,3 +222,24 @@ def test_one_run_at_a_time() -> None:
             db.run()
         db.close()
         running.join()
+
+
+def test_one_stream_sheds_and_the_others_do_not() -> None:
+    declared = STREAM.format("ASCENDING")
+    fed = Fed(
+        f"{declared} USING csv OPTIONS (path 'x'); {declared.replace(' s ', ' r ')} USING csv OPTIONS (path 'y'); "
+        "SET shedding = 'sample' FOR R; SET shedding_lag = 5 FOR r",
+        Watch(),
+    )
+    fed.feeds.begin_run(may_shed=True)
+    for feed in fed.feeds.all():
+        fed.feeds._pace(feed).needed = 10.0  # as if its last epoch had taken so long
+        fed.take(feed.key, [[(1, t) for t in range(100)]])
+    assert fed.db.stats()["streams"]["s"]["shed"] == 0
+    assert fed.db.stats()["streams"]["r"]["shed"] > 0
+    with pytest.raises(ms.BindError, match="range_bounds is one for all streams"):
+        fed.db.execute("SET range_bounds = 'closed' FOR r")
+    with pytest.raises(ms.NameError, match='no stream called "q"'):
+        fed.db.execute("SET shedding = 'off' FOR q")
+    fed.db.execute("DROP STREAM r")
+    assert not fed.db.settings.by_stream

@@ -371,7 +371,8 @@ class StatementParser(QueryParser):
             value = int(digits) if first.text.isdigit() else float(digits)
         elif first.text.upper() in ("TRUE", "FALSE") and first.token_type != TokenType.STRING:
             value = first.text.upper() == "TRUE"
-        return st.SetOption(name=name, value=value, **self._placed())
+        stream = self._name("a stream") if self._match(TokenType.FOR) else None
+        return st.SetOption(name=name, value=value, stream=stream, **self._placed())
 
     def _parse_explain(self) -> st.Statement:
         analyze = self._match_text_seq("ANALYZE")

@@ -172,8 +172,11 @@ class Advance(Statement):
 
 @dataclass(frozen=True)
 class SetOption(Statement):
+    """SET name = value, for all or (FOR s) for one stream."""
+
     name: Name
     value: str | int | float | bool
+    stream: Name | None
 
 
 @dataclass(frozen=True)
