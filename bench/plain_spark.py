@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
 
 
 @dataclass
@@ -39,8 +40,14 @@ def finish(frame: DataFrame, checkpoint: Path, mode: str = "append") -> int:
     return counted.rows
 
 
+@cache
+def schema(spark: SparkSession, directory: Path) -> StructType:
+    """Asked for once, outside of what is measured."""
+    return spark.read.parquet(str(directory)).schema
+
+
 def stream(spark: SparkSession, directory: Path, files: int | None = None) -> DataFrame:
-    reader = spark.readStream.schema(spark.read.parquet(str(directory)).schema)
+    reader = spark.readStream.schema(schema(spark, directory))
     if files is not None:
         reader = reader.option("maxFilesPerTrigger", files)
     return reader.parquet(str(directory))
@@ -72,8 +79,3 @@ def measured(work: Callable[[], int]) -> tuple[float, int]:
     begun = time.perf_counter()
     rows = work()
     return time.perf_counter() - begun, rows
-
-
-def children_memory() -> float:
-    """GiB that the largest process below this one has used at most."""
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20

@@ -21,6 +21,7 @@ from millstream.engine.landed import LandedBatch
 from millstream.errors import Error, InputError
 from millstream.plan.definitions import ExternalData, TableDefinition
 from millstream.spark import sinks
+from millstream.spark.file_log import files_of_batch
 from millstream.spark.formats import Format, spark_errors
 from millstream.spark.landing import Landing, land
 from millstream.spark.malformed import Grammar
@@ -140,15 +141,17 @@ class SparkReading:
         if self._format.name not in _ONCE_ONLY and self._taker.is_taken(self._feed, batch):
             return
         self._taker.begin(self._feed)
-        landed = self._landed(frame)
+        landed = self._landed(frame, batch.batch)
         try:
             self._taker.take(self._feed, landed, batch)
         finally:
             self._store.sweep(landed.segments(), ())
 
-    def _landed(self, frame: DataFrame) -> LandedBatch:
+    def _landed(self, frame: DataFrame, number: int) -> LandedBatch:
         if self._by_path:
-            paths = [row.path for row in frame.collect()]
+            paths = files_of_batch(self._checkpoint, number)
+            if paths is None:
+                paths = [row.path for row in frame.collect()]
             files = landed_files(paths, self._feed.stream)
             if files is not None:
                 return LandedBatch(files)
