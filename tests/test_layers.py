@@ -26,11 +26,12 @@ LAYERS: dict[str, set[str]] = {
     "declarations": BASE | {"plan"},
     "feeds": BASE | {"state", "kernel", "plan", "engine", "catalog", "inputs"},
     "definitions": BASE | {"plan", "language", "engine", "catalog", "inputs", "feeds"},
+    "user_code": BASE | {"kernel", "language"},
     "sinks": BASE | {"state", "engine", "query"},
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE
     | {"declarations", "kernel", "plan", "language", "engine", "catalog"}
-    | {"inputs", "query", "feeds", "definitions", "sinks", "pump"},
+    | {"inputs", "query", "feeds", "definitions", "user_code", "sinks", "pump"},
     "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations"},
     "__init__": BASE | {"connect", "database", "inputs", "query"},
     "demo": {"__init__"},

@@ -32,12 +32,11 @@ from millstream.errors import (
 from millstream.feeds import Feeds, feed_of
 from millstream.inputs import Inputs, InsertResult
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
-from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.language import statements as st
 from millstream.language.binder import Binder, BoundQuery
 from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
-from millstream.language.statement_parser import parse, parse_query, parse_type
+from millstream.language.statement_parser import parse, parse_query
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
@@ -48,6 +47,7 @@ from millstream.pump import Pump, needs_spark
 from millstream.query import Query
 from millstream.settings import Settings
 from millstream.sinks import CALLABLE, Deliver, Sink, Sinks
+from millstream.user_code import aggregate_of, function_of
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Database:
         return self._rewritten(self._binder(text).bind(query), self.engine.statistics())
 
     def _rewritten(self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics]) -> BoundQuery:
-        return replace(bound, plan=rewrite(bound.plan, statistics, disabled_rules(self.settings)))
+        return replace(bound, plan=rewrite(bound.plan, statistics, self.settings.disabled))
 
     def _register(self, name: str, mode: str | None, statement: st.RegisterQuery | st.Query) -> Query:
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
@@ -323,27 +323,16 @@ class Database:
         Equal rows must give equal results.
         """
         self.check_open()
-        self._check_function_name(name)
-        if columns not in ("polars", "arrow"):
-            raise BindError(f"columns is 'polars' or 'arrow', not {columns!r}")
-        function = UserFunction(name.lower(), body, parse_type(returns), "arrow" if columns == "arrow" else "polars")
+        function = function_of(name, body, returns, columns)
         if self._is_new("function", name, self._pickler.pack(function)):
             self.code = self.code.with_function(function)
 
     def create_aggregate(self, name: str, definition: type[UserAggregate], returns: str) -> None:
         """Make a Python class usable as an aggregate: initialize, iterate, terminate, and retract if it can."""
         self.check_open()
-        self._check_function_name(name)
-        missing = [part for part in ("initialize", "iterate", "terminate") if not hasattr(definition, part)]
-        if missing:
-            raise BindError(f"aggregate {name} has no method {missing[0]}")
-        kind = parse_type(returns)
-        if self._is_new("aggregate", name, self._pickler.pack((definition, kind))):
-            self.code = self.code.with_aggregate(name.lower(), definition, kind)
-
-    def _check_function_name(self, name: str) -> None:
-        if not name.isidentifier() or name.startswith("_"):
-            raise BindError(f"{name!r} cannot be a function's name")
+        aggregate = aggregate_of(name, definition, returns)
+        if self._is_new("aggregate", name, self._pickler.pack(aggregate)):
+            self.code = self.code.with_aggregate(name.lower(), *aggregate)
 
     def _is_new(self, kind: str, name: str, body: str) -> bool:
         """Declare users' code; saying again what an earlier process said is welcome, and changes nothing."""
@@ -438,7 +427,7 @@ class Database:
         else:
             stream = self.catalog.with_heartbeat(statement.stream.text, statement.stream.place)
             changed = self.settings.with_stream_value(stream.name.lower(), name.text, value, name.place)
-        for rule in disabled_rules(changed):
+        for rule in changed.disabled:
             if rule not in rule_names():
                 hint = did_you_mean(rule, rule_names())
                 raise NameError(f'there is no rule "{rule}" that can be disabled', hint=hint, place=statement.place)
@@ -604,10 +593,6 @@ class Database:
 def _text(statement: st.Statement) -> str:
     place = statement.place
     return place.text[place.start : place.end]
-
-
-def disabled_rules(settings: Settings) -> list[str]:
-    return [name.strip() for name in settings.disabled_rules.split(",") if name.strip()]
 
 
 def explain_bound(bound: BoundQuery) -> str:

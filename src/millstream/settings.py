@@ -27,6 +27,11 @@ class Settings:
     shedding_lag: int = field(default=10, metadata={"least": 0})  # seconds that a source's epoch may take
     by_stream: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what single streams do otherwise
 
+    @property
+    def disabled(self) -> list[str]:
+        """The rewrite rules that are not to be used."""
+        return [name.strip() for name in self.disabled_rules.split(",") if name.strip()]
+
     def of_stream(self, key: str) -> Settings:
         """The settings as they are for one stream."""
         return replace(self, **self.by_stream.get(key, {}))

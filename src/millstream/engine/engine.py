@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ import polars as pl
 from millstream.engine.exchange import Skew
 from millstream.engine.merging import HistoryMerge, history_merges, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
-from millstream.engine.reports import OperatorReport, report
+from millstream.engine.reports import OperatorReport, bytes_of, report
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
@@ -278,24 +279,26 @@ class Engine:
 
     def state_bytes(self) -> dict[str, int]:
         """What each step holds."""
-        return {
-            step: sum(self.store.size(name) for names in synopses.values() for name in names)
-            for step, synopses in self.snapshot.states.items()
-        }
+        return {step: bytes_of(synopses, self.store) for step, synopses in self.snapshot.states.items()}
 
     def measure(self, plan: lo.Node, options: Options, until: int) -> list[OperatorReport]:
         """What the operators of a plan do over the kept history; nothing is kept."""
         with self.lock:
             edge, pipeline = self._prepare(plan, options)
-            outcome = self.runner.run(self._history_task(pipeline, edge, self._final_at(until)))
+            with self._run_over_history(edge, pipeline, until) as outcome:
+                return report(pipeline, edge, outcome.rows, outcome.seconds, outcome.states, {edge: 1}, self.store)
+
+    @contextmanager
+    def _run_over_history(self, edge: str, pipeline: Pipeline, until: int) -> Iterator[EpochOutcome]:
+        """What a pipeline makes of the kept history, final up to `until`; it is removed when the block ends."""
+        final = {source: max(until, self.frontier(source)) for source in self._sources}
+        outcome = self.runner.run(self._history_task(pipeline, edge, final))
+        try:
             if edge in outcome.failures:
                 raise outcome.failures[edge]
-            found = report(pipeline, edge, outcome.rows, outcome.seconds, outcome.states, {edge: 1}, self.store)
-            self.store.sweep([*outcome.results.get(edge, ()), *state_names(outcome.states)], ())
-            return found
-
-    def _final_at(self, until: int) -> dict[str, int]:
-        return {source: max(until, self.frontier(source)) for source in self._sources}
+            yield outcome
+        finally:
+            self.store.sweep([*outcome.results.get(edge, ()), *state_names(outcome.states), *outcome.orphans], ())
 
     def _failed_steps(self, failures: Mapping[str, EvaluationError]) -> dict[str, dict[str, str]]:
         """What the failed steps, and all that read them, say from now on."""
@@ -341,13 +344,10 @@ class Engine:
             edge, pipeline = self._prepare(plan, options)
             if edge in self._sources:
                 return self.history(edge)
-            outcome = self.runner.run(self._history_task(pipeline, edge, self._final_at(until)))
-            if edge in outcome.failures:
-                raise outcome.failures[edge]
-            names, like = outcome.results.get(edge, ()), empty_batch(plan.schema)
-            rows = pl.concat([like, *(self.store.read(name).select(like.columns) for name in names)])
-            self.store.sweep([*names, *state_names(outcome.states)], ())
-            return rows
+            like = empty_batch(plan.schema)
+            with self._run_over_history(edge, pipeline, until) as outcome:
+                names = outcome.results.get(edge, ())
+                return pl.concat([like, *(self.store.read(name).select(like.columns) for name in names)])
 
     def hide(self, edge: str, catalog: Catalog) -> None:
         """A query over the edge is gone; forget what no other one needs."""

@@ -45,11 +45,16 @@ def report(
     found = []
     for step in pipeline.steps:
         if step.name in below:
-            held = sum(store.size(name) for names in states.get(step.name, {}).values() for name in names)
+            held = bytes_of(states.get(step.name, {}), store)
             queries = sum(count for other, count in shown.items() if step.name in users[other])
             spent = seconds.get(step.name, 0.0)
             found.append(OperatorReport(step.name, step.inputs, rows.get(step.name, 0), spent, held, queries))
     return found
+
+
+def bytes_of(synopses: Mapping[str, Names], store: Store) -> int:
+    """What a step holds."""
+    return sum(store.size(name) for names in synopses.values() for name in names)
 
 
 def as_text(reports: Sequence[OperatorReport]) -> str:

@@ -42,11 +42,12 @@ class OneTaskJob:
 
     def __init__(self, session: SparkSession, plan: StagePlan, store: Store) -> None:
         self._context = session.sparkContext
-        work = partial(_run_here, envelopes.dumps(plan), envelopes.dumps(store))
+        self._store = store
+        work = partial(_run_here, envelopes.dumps(plan))
         self._frame = session.range(0, 1, 1, 1).mapInArrow(work, envelopes.SCHEMA)
 
     def run(self, work: EpochWork) -> list[ShardOutcome]:
-        packed = base64.b64encode(zlib.compress(envelopes.dumps(work), level=1)).decode()
+        packed = base64.b64encode(zlib.compress(envelopes.dumps((work, self._store)), level=1)).decode()
         self._context.setLocalProperty(_WORK, packed)
         try:
             return _outcomes(self._frame)
@@ -95,17 +96,17 @@ def _plan(pickled: bytes) -> StagePlan:
     return plan
 
 
-def _run_here(plan: bytes, store: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run_here(plan: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         pass  # the one row only calls for the work
     context = TaskContext.get()
     packed = context.getLocalProperty(_WORK) if context else None
     if packed is None:
         raise AssertionError("a task without work")
-    work: EpochWork = cloudpickle.loads(zlib.decompress(base64.b64decode(packed)))
+    work, store = cloudpickle.loads(zlib.decompress(base64.b64decode(packed)))
 
     def outcomes() -> Iterator[Sealed]:
-        for outcome in run_here(_plan(plan), work, 1, cloudpickle.loads(store)):
+        for outcome in run_here(_plan(plan), work, 1, store):
             yield envelopes.seal_outcome(outcome, 0)
 
     yield from envelopes.to_arrow(envelopes.guarded(outcomes()))

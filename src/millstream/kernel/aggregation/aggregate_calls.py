@@ -83,10 +83,6 @@ def canonical(name: str) -> str:
     return ALIASES.get(lower, lower)
 
 
-def is_aggregate(name: str) -> bool:
-    return canonical(name) in FUNCTIONS
-
-
 def resolve_aggregate(name: str, argument_type: DataType | None, distinct: bool) -> DataType:
     """The type of a built-in aggregate over an argument of a type (None for the `*` of COUNT(*))."""
     function = canonical(name)
