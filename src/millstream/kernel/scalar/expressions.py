@@ -65,6 +65,16 @@ class Literal(Expression):
         return str(self.value)
 
 
+@dataclass(frozen=True)
+class Parameter(Expression):
+    """A constant that each query of a template has its own value for: a column of the query table."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"?{self.index + 1}"
+
+
 _INFIX = {
     "+",
     "-",
