@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from millstream.catalog import CatalogOfObjects, kind_of
-from millstream.declarations import Declarations, Entry, Pickler, statistics_entry, statistics_of
+from millstream.declarations import Declarations, Entry, Pickler
 from millstream.definitions import Definitions
 from millstream.engine.answers import elements_until, relation_at
 from millstream.engine.engine import Engine
@@ -45,8 +45,10 @@ from millstream.plan.physical import Options
 from millstream.plan.rewrite import rewrite, rule_names
 from millstream.pump import Pump, needs_spark
 from millstream.query import Query
+from millstream.registry import Registry, check_query_name, statement_text
 from millstream.settings import Settings
 from millstream.sinks import CALLABLE, Deliver, Sink, Sinks
+from millstream.types import DataType
 from millstream.user_code import aggregate_of, function_of
 
 
@@ -82,11 +84,11 @@ class Database:
         self.code = UserCode()
         self.inputs = Inputs(self.engine, self.catalog, now)
         self.sinks = Sinks(self.engine)
-        self._definitions = Definitions(self.engine, self.catalog, self._binder)
+        self._definitions = Definitions(self.engine, self.catalog, self.binder)
         feeds = Feeds(self.engine, self.catalog, self.inputs, lambda: self.settings, now)
         self._pump = Pump(feeds, self.inputs, self.sinks, external, checkpoints, now)
         self._external = external
-        self._queries: dict[str, Query] = {}
+        self.registry = Registry(self)
         self._on_close = on_close
         self._pickler = pickler
         self._default_shards = engine.runner.planner.shards
@@ -112,7 +114,7 @@ class Database:
                 return self._create(statement)
             case st.RegisterQuery():
                 check_name(statement.name)
-                query = self._register(statement.name.text, statement.mode, statement)
+                query = self.registry.register(statement.name.text, statement.mode, statement)
                 return Result(f"query {query.name} registered", query=query)
             case st.CreateSink():
                 return self._create_sink(statement)
@@ -149,22 +151,29 @@ class Database:
     def register(self, cql: str, name: str | None = None, mode: str = "eager") -> Query:
         """Make a text a standing query, from now on and over the past that is kept."""
         self.check_open()
-        if mode.upper() not in ("EAGER", "LAZY", "NONE"):
-            raise BindError(f"mode is eager, lazy or none, not {mode!r}")
-        if name is not None and (not name or name.startswith("_")):
-            raise BindError(f"{name!r} cannot be a query's name", hint="names do not start with _")
-        place = Place(cql, 0, len(cql))
-        return self._register(name or self._free_name(), mode, st.Query(place, parse_query(cql)))
+        _check_mode(mode)
+        if name is not None:
+            check_query_name(name)
+        return self.registry.register(name, mode, st.Query(Place(cql, 0, len(cql)), parse_query(cql)))
+
+    def register_many(
+        self, template: str, rows: Any, names: Sequence[str] | None = None, mode: str = "eager"
+    ) -> list[Query]:
+        """Make a template a standing query for each row, whose values stand for its parameters (?), in order.
+
+        Rows are tuples (or single values, where there is one parameter), or a pyarrow, polars or pandas table.
+        """
+        self.check_open()
+        _check_mode(mode)
+        return self.registry.register_many(template, rows, names, mode)
 
     def query(self, name: str) -> Query:
         self.check_open()
-        if name.lower() not in self._queries:
-            raise self.catalog.unknown("query", name, [query.name for query in self._queries.values()])
-        return self._queries[name.lower()]
+        return self.registry.find(name)
 
     def queries(self) -> list[Query]:
         self.check_open()
-        return list(self._queries.values())
+        return list(self.registry)
 
     def explain(self, cql: str) -> str:
         """The plan of a query, and the defaults it would get."""
@@ -172,56 +181,33 @@ class Database:
         return explain_bound(self._bind(parse_query(cql), cql))
 
     def drop_query(self, name: str) -> None:
-        query = self._queries[name.lower()]
+        query = self.registry.find(name)
         if sinks := self.sinks.of(query):
             raise CatalogError(
                 f'query "{query.name}" is in use',
                 detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
                 hint="drop those first",
             )
-        declared = self.declared.without("query", name)
-        self.engine.hide(query.edge, declared.entries)
-        self.declared = declared
-        del self._queries[name.lower()]
-        query.close()
+        self.registry.drop(query)
 
-    def _binder(self, text: str) -> Binder:
-        return Binder(self.catalog, self.settings, text, self.code)
+    def check_number_of_queries(self, count: int) -> None:
+        if count > self.settings.max_queries:
+            raise CatalogError(
+                f"{count} queries are more than the {self.settings.max_queries} that are allowed",
+                hint="drop some, or SET max_queries",
+            )
+
+    def binder(self, text: str, parameters: Sequence[DataType] = (), settings: Settings | None = None) -> Binder:
+        return Binder(self.catalog, settings or self.settings, text, self.code, parameters)
 
     def _bind(self, query: Any, text: str) -> BoundQuery:
-        return self._rewritten(self._binder(text).bind(query), self.engine.statistics())
+        return self.rewritten(self.binder(text).bind(query), self.engine.statistics())
 
-    def _rewritten(self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics]) -> BoundQuery:
-        return replace(bound, plan=rewrite(bound.plan, statistics, self.settings.disabled))
-
-    def _register(self, name: str, mode: str | None, statement: st.RegisterQuery | st.Query) -> Query:
-        place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
-        if name.lower() in self._queries:
-            raise CatalogError(
-                f'there is a query "{name}" already',
-                hint="drop it first, or choose another name",
-                place=place,
-            )
-        bound = self._binder(statement.place.text).bind(statement.query)
-        with self.engine.lock:
-            read = {source.name for source in sources(bound.plan)}
-            statistics = {key: found for key, found in self.engine.statistics().items() if key in read}
-            bound = self._rewritten(bound, statistics)
-            declared = self.declared.with_entry(
-                "query",
-                name,
-                shown=name,
-                mode=(mode or "eager").lower(),
-                text=_text(statement),
-                settings=asdict(self.settings),
-                statistics=statistics_entry(statistics),
-                edge=self.engine.edge_of(bound.plan, self.options()),
-            )
-            edge = self.engine.show(bound.plan, self.options(), declared.entries)
-            self.declared = declared
-            query = Query(self, name, (mode or "eager").lower(), bound, edge)
-            self._queries[name.lower()] = query
-        return query
+    def rewritten(
+        self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics], settings: Settings | None = None
+    ) -> BoundQuery:
+        disabled = (settings or self.settings).disabled
+        return replace(bound, plan=rewrite(bound.plan, statistics, disabled))
 
     # What an earlier process declared
 
@@ -243,39 +229,19 @@ class Database:
             case "aggregate":
                 self.code = self.code.with_aggregate(entry["name"], *self._pickler.unpack(entry["body"]))
             case "query":
-                self._recover_query(entry)
+                self.registry.recover_query(entry)
+            case "template":
+                self.registry.recover_template(entry)
             case "sink":
                 self._attach_sink(entry)
             case _:
                 (statement,) = parse(entry["text"])
                 self._definitions.define(statement)
 
-    def _recover_query(self, entry: Entry) -> None:
-        (statement,) = parse(entry["text"])
-        if not isinstance(statement, st.RegisterQuery | st.Query):
-            raise AssertionError(f"not a query: {entry['text']}")
-        bound = self._binder(entry["text"]).bind(statement.query)
-        bound = self._rewritten(bound, statistics_of(entry["statistics"]))
-        edge = self.engine.edge_of(bound.plan, self.options())
-        if edge == entry["edge"]:
-            self.engine.attach(bound.plan, self.options())
-        else:
-            # Planned differently than by the version that wrote it: its state is made again from history.
-            changed = [{**e, "edge": edge} if e is entry else e for e in self.declared.entries]
-            self.declared = Declarations(tuple(changed))
-            self.engine.show(bound.plan, self.options(), self.declared.entries)
-        self._queries[entry["name"]] = Query(self, entry["shown"], entry["mode"], bound, edge)
-
     def options(self) -> Options:
         """How plans are run, by the settings."""
         settings = self.settings
         return Options(settings.strategy, settings.max_rstream_rows, settings.expiry_groups, settings.lazy_interval)
-
-    def _free_name(self) -> str:
-        number = len(self._queries) + 1
-        while f"q{number}" in self._queries:
-            number += 1
-        return f"q{number}"
 
     def _ad_hoc(self, bound: BoundQuery) -> Result:
         self.inputs.tick_clocks()
@@ -356,7 +322,7 @@ class Database:
             kind = kind_of(self.catalog[name.key])
             try:
                 declared = self.declared.with_entry(
-                    kind, name.text, text=_text(statement), settings=asdict(self.settings)
+                    kind, name.text, text=statement_text(statement), settings=asdict(self.settings)
                 )
                 if isinstance(statement, st.CreateView) or statement.source is None:
                     self._declare(declared)
@@ -389,9 +355,7 @@ class Database:
     def _drop(self, statement: st.Drop) -> Result:
         kind, name = statement.kind.lower(), statement.name
         if kind == "query":
-            if name.key not in self._queries:
-                known = [query.name for query in self._queries.values()]
-                raise self.catalog.unknown("query", name.text, known, name.place)
+            self.registry.find(name.text, name.place)
             self.drop_query(name.key)
         elif kind == "sink":
             self.sinks.find(name.text, name.place)
@@ -401,7 +365,7 @@ class Database:
         else:
             self.catalog.find(kind, name)
             owned = self._definitions.owned(name.key)
-            users = self.catalog.users(owned) + [q.name for q in self._queries.values() if q.reads & set(owned)]
+            users = self.catalog.users(owned) + self.registry.readers(set(owned))
             if users:
                 raise CatalogError(
                     f'{kind} "{name}" is in use',
@@ -431,7 +395,7 @@ class Database:
             if rule not in rule_names():
                 hint = did_you_mean(rule, rule_names())
                 raise NameError(f'there is no rule "{rule}" that can be disabled', hint=hint, place=statement.place)
-        users = {"shards": self._queries, "range_bounds": self._queries or self.catalog.views()}
+        users = {"shards": len(self.registry), "range_bounds": len(self.registry) or self.catalog.views()}
         if users.get(name.key) and changed != self.settings:
             raise CatalogError(
                 f"{name.key} cannot change once there are views or queries",
@@ -519,9 +483,7 @@ class Database:
         name, target = statement.name, statement.target
         check_name(name)
         self.sinks.check_free(name.text, name.place)
-        if statement.query.key not in self._queries:
-            known = [query.name for query in self._queries.values()]
-            raise self.catalog.unknown("query", statement.query.text, known, statement.query.place)
+        query = self.registry.find(statement.query.text, statement.query.place)
         if self._external is None:
             raise needs_spark(f"sink {name} is written")
         try:
@@ -530,7 +492,6 @@ class Database:
             error.place = error.place or target.place
             raise
         with self.engine.lock:
-            query = self._queries[statement.query.key]
             declared = self.declared.with_entry(
                 "sink", name.text, shown=name.text, query=query.name, format=target.format, options=[*target.options]
             )
@@ -540,7 +501,7 @@ class Database:
         return Result(f"sink {name} created")
 
     def _attach_sink(self, entry: Entry) -> None:
-        query = self._queries[entry["query"].lower()]
+        query = self.registry.find(entry["query"])
         if "format" not in entry:
             self.sinks.add(Sink(entry["shown"], query, CALLABLE, None))
             return
@@ -562,7 +523,7 @@ class Database:
         return {
             "epoch": snapshot.epoch,
             "clock": snapshot.clock,
-            "queries": len(self._queries),
+            "queries": len(self.registry),
             "operators": len(self.engine.pipeline.steps),
             "state_bytes": self.engine.state_bytes(),
             "skew": [asdict(skew) for skew in self.engine.skew.values()],
@@ -590,9 +551,9 @@ class Database:
         self.close()
 
 
-def _text(statement: st.Statement) -> str:
-    place = statement.place
-    return place.text[place.start : place.end]
+def _check_mode(mode: str) -> None:
+    if mode.upper() not in ("EAGER", "LAZY", "NONE"):
+        raise BindError(f"mode is eager, lazy or none, not {mode!r}")
 
 
 def explain_bound(bound: BoundQuery) -> str:

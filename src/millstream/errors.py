@@ -122,6 +122,12 @@ class ClosedError(Error):
     """The database, or the query, is closed."""
 
 
+def told(error: Error) -> dict[str, str]:
+    """What an error says, as it is kept."""
+    parts = {"primary": error.primary, "detail": error.detail, "hint": error.hint}
+    return {name: text for name, text in parts.items() if text}
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """A hint that names what is near to a misspelt name, or lists what there is when nothing is."""
     by_key = {candidate.lower(): candidate for candidate in known}

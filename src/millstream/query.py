@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from millstream.engine.answers import changes_between, elements_until, relation_at
 from millstream.errors import ClosedError, TimeError
-from millstream.kernel.batch import INF
+from millstream.kernel.batch import INF, Batch
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
 from millstream.plan.definitions import TimeDomain
@@ -25,12 +25,24 @@ if TYPE_CHECKING:
 class Query:
     """A standing question; made by `Database.register`."""
 
-    def __init__(self, database: Database, name: str, mode: str, bound: BoundQuery, edge: str) -> None:
+    def __init__(
+        self,
+        database: Database,
+        name: str,
+        mode: str,
+        bound: BoundQuery,
+        edge: str,
+        number: int | None = None,
+        template: str | None = None,
+    ) -> None:
+        """`bound` may be that of the query's template: all is the same but its constants."""
         self.name = name
         self.mode = mode
         self._database = database
         self._bound = bound
         self.edge = edge
+        self.number = number  # within its group, if it shares a plan
+        self.template = template
         self._dropped = False
 
     @property
@@ -44,11 +56,11 @@ class Query:
     @property
     def cql(self) -> str:
         """The text with all defaults written out."""
-        return self._bound.cql
+        return self._own.cql
 
     @property
     def defaults(self) -> list[str]:
-        return list(self._bound.defaults)
+        return list(self._own.defaults)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -66,9 +78,9 @@ class Query:
         self._check_open()
         database, schema = self._database, self._bound.schema
         if at is None and (pending := self._pending()) is not None:
-            tick, rows = pending, database.engine.evaluate(self._bound.plan, database.options(), pending)
+            tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
         else:
-            rows, _ = database.engine.rows(self.edge, schema)
+            rows, _ = self._rows()
             tick = self._final() if at is None else self._final_instant(at)
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
@@ -85,7 +97,7 @@ class Query:
         if since < self.first_tick - 1:
             shown = shown_instant(max(since, 0), self._bound.domain)
             raise self._forgotten(f"the changes of {self.name} since {shown}", self.first_tick)
-        rows, _ = self._database.engine.rows(self.edge, self._bound.schema)
+        rows, _ = self._rows()
         return changes_between(
             rows,
             self._bound.schema,
@@ -97,12 +109,11 @@ class Query:
         )
 
     def explain(self) -> str:
-        return explain(self._bound.plan)
+        return explain(self._own.plan)
 
     def stats(self) -> dict[str, Any]:
         self._check_open()
-        engine = self._database.engine
-        rows, snapshot = engine.rows(self.edge, self._bound.schema)
+        rows, snapshot = self._rows()
         return {
             "final": self.final,
             "epoch": snapshot.epoch,
@@ -137,6 +148,14 @@ class Query:
         return f"<Query {self.name}: {self.kind} {self.cql}>"
 
     @property
+    def _own(self) -> BoundQuery:
+        """With its own constants."""
+        return self._bound if self.template is None else self._database.registry.own(self)
+
+    def _rows(self) -> tuple[Batch, Snapshot]:
+        return self._database.engine.rows(self.edge, self._bound.schema, self.number)
+
+    @property
     def _domain(self) -> TimeDomain:
         return self._bound.domain or TimeDomain(None)
 
@@ -154,7 +173,9 @@ class Query:
     def final_tick(self) -> int:
         """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._database.engine
-        engine.check(self.edge)
+        if self.number is not None:
+            engine.settle(self.edge)
+        engine.check(self.edge, self.number)
         return min(engine.frontier(source) for source in engine.inputs(self.edge))
 
     def _final(self) -> int:

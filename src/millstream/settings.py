@@ -25,6 +25,8 @@ class Settings:
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window
     shedding: str = field(default="off", metadata={"choices": ("off", "sample")})
     shedding_lag: int = field(default=10, metadata={"least": 0})  # seconds that a source's epoch may take
+    sharing: str = field(default="auto", metadata={"choices": ("auto", "on", "off")})  # of plans, between queries
+    max_queries: int = field(default=1_000_000, metadata={"least": 1})
     by_stream: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what single streams do otherwise
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -16,19 +16,21 @@ from typing import Any, TypeVar
 import polars as pl
 
 from millstream.engine.exchange import Skew
+from millstream.engine.groups import Group, Groups, failure_key, query_tables
 from millstream.engine.merging import HistoryMerge, history_merges, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
 from millstream.engine.reports import OperatorReport, bytes_of, report
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
-from millstream.errors import EvaluationError
+from millstream.errors import EvaluationError, told
 from millstream.kernel.batch import Batch, empty_batch
 from millstream.kernel.distribution import HASH
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.physical import CLOCK, Lowering, Options
+from millstream.plan.sharing import QUERY_ROWS, Shape
 from millstream.state.faults import reach
 from millstream.state.manifest import Journal, Layout, NoJournal
 from millstream.state.snapshot import HistoryFile, Snapshot, SourceProgress, state_names
@@ -67,6 +69,7 @@ class Engine:
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
+        self.groups = Groups(self)
         self.skew: dict[str, Skew] = {}  # per edge: the last epoch that was skewed
 
     @property
@@ -102,6 +105,10 @@ class Engine:
         with self.lock:
             self._sources[name] = row
 
+    def add_query_rows(self, name: str, schema: Schema) -> None:
+        """The query table of a group as a source: it says something when queries come, and never holds time back."""
+        self.add_source(name, SourceRow(schema, False, False))
+
     def drop_sources(self, names: Sequence[str], catalog: Catalog) -> None:
         """Forget sources and their history; no query reads them any more."""
         with self.lock:
@@ -128,10 +135,11 @@ class Engine:
     def _frontier(self, source: str, snapshot: Snapshot) -> int:
         return snapshot.progress(source).heartbeat if self._sources[source].has_heartbeat else snapshot.clock
 
-    def statistics(self) -> dict[str, SourceStatistics]:
-        """What the planner should know: rates so far, and distinct values in the newest rows of each source."""
+    def statistics(self, names: Collection[str] | None = None) -> dict[str, SourceStatistics]:
+        """What the planner should know of some sources or all: rates so far, and distinct values in the newest rows."""
         with self.lock:
-            return {name: self._statistics_of(name) for name, files in self.snapshot.history.items() if files}
+            known = {name for name, files in self.snapshot.history.items() if files}
+            return {name: self._statistics_of(name) for name in known.intersection(known if names is None else names)}
 
     def _statistics_of(self, name: str) -> SourceStatistics:
         newest = self.snapshot.history[name][-1]
@@ -164,6 +172,7 @@ class Engine:
     ) -> None:
         """Take new rows and heartbeats in, run what they concern, commit; with a catalog where it came with them."""
         with self.lock:
+            self.groups.let_in()
             reach("epoch-started")
             committed = self.snapshot
             files = {source: tuple(part.file for part in parts if part.file) for source, parts in arrived.items()}
@@ -186,15 +195,18 @@ class Engine:
                 ]
                 self.store.sweep([*written, *state_names(outcome.states)], set(self.snapshot.names()))
                 raise
-            self.store.sweep(outcome.orphans, set(self.snapshot.names()))
+            if outcome.failures:
+                self.store.sweep(outcome.names(), set(self.snapshot.names()))
             self._count(outcome)
             failed = self._failed_steps(outcome.failures)
             self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failed))
+            if outcome.failures:
+                self.groups.let_in()  # those whose queries must be told apart
 
     def _run_epoch(self, arrived: Mapping[str, tuple[Part, ...]], moved: Snapshot) -> tuple[EpochOutcome, set[str]]:
-        before, after = self._frontiers(self.snapshot), self._frontiers(moved)
+        before, after = self.frontiers(self.snapshot), self.frontiers(moved)
         changed = {source for source in self._sources if arrived.get(source) or after[source] != before[source]}
-        unjudged = {source for source, parts in arrived.items() if any(part.file is None for part in parts)}
+        unjudged = {source for source, parts in arrived.items() if not all(part.is_judged for part in parts)}
         concerned = self._downstream(changed | {late_key(source) for source in unjudged})
         if not concerned and not unjudged:
             return EpochOutcome(), concerned
@@ -216,10 +228,17 @@ class Engine:
 
     def _after(self, moved: Snapshot, outcome: EpochOutcome, concerned: set[str]) -> Snapshot:
         """The snapshot that an epoch's outcome makes."""
-        failed = self._failed_steps(outcome.failures)
-        kept = {step: names for step, names in moved.states.items() if step not in concerned}
-        new = {step: names for step, names in outcome.states.items() if step not in failed}
-        results = {edge: names for edge, names in outcome.results.items() if edge not in failed}
+        failed, broken = self._failed_steps(outcome.failures), self.groups.broken(outcome.failures)
+        moved = self.groups.sent_back(moved, broken)
+        lost = {*failed, *(step for group in broken for step in group.above)}
+        # A step that is not concerned keeps its state, and queries stay in their tables.
+        states = {
+            step: query_tables(synopses) if step in concerned else synopses for step, synopses in moved.states.items()
+        }
+        for step, names in outcome.states.items():
+            if step not in lost:
+                states[step] = {**states.get(step, {}), **names}
+        results = {edge: names for edge, names in outcome.results.items() if edge not in lost}
         sources = dict(moved.sources)
         for source, count in outcome.late.items():
             sources[source] = replace(sources[source], late=sources[source].late + count)
@@ -231,12 +250,12 @@ class Engine:
         for merge in outcome.merged:
             if isinstance(merge, HistoryMerge):
                 history[merge.source] = with_merged(history[merge.source], merge.files, merge.made)
-            else:
+            elif merge.edge in all_results:
                 all_results[merge.edge] = with_merged(all_results[merge.edge], merge.names, merge.made)
         return self._retained(
             replace(
                 moved,
-                states={**kept, **new},
+                states={step: synopses for step, synopses in states.items() if synopses},
                 results=all_results,
                 history=history,
                 sources=sources,
@@ -292,7 +311,7 @@ class Engine:
     def _run_over_history(self, edge: str, pipeline: Pipeline, until: int) -> Iterator[EpochOutcome]:
         """What a pipeline makes of the kept history, final up to `until`; it is removed when the block ends."""
         final = {source: max(until, self.frontier(source)) for source in self._sources}
-        outcome = self.runner.run(self._history_task(pipeline, edge, final))
+        outcome = self.runner.run(self.history_task(pipeline, edge, final))
         try:
             if edge in outcome.failures:
                 raise outcome.failures[edge]
@@ -303,15 +322,54 @@ class Engine:
     def _failed_steps(self, failures: Mapping[str, EvaluationError]) -> dict[str, dict[str, str]]:
         """What the failed steps, and all that read them, say from now on."""
         found: dict[str, dict[str, str]] = {}
+        spared = {step for group in self.groups.broken(failures) for step in group.above}
         for step in self.pipeline.steps if failures else ():
+            if step.name in spared:
+                continue
             broken = [found[edge] for edge in step.inputs if edge in found]
             if step.name in failures:
-                found[step.name] = _told(failures[step.name])
+                found[step.name] = told(failures[step.name])
             elif broken:
                 found[step.name] = broken[0]
         return found
 
-    # Queries
+    # Queries of groups
+
+    def enlist(self, group: Group, shape: Shape, rows: pl.DataFrame, catalog: Catalog) -> None:
+        """Take queries into a group; they take part from the next epoch, or when they are asked for their answer."""
+        with self.lock:
+            self.groups.open(group, shape)
+            self.commit(replace(self.groups.enlist(group, shape, rows), catalog=catalog))
+            self._shown[group.edge] += rows.height
+
+    def settle(self, edge: str) -> None:
+        """Let the queries of a group that wait take part."""
+        with self.lock:
+            if edge in self.groups:
+                self.groups.let_in(self.groups[edge])
+
+    def dismiss(self, edge: str, queries: Sequence[int], catalog: Catalog) -> None:
+        """Queries of a group are gone."""
+        with self.lock:
+            group, remaining = self.groups[edge], self._shown - Counter({edge: len(queries)})
+            snapshot = self.groups.without(group, queries)
+            if edge not in remaining:
+                self.groups.close(group)
+                snapshot = self._only(remaining, snapshot)
+                self.pipeline = self.pipeline.only(self._needed(remaining))
+            self.commit(replace(snapshot, catalog=catalog))
+            self._shown = remaining
+
+    def recover_group(self, group: Group, shape: Shape, queries: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+        """A group as the snapshot has it; gives those rows of its query table of a shape that are asked for."""
+        with self.lock:
+            self.groups.open(group, shape)
+            self.groups.attach(group)
+            rows = queries(self.groups.table(group, shape))
+            self._shown[group.edge] += rows.height
+            return rows
+
+    # Queries of their own
 
     def edge_of(self, plan: lo.Node, options: Options) -> str:
         """The edge that would carry a plan's rows."""
@@ -365,37 +423,46 @@ class Engine:
                 self.commit(snapshot)
 
     def _needed(self, shown: Counter[str]) -> set[str]:
-        return {below for edge in shown for below in self.pipeline.edges_below(edge)}
+        groups = Pipeline(tuple(step for group in self.groups for step in group.pipeline.steps))
+        known = self.pipeline.with_steps(groups.steps)
+        return {below for edge in shown for below in known.edges_below(edge)}
 
-    def _only(self, shown: Counter[str]) -> Snapshot:
+    def _only(self, shown: Counter[str], snapshot: Snapshot | None = None) -> Snapshot:
         """The snapshot with the state and results that some edges need."""
-        needed, snapshot = self._needed(shown), self.snapshot
+        needed, snapshot = self._needed(shown), snapshot or self.snapshot
         return replace(
             snapshot,
             states={step: names for step, names in snapshot.states.items() if step in needed},
             results={key: names for key, names in snapshot.results.items() if key in shown},
-            failures={step: error for step, error in snapshot.failures.items() if step in needed},
+            failures={s: error for s, error in snapshot.failures.items() if s.partition("#")[0] in needed},
+            queries={edge: count for edge, count in snapshot.queries.items() if edge in shown},
         )
 
-    def check(self, edge: str) -> None:
-        """Raise what stopped the edge, if something did."""
-        if edge in self.snapshot.failures:
-            told = self.snapshot.failures[edge]
-            raise EvaluationError(told["primary"], detail=told.get("detail"), hint=told.get("hint"))
+    def check(self, edge: str, query: int | None = None) -> None:
+        """Raise what stopped the edge, or one query of a group, if something did."""
+        for step in (edge, *([] if query is None else [failure_key(edge, query)])):
+            if step in self.snapshot.failures:
+                said = self.snapshot.failures[step]
+                raise EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))
 
-    def rows(self, edge: str, schema: Schema) -> tuple[Batch, Snapshot]:
-        """All rows that an edge has shown, and the snapshot they belong to."""
+    def rows(self, edge: str, schema: Schema, query: int | None = None) -> tuple[Batch, Snapshot]:
+        """All rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to."""
         with self.lock:
-            self.check(edge)
+            if query is not None:
+                self.settle(edge)
+            self.check(edge, query)
             snapshot, like = self.snapshot, empty_batch(schema)
             if edge in self._sources:
                 return self.history(edge).select(like.columns), snapshot
-            frames = [self.store.read(name).select(like.columns) for name in snapshot.results.get(edge, ())]
-        return pl.concat([like, *frames]), snapshot
+            frames = [self.store.read(name) for name in snapshot.results.get(edge, ())]
+        if query is None:
+            return pl.concat([like, *(frame.select(like.columns) for frame in frames)]), snapshot
+        return pl.concat([like, *self.groups.rows_of(self.groups[edge], schema, query, frames)]), snapshot
 
     def inputs(self, edge: str) -> set[str]:
-        """The sources that an edge is made from."""
-        return {below for below in self.pipeline.edges_below(edge) if below in self._sources}
+        """The sources that an edge is made from, but for query tables."""
+        below = self.pipeline.edges_below(edge)
+        return {name for name in below if name in self._sources and not name.startswith(QUERY_ROWS)}
 
     def _prepare(self, plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
         lowering = Lowering(plan, options)
@@ -403,7 +470,7 @@ class Engine:
 
     def _backfill(self, edge: str, pipeline: Pipeline, catalog: Catalog) -> None:
         known = {step.name for step in self.pipeline.steps}
-        outcome = self.runner.run(self._history_task(pipeline, edge, self._frontiers(self.snapshot)))
+        outcome = self.runner.run(self.history_task(pipeline, edge, self.frontiers(self.snapshot)))
         if edge in outcome.failures:
             raise outcome.failures[edge]
         new = {step: names for step, names in outcome.states.items() if step not in known}
@@ -418,7 +485,7 @@ class Engine:
         self.store.sweep(state_names(outcome.states), set(snapshot.names()))
         self.pipeline = self.pipeline.with_steps(pipeline.steps)
 
-    def _history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:
+    def history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:
         """A task that runs a pipeline over all that is kept of its sources."""
         history = {
             source: tuple(self._history_part(source, file) for file in files)
@@ -446,8 +513,9 @@ class Engine:
     def _history_part(self, source: str, file: HistoryFile) -> Part:
         return Part("history", file.name, file.rows, self._sources[source].schema, file)
 
-    def _frontiers(self, snapshot: Snapshot) -> dict[str, int]:
-        return {source: self._frontier(source, snapshot) for source in self._sources}
+    def frontiers(self, snapshot: Snapshot | None = None) -> dict[str, int]:
+        """How far each source is final."""
+        return {source: self._frontier(source, snapshot or self.snapshot) for source in self._sources}
 
     def _downstream(self, sources: set[str]) -> set[str]:
         reached = set(sources)
@@ -465,8 +533,3 @@ def _appended(
     found: Mapping[str, tuple[_Item, ...]], more: Mapping[str, tuple[_Item, ...]]
 ) -> dict[str, tuple[_Item, ...]]:
     return {**found, **{key: found.get(key, ()) + added for key, added in more.items() if added}}
-
-
-def _told(error: EvaluationError) -> dict[str, str]:
-    parts = {"primary": error.primary, "detail": error.detail, "hint": error.hint}
-    return {name: text for name, text in parts.items() if text}

@@ -61,15 +61,21 @@ class Admission:
 @dataclass(frozen=True)
 class Part:
     """Rows of a source: a history file whose rows are accepted, or a segment or Parquet file of rows still to be
-    judged, in the stream's input columns, or a segment of a table's rows, which are there from `at` on."""
+    judged, in the stream's input columns, or a segment of a table's rows, which are there from `at` on, or one of rows
+    as the kernel takes them."""
 
-    kind: Literal["history", "segment", "parquet"]
+    kind: Literal["history", "segment", "parquet", "rows"]
     name: str
     rows: int
     schema: Schema
     file: HistoryFile | None = None
     admission: Admission | None = None
     at: int | None = None
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it is known that all its rows are accepted, and they are kept already."""
+        return self.file is not None or self.kind == "rows"
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,8 @@ def take(part: Part, store: Store, source: str, epoch: int) -> Taken:
     """Read a part; judge its elements, and keep those accepted as history, where that was not done at the door."""
     if part.file is not None:
         return Taken(read_history(store, part.file, part.schema))
+    if part.kind == "rows":
+        return Taken(store.read_once(part.name))
     if part.at is not None:
         rows = tables.inserted(store.read_once(part.name).to_arrow(), part.at)
         return Taken(rows, file=write_history(store, source, epoch, rows, part.schema))

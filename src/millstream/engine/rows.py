@@ -17,7 +17,7 @@ _MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueE
 
 def typed_table(rows: Any, columns: Schema, owner: str) -> pa.Table:
     """The rows as an Arrow table of exactly these columns."""
-    table = _as_arrow(rows)
+    table = as_arrow(rows)
     if table is not None:
         return _cast_table(table, columns, owner)
     if isinstance(rows, Mapping | str | bytes) or not hasattr(rows, "__iter__"):
@@ -28,7 +28,8 @@ def typed_table(rows: Any, columns: Schema, owner: str) -> pa.Table:
     return _from_records(list(rows), columns, owner)
 
 
-def _as_arrow(rows: Any) -> pa.Table | None:
+def as_arrow(rows: Any) -> pa.Table | None:
+    """A table of any library as Arrow's; None where rows are something else."""
     if isinstance(rows, pa.Table):
         return rows
     if isinstance(rows, pa.RecordBatch):

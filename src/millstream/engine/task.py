@@ -13,18 +13,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millstream.engine.exchange import Envelope, Load, Skew, skews, split
-from millstream.engine.merging import Merge, perform
+from millstream.engine.merging import Merge, ResultMerge, perform
 from millstream.engine.parts import Part, late_key, take, write_history
 from millstream.engine.stages import Planner, Send, StagePlan, StageStep
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, concat
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
-from millstream.state.snapshot import HistoryFile, Names
+from millstream.state.snapshot import HistoryFile, Names, state_names
 from millstream.state.store import Store, Writer
 from millstream.types import Schema
 
 StateNames = Mapping[str, Mapping[str, Names]]
+EVERYWHERE = "all/"  # what every shard reads, and none changes: the query tables
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class EpochTask:
 
     `pipeline` has all that the concerned steps are made of, since that decides where their state is; `empty` the
     columns of its sources, `late` those of the tables of late elements, `before` and `after` the sources' frontiers.
-    `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way.
+    `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way. The `settled`
+    edges have been as far as `after` before: rows come on them from the past, and time does not pass.
     """
 
     epoch: int
@@ -47,6 +49,7 @@ class EpochTask:
     shown: tuple[str, ...] = ()
     late: Mapping[str, Schema] = field(default_factory=dict)
     merges: tuple[Merge, ...] = ()
+    settled: frozenset[str] = frozenset()
 
     @property
     def arriving(self) -> int:
@@ -70,6 +73,12 @@ class EpochOutcome:
     failures: Mapping[str, EvaluationError] = field(default_factory=dict)
     skew: tuple[Skew, ...] = ()
     orphans: tuple[str, ...] = ()  # written for steps that failed, and of no use to anyone
+
+    def names(self) -> list[str]:
+        """All segments that were written or kept: of states, of results, and of merged results."""
+        results = [name for names in self.results.values() for name in names]
+        merged = [name for merge in self.merged if isinstance(merge, ResultMerge) for name in merge.made]
+        return [*state_names(self.states), *results, *merged, *self.orphans]
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ class ShardOutcome:
 
 
 def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
-    unjudged = {source for source, parts in task.arrived.items() if any(part.file is None for part in parts)}
+    unjudged = {source for source, parts in task.arrived.items() if not all(part.is_judged for part in parts)}
     speaking = {source for source, parts in task.arrived.items() if parts} | {late_key(source) for source in unjudged}
     plan = planner.plan(task.pipeline, task.empty, task.concerned, speaking & task.empty.keys())
     before, after = task.pipeline.frontiers(task.before), task.pipeline.frontiers(task.after)
@@ -114,7 +123,7 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
         task.late,
         task.merges,
         task.states,
-        {edge: before[edge] for edge in edges},
+        {edge: (after if edge in task.settled else before)[edge] for edge in edges},
         {edge: after[edge] for edge in edges},
         frozenset(task.shown),
     )
@@ -131,7 +140,7 @@ def take_in(
     envelopes, outcome = [], ShardOutcome()
     for place, (source, part) in enumerate(work.arrived):
         # Rows that were judged before are of no use to anyone but the steps that read them.
-        if place % tasks != task or (part.file is not None and source not in plan.layouts):
+        if place % tasks != task or (part.is_judged and source not in plan.layouts):
             continue
         taken = take(part, store, source, work.epoch)
         rows = {source: taken.accepted}
@@ -218,10 +227,10 @@ class _StageRun:
         mine = f"{self.shard}/"
         state: dict[str, tuple[Segment, ...]] = {}
         for synopsis, names in self.work.states.get(step, {}).items():
-            if synopsis.startswith(mine):
+            if synopsis.startswith((mine, EVERYWHERE)):
                 segments = [self.store.read(name) for name in names]
                 self._known.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
-                state[synopsis.removeprefix(mine)] = tuple(segments)
+                state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = tuple(segments)
         return state
 
     def _keep(self, step: str, batch: Batch, state: State) -> None:

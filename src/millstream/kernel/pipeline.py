@@ -49,6 +49,11 @@ class Pipeline:
         known = {step.name for step in self.steps}
         return Pipeline(self.steps + tuple(step for step in others if step.name not in known))
 
+    def replacing(self, others: tuple[Step, ...]) -> Pipeline:
+        """These steps, and the others instead of those of the same name."""
+        given = {step.name: step for step in others}
+        return Pipeline(tuple(given.get(step.name, step) for step in self.steps)).with_steps(others)
+
     def frontiers(self, sources: Mapping[str, int]) -> dict[str, int]:
         """How far each edge is final, given how far each source is."""
         frontiers = dict(sources)

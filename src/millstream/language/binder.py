@@ -6,7 +6,7 @@ the text with them written out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -93,11 +93,19 @@ class Bound:
 class Binder:
     """Binds one text against a catalog."""
 
-    def __init__(self, catalog: Catalog, settings: Settings, text: str, code: UserCode | None = None) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        text: str,
+        code: UserCode | None = None,
+        parameters: Sequence[types.DataType] = (),
+    ) -> None:
         self.catalog = catalog
         self.settings = settings
         self.text = text
         self.code = code or UserCode()
+        self.parameters = parameters
         self.defaults: list[str] = []
         self.reads: set[str] = set()
         self.domain: TimeDomain | None = None

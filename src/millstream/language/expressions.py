@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol
@@ -13,7 +13,7 @@ from millstream import types
 from millstream.errors import BindError, Error, NameError, NotSupportedError, TypeError
 from millstream.kernel.aggregation.aggregate_calls import ALIASES, FUNCTIONS, UserAggregate, resolve_aggregate
 from millstream.kernel.scalar.coercion import can_cast, cast, common_type
-from millstream.kernel.scalar.expressions import FALSE, TRUE, Expression, Literal
+from millstream.kernel.scalar.expressions import FALSE, TRUE, Expression, Literal, Parameter
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.scalar.functions_logic import case, in_list
 from millstream.kernel.scalar.functions_user import UserFunction
@@ -21,7 +21,7 @@ from millstream.kernel.scalar.literals import number_literal
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.durations import duration
 from millstream.language.scope import Scope
-from millstream.language.syntax import STREAM_OPERATORS, StreamOperator, place_of
+from millstream.language.syntax import PARAMETER, STREAM_OPERATORS, StreamOperator, place_of
 from millstream.language.type_names import data_type
 from millstream.plan.logical import AggregateCall
 from millstream.types import DataType
@@ -74,6 +74,7 @@ class Surroundings(Protocol):
 
     text: str
     code: UserCode
+    parameters: Sequence[DataType]
 
     def bind_subquery(self, query: exp.Query, scope: Scope) -> tuple[Block, list[Expression]]: ...
 
@@ -276,6 +277,9 @@ class ExpressionBinder:
         raise BindError("* stands for columns only in a select list or in COUNT(*)")
 
     def _placeholder(self, node: exp.Placeholder) -> Expression:
+        number = node.meta.get(PARAMETER)
+        if number is not None and number < len(self.binder.parameters):
+            return Parameter(self.binder.parameters[number], number)
         raise BindError("a parameter (?) without a value", hint="use register_many to register a template")
 
     def _over(self, node: exp.Window) -> Expression:

@@ -17,6 +17,7 @@ SAMPLE = "stream_sample"
 STREAM_OPERATORS = ("ISTREAM", "DSTREAM", "RSTREAM")
 # The text of an unnamed select item is its column's name; the parser notes it here.
 SOURCE_TEXT = "source_text"
+PARAMETER = "parameter"  # the number of a ?
 
 
 class StreamWindow(exp.Expression):
@@ -69,6 +70,14 @@ def place_of(node: exp.Expr, text: str) -> Place:
     if not starts:
         return Place(text, 0, 0) if node.parent is None else place_of(node.parent, text)
     return Place(text, min(starts), max(ends))
+
+
+def numbered_parameters(query: exp.Query) -> list[exp.Placeholder]:
+    """The parameters (?) of a template in the order of its text; each is told its number."""
+    found = sorted(query.find_all(exp.Placeholder), key=lambda node: int(node.meta["start"]))
+    for number, node in enumerate(found):
+        node.meta[PARAMETER] = number
+    return found
 
 
 def spanned(node: exp.Expr, start: int, end: int) -> None:

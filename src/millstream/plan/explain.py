@@ -47,6 +47,12 @@ def describe(node: lo.Node) -> str:
         case lo.Aggregate():
             key = f" key {', '.join(map(str, node.keys))}" if node.keys else ""
             return f"Aggregate{key} computing {', '.join(map(str, node.calls)) or 'nothing'}"
+        case lo.Selection():
+            return "Selection for many queries" + (f" key {node.key}" if node.key is not None else "")
+        case lo.Expand():
+            return "Expand to queries"
+        case lo.QueryRows():
+            return "Query table"
         case lo.Distinct():
             return "Distinct"
         case lo.SetOperation():

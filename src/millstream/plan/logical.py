@@ -6,14 +6,14 @@ whatever aliases their authors chose. That equality is how plans are shared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
 from millstream.kernel.window import WindowSpecification
-from millstream.types import BOOLEAN, DataType, Field, Schema
+from millstream.types import BIGINT, BOOLEAN, DataType, Field, Schema
 
 UserDefinition = type[UserAggregate]
 Kind = OneOf["stream", "relation"]
@@ -252,6 +252,47 @@ class Aggregate(_Unary):
         return keys + tuple(Field(str(call), call.type) for call in self.calls)
 
 
+QUERY = Field("query", BIGINT)  # the first column where each query of a group has rows of its own
+
+
+@dataclass(frozen=True)
+class Selection(_Unary):
+    """The rows that some query of a group wants, for all its queries at once.
+
+    Without a key each row comes with the set of queries that want it; with one, for queries that ask for `key = value`,
+    there is one row for each of them, the query first.
+    """
+
+    group: str
+    key: Expression | None = None
+    shapes: Mapping[str, Expression] = field(default_factory=dict, compare=False)  # what the queries ask, by name
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema if self.key is None else (QUERY, *self.input.schema)
+
+
+@dataclass(frozen=True)
+class Expand(_Unary):
+    """One row, the query first, for each query that wants a row."""
+
+    @property
+    def schema(self) -> Schema:
+        return (QUERY, *self.input.schema)
+
+
+@dataclass(frozen=True)
+class QueryRows(Node):
+    """One row from instant 0 on for each query of a group: the query, then NULLs."""
+
+    group: str
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return (QUERY, *self.columns)
+
+
 @dataclass(frozen=True)
 class Distinct(_Unary):
     def __post_init__(self) -> None:
@@ -284,6 +325,22 @@ class SetOperation(Node):
 def _check_columns(expression: Expression, schema: Schema) -> None:
     outside = [index for index in columns_used(expression) if not 0 <= index < len(schema)]
     _check(not outside, f"{expression} uses columns {outside} of an input with {len(schema)}")
+
+
+def map_expressions(node: Node, change: Callable[[Expression], Expression]) -> Node:
+    """A node with its own expressions changed."""
+    match node:
+        case Filter():
+            return replace(node, condition=change(node.condition))
+        case Project():
+            return replace(node, expressions=tuple(map(change, node.expressions)))
+        case Join():
+            return replace(node, condition=change(node.condition))
+        case Aggregate():
+            calls = (replace(call, argument=call.argument and change(call.argument)) for call in node.calls)
+            return replace(node, keys=tuple(map(change, node.keys)), calls=tuple(calls))
+        case _:
+            return node
 
 
 def sources(plan: Node) -> set[StreamScan | TableScan]:

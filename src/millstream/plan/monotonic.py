@@ -11,7 +11,7 @@ from millstream.plan import logical as lo
 
 def is_monotonic(plan: lo.Node) -> bool:
     match plan:
-        case lo.OneRow():
+        case lo.OneRow() | lo.QueryRows():
             return True
         case lo.TableScan():
             return plan.nature == "APPEND ONLY"
@@ -19,7 +19,7 @@ def is_monotonic(plan: lo.Node) -> bool:
             return isinstance(plan.window, Unbounded) or (
                 isinstance(plan.window, BeginEnd) and plan.window.is_monotonic
             )
-        case lo.Filter() | lo.Project() | lo.Distinct():
+        case lo.Filter() | lo.Project() | lo.Distinct() | lo.Selection() | lo.Expand():
             return is_monotonic(plan.input)
         case lo.Join(join="inner"):
             return _monotonic_or_fixed(plan.left, plan.right) or _monotonic_or_fixed(plan.right, plan.left)

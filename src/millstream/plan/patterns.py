@@ -33,7 +33,7 @@ def pattern_of(plan: lo.Node) -> Pattern:
     match plan:
         case lo.Window():
             return _of_window(plan)
-        case lo.Filter() | lo.Project():
+        case lo.Filter() | lo.Project() | lo.Selection() | lo.Expand():
             return pattern_of(plan.input)
         case lo.Join(join="inner"):
             return _of_join(plan)

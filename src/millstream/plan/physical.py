@@ -21,6 +21,9 @@ from millstream.kernel.pipeline import Step
 from millstream.kernel.rows_window import RowsWindow
 from millstream.kernel.sample import Sample
 from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.sharing.expand import Expand
+from millstream.kernel.sharing.grouped_selection import GroupedSelection
+from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
 from millstream.kernel.streams import ChangeStream
 from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
 from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
@@ -53,6 +56,7 @@ class Lowering:
 
     def __init__(self, plan: lo.Node, options: Options) -> None:
         self.steps: dict[str, Step] = {}
+        self.selection = ""  # the step that selects for all queries of a group, if there is one
         self.options = options
         self._retracting: set[str] = set()  # the edges that may carry negative weights
         self._born = any(is_non_retroactive(node) for node in plan.walk())
@@ -83,6 +87,12 @@ class Lowering:
                 return self._step(node, Sample(node.schema, node.percent, node.seed, derived=derived), edge)
             case lo.RelationToStream():
                 return self._to_stream(node)
+            case lo.Selection():
+                return self._selection(node)
+            case lo.Expand():
+                return self._step(node, Expand(node.input.schema), self.lower(node.input))
+            case lo.QueryRows():
+                return self._marked(node.group, False)
             case lo.Distinct():
                 return self._distinct(node)
             case lo.SetOperation():
@@ -97,6 +107,16 @@ class Lowering:
                 return self.lower(expand_join(node))
             case _:
                 raise AssertionError(f"no operator for {type(node).__name__}")
+
+    def _selection(self, node: lo.Selection) -> str:
+        schema, key = node.input.schema, node.key
+        operator: Operator
+        if key is None:
+            operator = GroupedSelection(schema, node.shapes)
+        else:
+            operator = KeyedSelection(schema, key, {name: _asked(shape, key) for name, shape in node.shapes.items()})
+        self.selection = self._step(node, operator, self.lower(node.input))
+        return self.selection
 
     def _change_log(self, node: lo.TableScan) -> str:
         if node.log is None:
@@ -247,6 +267,14 @@ class Lowering:
         """Note whether an edge may carry negative weights; operators that pass rows on do as their inputs."""
         (self._retracting.add if retracting else self._retracting.discard)(edge)
         return edge
+
+
+def _asked(shape: Expression, key: Expression) -> tuple[Expression, Expression]:
+    """What a shape wants the key to be equal to, and the rest of it."""
+    found = equality_key(shape)
+    if found is None or found[0] != key:
+        raise AssertionError(f"{shape} does not ask for {key}")
+    return found[1], found[2]
 
 
 def _is_base(stream: lo.Node) -> bool:

@@ -75,6 +75,7 @@ class Snapshot:
     results: Mapping[str, Names] = field(default_factory=dict)  # per edge that a query shows
     failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # per step: what stopped it
     sinks: Mapping[str, SinkCursor] = field(default_factory=dict)
+    queries: Mapping[str, int] = field(default_factory=dict)  # per group: how many queries it has ever had
     catalog: tuple[Mapping[str, Any], ...] = ()  # what was declared, in order; opaque here
 
     def progress(self, source: str) -> SourceProgress:
@@ -115,6 +116,7 @@ def from_json(content: Mapping[str, Any], catalog: tuple[Mapping[str, Any], ...]
         results={edge: tuple(names) for edge, names in content["results"].items()},
         failures=content["failures"],
         sinks={name: SinkCursor(**cursor) for name, cursor in content["sinks"].items()},
+        queries=content["queries"],
         catalog=catalog,
     )
 

@@ -1,0 +1,347 @@
+"""Groups: queries that differ only in what they select, as rows of one query table over one shared plan.
+
+A query that comes is a row that waits. Before the next epoch, or when its answer is asked for, all that wait are let
+in: what the group's plan reads is run over the kept history for these queries alone, and its rows go through the
+operators above, which hold the state of all queries, as rows of queries that were not there before. Since everything
+above keeps queries apart, the others do not notice.
+
+A query that fails is taken out alone. Which one it was is found by halves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from millstream.engine.parts import Part
+from millstream.engine.task import EVERYWHERE, EpochOutcome
+from millstream.errors import EvaluationError, told
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column, value_columns
+from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.sharing.lineage import wanted_by
+from millstream.kernel.sharing.parameters import QUERY
+from millstream.plan import logical as lo
+from millstream.plan.physical import Lowering, Options
+from millstream.plan.sharing import Lifted, Shape, Split, lift
+from millstream.state.snapshot import Names, Snapshot, state_names
+from millstream.types import Schema, to_polars
+
+if TYPE_CHECKING:
+    from millstream.engine.engine import Engine
+
+TABLE = f"{EVERYWHERE}queries/"  # the queries that take part, by shape
+WAITING = "waiting/queries/"
+FAILED = "failed/queries/"
+Rows = Mapping[str, pl.DataFrame]  # of the query table, by shape
+
+
+@dataclass(eq=False)
+class Group:
+    """The queries of one skeleton. `selection` is the step that selects for all of them, `above` what reads it."""
+
+    split: Split
+    key: lo.Expression | None
+    options: Options
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    lifted: Lifted = field(init=False)
+    edge: str = field(init=False)
+    selection: str = field(init=False)
+    pipeline: Pipeline = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lower()
+
+    def add(self, shape: Shape) -> None:
+        if shape.name not in self.shapes:
+            self.shapes[shape.name] = shape
+            self._lower()
+
+    def _lower(self) -> None:
+        conditions = {name: shape.condition for name, shape in self.shapes.items()}
+        self.lifted = lift(self.split, self.key, conditions)
+        lowering = Lowering(self.lifted.plan, self.options)
+        self.edge, self.selection = lowering.edge, lowering.selection
+        self.pipeline = Pipeline(tuple(lowering.steps.values()))
+
+    @property
+    def above(self) -> set[str]:
+        """The selection and the steps that read it: what is the group's own."""
+        found = {self.selection}
+        for step in self.pipeline.steps:
+            if found.intersection(step.inputs):
+                found.add(step.name)
+        return found
+
+    @property
+    def query_rows(self) -> lo.QueryRows | None:
+        return next((node for node in self.lifted.plan.walk() if isinstance(node, lo.QueryRows)), None)
+
+
+class Groups:
+    """The groups of an engine; all is done under the engine's lock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._groups: dict[str, Group] = {}
+
+    def __getitem__(self, edge: str) -> Group:
+        return self._groups[edge]
+
+    def __contains__(self, edge: str) -> bool:
+        return edge in self._groups
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(list(self._groups.values()))
+
+    def find(self, split: Split, key: lo.Expression | None, options: Options) -> Group:
+        """The group of a skeleton, as it is or as it would be."""
+        found = Group(split, key, options)
+        return self._groups.get(found.edge, found)
+
+    def open(self, group: Group, shape: Shape) -> None:
+        """Have a group, for queries of this shape too; its steps run once a query takes part."""
+        group.add(shape)
+        self._groups[group.edge] = group
+        rows = group.query_rows
+        if rows is not None:
+            self._engine.add_query_rows(rows.group, rows.schema)
+
+    def attach(self, group: Group) -> None:
+        """Go on with a group of which the snapshot holds the state."""
+        if self.tables(group, TABLE):
+            self._engine.pipeline = self._engine.pipeline.replacing(group.pipeline.steps)
+
+    def move(self, selection: str, edge: str, group: Group) -> None:
+        """Let the queries that another version kept under other names wait to be let in here."""
+        snapshot = self._engine.snapshot
+        tables = dict(snapshot.states.get(group.selection, {}))
+        for synopsis, names in query_tables(snapshot.states.get(selection, {})).items():
+            waiting = WAITING + synopsis.removeprefix(TABLE).removeprefix(WAITING).removeprefix(FAILED)
+            tables[waiting] = (*tables.get(waiting, ()), *names)
+        states = {step: names for step, names in snapshot.states.items() if step != selection}
+        queries = {**snapshot.queries, group.edge: max(self.next_query(group), snapshot.queries.get(edge, 0))}
+        self._engine.commit(replace(snapshot, states={**states, group.selection: tables}, queries=queries))
+
+    # The query tables
+
+    def tables(self, group: Group, *kinds: str) -> dict[str, pl.DataFrame]:
+        """The rows of the query tables of some kinds, by shape."""
+        kinds = kinds or (TABLE, WAITING, FAILED)
+        frames: dict[str, list[pl.DataFrame]] = {}
+        for synopsis, names in self._engine.snapshot.states.get(group.selection, {}).items():
+            kind = next((kind for kind in kinds if synopsis.startswith(kind)), None)
+            if kind is not None:
+                frames.setdefault(synopsis.removeprefix(kind), []).extend(map(self._engine.store.read, names))
+        return {shape: pl.concat(found) for shape, found in frames.items()}
+
+    def table(self, group: Group, shape: Shape) -> pl.DataFrame:
+        """All rows of the query table of a shape."""
+        return self.tables(group)[shape.name]
+
+    def next_query(self, group: Group) -> int:
+        return self._engine.snapshot.queries.get(group.edge, 0)
+
+    def enlist(self, group: Group, shape: Shape, rows: pl.DataFrame) -> Snapshot:
+        """The snapshot in which further queries wait to be let in; the caller commits it."""
+        snapshot, key = self._engine.snapshot, WAITING + shape.name
+        with self._engine.store.file("queries") as writer:
+            name = writer.write(rows)
+        states = dict(snapshot.states.get(group.selection, {}))
+        states[key] = (*states.get(key, ()), name)
+        following = int(rows[QUERY].max()) + 1 if rows.height else 0  # type: ignore[arg-type]
+        return replace(
+            snapshot,
+            states={**snapshot.states, group.selection: states},
+            queries={**snapshot.queries, group.edge: max(self.next_query(group), following)},
+        )
+
+    def without(self, group: Group, queries: Iterable[int]) -> Snapshot:
+        """The snapshot without some queries of a group; the caller commits it. Their rows stay until they expire, and
+        are nobody's: numbers are not used again."""
+        gone, snapshot = pl.Series(list(queries), dtype=pl.Int64), self._engine.snapshot
+        states = dict(snapshot.states.get(group.selection, {}))
+        for synopsis, names in query_tables(states).items():
+            states[synopsis] = tuple(kept for name in names for kept in self._filtered(name, gone))
+        failures = {step: told for step, told in snapshot.failures.items() if not _is_of(step, group, gone)}
+        kept = {synopsis: names for synopsis, names in states.items() if names}
+        return replace(snapshot, states={**snapshot.states, group.selection: kept}, failures=failures)
+
+    def _filtered(self, name: str, gone: pl.Series) -> Names:
+        rows = self._engine.store.read(name)
+        kept = rows.filter(~rows[QUERY].is_in(gone.implode()))
+        if kept.height == rows.height:
+            return (name,)
+        if not kept.height:
+            return ()
+        with self._engine.store.file("queries") as writer:
+            return (writer.write(kept),)
+
+    def close(self, group: Group) -> None:
+        """The last query is gone."""
+        self._groups.pop(group.edge, None)
+
+    # Letting queries in
+
+    def let_in(self, group: Group | None = None) -> None:
+        """Let all that wait take part, of one group or of all."""
+        for each in [group] if group is not None else list(self._groups.values()):
+            waiting = self.tables(each, WAITING)
+            if waiting:
+                self._let_in(each, waiting)
+
+    def _let_in(self, group: Group, rows: Rows) -> None:
+        """Commits for each part of the rows that can be let in at once; a query that fails is kept as failed."""
+        names = self._written(rows)
+        outcome = self._run(group, rows, names)
+        if not outcome.failures:
+            self._take_over(group, names, rows, outcome)
+            return
+        self._engine.store.sweep([*outcome.names(), *state_names({"": names})], set(self._engine.snapshot.names()))
+        step, error = next(iter(outcome.failures.items()))
+        if step not in group.above or sum(frame.height for frame in rows.values()) == 1:
+            self._fail(group, rows, error)
+            return
+        for half in _halves(rows):
+            self._let_in(group, half)
+
+    def _written(self, rows: Rows) -> dict[str, Names]:
+        with self._engine.store.file("queries") as writer:
+            return {TABLE + shape: (writer.write(frame),) for shape, frame in rows.items()}
+
+    def _run(self, group: Group, rows: Rows, names: Mapping[str, Names]) -> EpochOutcome:
+        """The group's plan over the kept history for these queries alone; what is above the selection has the state of
+        all the others too."""
+        engine, arrived = self._engine, {}
+        always = group.query_rows
+        if always is not None:
+            batch = _always(always.schema, pl.concat([frame[QUERY] for frame in rows.values()]))
+            with engine.store.file("queries") as writer:
+                arrived[always.group] = (Part("rows", writer.write(batch), batch.height, always.schema),)
+        task = engine.history_task(group.pipeline, group.edge, engine.frontiers())
+        task = replace(task, arrived={**task.arrived, **arrived})
+        if not any(task.arrived.values()):
+            return EpochOutcome()  # nothing has ever come
+        above = group.above
+        states = {step: synopses for step, synopses in engine.snapshot.states.items() if step in above}
+        outcome = engine.runner.run(
+            replace(
+                task,
+                states={**states, group.selection: names},
+                settled=frozenset({*above, *arrived}),
+            )
+        )
+        engine.store.sweep([part.name for parts in arrived.values() for part in parts], ())
+        return outcome
+
+    def _take_over(self, group: Group, names: Mapping[str, Names], rows: Rows, outcome: EpochOutcome) -> None:
+        engine, snapshot = self._engine, self._engine.snapshot
+        tables = dict(snapshot.states.get(group.selection, {}))
+        for table, new in names.items():
+            tables[table] = (*tables.get(table, ()), *new)
+        tables = self._not_waiting(group, tables, rows)
+        above = group.above - {group.selection}
+        # Of what the selection reads, steps that have been there all along have their state already.
+        known = {step.name for step in engine.pipeline.steps} - above
+        states = {step: synopses for step, synopses in outcome.states.items() if step not in known}
+        results = outcome.results.get(group.edge, ())
+        engine.pipeline = engine.pipeline.replacing(group.pipeline.steps)
+        engine.commit(
+            replace(
+                snapshot,
+                epoch=snapshot.epoch + 1,
+                states={**snapshot.states, **states, group.selection: tables},
+                results={**snapshot.results, group.edge: (*snapshot.results.get(group.edge, ()), *results)},
+            )
+        )
+        engine.store.sweep([*outcome.names(), *state_names({"": names})], set(engine.snapshot.names()))
+
+    def _not_waiting(self, group: Group, tables: Mapping[str, Names], rows: Rows) -> dict[str, Names]:
+        kept = {}
+        for synopsis, names in tables.items():
+            shape = synopsis.removeprefix(WAITING)
+            if synopsis.startswith(WAITING) and shape in rows:
+                names = tuple(left for name in names for left in self._filtered(name, rows[shape][QUERY]))
+            if names:
+                kept[synopsis] = names
+        return kept
+
+    def _fail(self, group: Group, rows: Rows, error: EvaluationError) -> None:
+        engine, snapshot = self._engine, self._engine.snapshot
+        tables = self._not_waiting(group, snapshot.states.get(group.selection, {}), rows)
+        failures = dict(snapshot.failures)
+        with engine.store.file("queries") as writer:
+            for shape, frame in rows.items():
+                tables[FAILED + shape] = (*tables.get(FAILED + shape, ()), writer.write(frame))
+                failures |= {failure_key(group.edge, query): told(error) for query in frame[QUERY]}
+        engine.commit(replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures))
+
+    def broken(self, failures: Iterable[str]) -> list[Group]:
+        """The groups that must find out which of their queries failed: a step of their own did."""
+        failed = set(failures)
+        return [g for g in self._groups.values() if g.above & failed and not self._below(g) & failed]
+
+    def _below(self, group: Group) -> set[str]:
+        return {step.name for step in group.pipeline.steps} - group.above
+
+    def sent_back(self, snapshot: Snapshot, groups: Iterable[Group]) -> Snapshot:
+        """The snapshot in which the queries of some groups wait to be let in again, as if they had just come."""
+        for group in groups:
+            tables: dict[str, Names] = {}
+            for synopsis, names in snapshot.states.get(group.selection, {}).items():
+                kept = WAITING + synopsis.removeprefix(TABLE) if synopsis.startswith(TABLE) else synopsis
+                if kept.startswith((WAITING, FAILED)):
+                    tables[kept] = (*tables.get(kept, ()), *names)
+            states = {step: names for step, names in snapshot.states.items() if step not in group.above}
+            results = {edge: names for edge, names in snapshot.results.items() if edge != group.edge}
+            snapshot = replace(snapshot, states={**states, group.selection: tables}, results=results)
+        return snapshot
+
+    # Reading
+
+    def rows_of(self, group: Group, schema: Schema, query: int, frames: Iterable[pl.DataFrame]) -> list[Batch]:
+        """One query's rows of the group's results, with the query's own columns."""
+        columns, intervals = value_columns(len(schema)), (START, END, WEIGHT)
+        if not group.lifted.expanded:
+            return [frame.filter(wanted_by(frame, query)).select(*columns, *intervals) for frame in frames]
+        own = [pl.col(value_column(index + 1)).alias(name) for index, name in enumerate(columns)]
+        mine = pl.col(value_column(0)) == query
+        return [frame.filter(mine).select(*own, *intervals) for frame in frames]
+
+
+def query_tables(synopses: Mapping[str, Names]) -> dict[str, Names]:
+    """What a step keeps beside its shards' state: the query tables of its group."""
+    return {name: names for name, names in synopses.items() if name.startswith((TABLE, WAITING, FAILED))}
+
+
+def failure_key(edge: str, query: int) -> str:
+    return f"{edge}#{query}"
+
+
+def _is_of(step: str, group: Group, queries: pl.Series) -> bool:
+    return any(step == failure_key(group.edge, query) for query in queries)
+
+
+def _always(schema: Schema, queries: pl.Series) -> Batch:
+    """A row of NULLs for each query, from instant 0 on."""
+    count = len(queries)
+    nulls = (pl.lit(None, to_polars(f.type)).alias(value_column(i + 1)) for i, f in enumerate(schema[1:]))
+    times = (pl.lit(value, pl.Int64).alias(name) for name, value in ((START, 0), (END, INF), (WEIGHT, 1)))
+    frame = pl.DataFrame({value_column(0): queries.cast(pl.Int64)})
+    return frame.with_columns(*nulls, *times) if count else frame.with_columns(*nulls, *times).clear()
+
+
+def _halves(rows: Rows) -> list[Rows]:
+    """The queries in two halves."""
+    half = sum(frame.height for frame in rows.values()) // 2
+    first: dict[str, pl.DataFrame] = {}
+    second: dict[str, pl.DataFrame] = {}
+    for shape, frame in rows.items():
+        taken = min(half, frame.height)
+        half -= taken
+        for part, into in ((frame[:taken], first), (frame[taken:], second)):
+            if part.height:
+                into[shape] = part
+    return [first, second]

@@ -1,0 +1,366 @@
+"""The standing queries of a database: how they come, are found, come back after a restart, and go.
+
+A query runs on a plan of its own, or as a row of a group: one plan for all queries that differ only in what they
+select. A template is what queries of one text have in common but for their constants; it is what the catalog keeps, and
+the queries are rows of the group's query table, with their names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from sqlglot import exp
+
+from millstream.declarations import Declarations, Entry, statistics_entry, statistics_of
+from millstream.engine.groups import Group
+from millstream.errors import BindError, CatalogError, InputError, Place
+from millstream.kernel.batch import value_column
+from millstream.kernel.scalar.expressions import Parameter
+from millstream.kernel.sharing.keyed_selection import equality_key
+from millstream.kernel.sharing.parameters import QUERY, with_values
+from millstream.language import statements as st
+from millstream.language.binder import BoundQuery
+from millstream.language.dialect import CQL
+from millstream.language.statement_parser import parse, parse_query, parse_type
+from millstream.language.syntax import numbered_parameters
+from millstream.parameters import parameter_columns
+from millstream.plan.fingerprint import fingerprint
+from millstream.plan.logical import map_expressions, sources
+from millstream.plan.sharing import Shape, Split, shape_of, split
+from millstream.query import Query
+from millstream.settings import Settings
+from millstream.types import BOOLEAN, DataType, to_polars
+
+if TYPE_CHECKING:
+    from millstream.database import Database
+
+NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
+# From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
+ENOUGH_TO_SHARE = 8
+# So many queries that ask for the same value may become rows of their own before bits are cheaper.
+MOST_PER_VALUE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """What queries have in common but for their constants, as it was bound, and under which settings."""
+
+    name: str
+    bound: BoundQuery
+    settings: Settings
+    statistics: dict[str, Any]
+    group: Group
+    shape: Shape
+    parameters: tuple[DataType, ...]
+
+
+class Registry:
+    """Owns the queries of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queries: dict[str, Query] = {}
+        self._templates: dict[str, Template] = {}
+        self._alone: Counter[str] = Counter()  # queries with plans of their own, by the group they could be in
+
+    def __iter__(self) -> Iterator[Query]:
+        return iter(self._queries.values())
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._queries
+
+    def find(self, name: str, place: Place | None = None) -> Query:
+        if name.lower() not in self._queries:
+            known = [query.name for query in self._queries.values()]
+            raise self._database.catalog.unknown("query", name, known, place)
+        return self._queries[name.lower()]
+
+    def readers(self, names: set[str]) -> list[str]:
+        """The queries that read one of these objects."""
+        return [query.name for query in self._queries.values() if query.reads & names]
+
+    # Registering
+
+    def register(self, name: str | None, mode: str | None, statement: st.RegisterQuery | st.Query) -> Query:
+        database, engine = self._database, self._database.engine
+        place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
+        name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
+        self._check_free([name], place)
+        bound = database.binder(statement.place.text).bind(statement.query)
+        with engine.lock:
+            bound, statistics = self._planned(bound)
+            text = statement_text(statement)
+            found = split(bound.plan) if database.settings.sharing != "off" else None
+            if found is not None:
+                shape, values = shape_of(found.condition)
+                types = [(value_column(i), to_polars(kind)) for i, kind in enumerate(shape.parameters)]
+                constants = pl.DataFrame([values] if values else [], schema=types, orient="row", infer_schema_length=1)
+                group = self._group(found, shape, constants)
+                if self._is_to_share(found, group):
+                    template = self._template(bound, statistics, group, shape, (), text)
+                    rows = _with_names(constants if values else pl.DataFrame(), [name], mode, text, template.name)
+                    return self._enlist(template, rows)[0]
+                self._alone[group.edge] += 1
+            return self._register_alone(name, mode, text, bound, statistics)
+
+    def register_many(self, text: str, rows: Any, names: Sequence[str] | None, mode: str) -> list[Query]:
+        """Queries of one template, each with its own values for the parameters."""
+        database, engine = self._database, self._database.engine
+        tree = parse_query(text)
+        count = len(numbered_parameters(tree))
+        if not count:
+            raise BindError("a template without parameters", hint="write ? where queries differ, or use register")
+        kinds, values = parameter_columns(rows, count)
+        if names is not None and len(names) != values.height:
+            raise InputError(f"{values.height} rows, and {len(names)} names")
+        shown = list(names) if names is not None else self._free_names(values.height)
+        for name in shown if names is not None else ():
+            check_query_name(name)
+        self._check_free(shown, None)
+        if not values.height:
+            return []
+        bound = database.binder(text, kinds).bind(tree)
+        with engine.lock:
+            bound, statistics = self._planned(bound)
+            found = split(bound.plan)
+            if found is None:
+                return self._register_each(text, values, shown, mode)
+            shape = Shape(found.condition, kinds)
+            group = self._group(found, shape, values)
+            template = self._template(bound, statistics, group, shape, kinds, text)
+            return self._enlist(template, _with_names(values, shown, mode, None, template.name))
+
+    def _register_each(self, template: str, values: pl.DataFrame, names: Sequence[str], mode: str) -> list[Query]:
+        """Where no plan can be shared, each query gets one of its own."""
+        queries = []
+        for name, row in zip(names, values.iter_rows(), strict=True):
+            text = with_constants(template, row)
+            queries.append(self.register(name, mode, st.Query(Place(text, 0, len(text)), parse_query(text))))
+        return queries
+
+    def _planned(self, bound: BoundQuery) -> tuple[BoundQuery, dict[str, Any]]:
+        read = {source.name for source in sources(bound.plan)}
+        known = self._database.engine.statistics(read)
+        return self._database.rewritten(bound, known), statistics_entry(known)
+
+    def _group(self, found: Split, shape: Shape, constants: pl.DataFrame) -> Group:
+        """The group for queries of a shape: by the value of a column that they ask for, where there are not too many
+        of them for each value."""
+        groups, options = self._database.engine.groups, self._database.options()
+        asked = equality_key(shape.condition)
+        if asked is not None and asked[0].type != BOOLEAN and isinstance(asked[1], Parameter):
+            keyed = groups.find(found, asked[0], options)
+            column = value_column(asked[1].index)
+            known = groups.tables(keyed).get(shape.name) if keyed.edge in groups else None
+            values = constants[column] if known is None else pl.concat([known[column], constants[column]])
+            if len(values) <= MOST_PER_VALUE * values.n_unique():
+                return keyed
+        return groups.find(found, None, options)
+
+    def _is_to_share(self, found: Split, group: Group) -> bool:
+        if self._database.settings.sharing == "on" or group.edge in self._database.engine.groups:
+            return True
+        return self._alone[group.edge] >= ENOUGH_TO_SHARE
+
+    def _template(
+        self,
+        bound: BoundQuery,
+        statistics: dict[str, Any],
+        group: Group,
+        shape: Shape,
+        kinds: tuple[DataType, ...],
+        text: str,
+    ) -> Template:
+        """The template that queries of this text belong to; declared when the first of them is."""
+        outside = bound.kind, tuple(field.name for field in bound.schema), tuple(map(str, kinds)), bool(kinds) and text
+        name = fingerprint((group.edge, shape.name, outside))
+        if name not in self._templates:
+            settings = self._database.settings
+            self._templates[name] = Template(name, bound, settings, statistics, group, shape, kinds)
+            self._database.declared = self._database.declared.with_entry(
+                "template",
+                name,
+                text=text,
+                parameters=[str(kind) for kind in kinds],
+                settings=asdict(settings),
+                statistics=statistics,
+                edge=group.edge,
+                selection=group.selection,
+                keyed=group.key is not None,
+            )
+        return self._templates[name]
+
+    def _enlist(self, template: Template, rows: pl.DataFrame) -> list[Query]:
+        database, engine, group = self._database, self._database.engine, template.group
+        first = engine.groups.next_query(group)
+        rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
+        database.check_number_of_queries(len(self._queries) + rows.height)
+        engine.enlist(group, template.shape, rows, database.declared.entries)
+        return self._add_rows(template, rows)
+
+    def _add_rows(self, template: Template, rows: pl.DataFrame) -> list[Query]:
+        edge, bound = template.group.edge, template.bound
+        queries = [
+            Query(self._database, name, mode, bound, edge, number, template.name)
+            for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
+        ]
+        self._queries.update((query.name.lower(), query) for query in queries)
+        return queries
+
+    def _register_alone(
+        self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any]
+    ) -> Query:
+        database, engine = self._database, self._database.engine
+        database.check_number_of_queries(len(self._queries) + 1)
+        declared = database.declared.with_entry(
+            "query",
+            name,
+            shown=name,
+            mode=mode,
+            text=text,
+            settings=asdict(database.settings),
+            statistics=statistics,
+            edge=engine.edge_of(bound.plan, database.options()),
+        )
+        edge = engine.show(bound.plan, database.options(), declared.entries)
+        database.declared = declared
+        query = Query(database, name, mode, bound, edge)
+        self._queries[name.lower()] = query
+        return query
+
+    def _check_free(self, names: Sequence[str], place: Place | None) -> None:
+        seen: set[str] = set()
+        for name in names:
+            key = name.lower()
+            if key in self._queries or key in seen:
+                raise CatalogError(
+                    f'there is a query "{name}" already', hint="drop it first, or choose another name", place=place
+                )
+            seen.add(key)
+
+    def _free_names(self, count: int) -> list[str]:
+        names, number = [], len(self._queries)
+        while len(names) < count:
+            number += 1
+            if f"q{number}" not in self._queries:
+                names.append(f"q{number}")
+        return names
+
+    # What a query is by itself
+
+    def own(self, query: Query) -> BoundQuery:
+        """A query of a group as if it were alone: its text and plan with its own constants."""
+        template = self._templates[query.template or ""]
+        tables = self._database.engine.groups.tables(template.group)
+        row = tables[template.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
+        if row[TEXT] is not None:
+            (statement,) = parse(row[TEXT])
+            return self._rebound(template, statement.query, row[TEXT])  # type: ignore[attr-defined]
+        values = [row[value_column(index)] for index in range(len(template.parameters))]
+        plan = template.bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
+        return replace(template.bound, plan=plan, cql=with_constants(template.bound.cql, values))
+
+    def _rebound(self, template: Template, tree: exp.Query, text: str) -> BoundQuery:
+        bound = self._database.binder(text, template.parameters, template.settings).bind(tree)
+        return self._database.rewritten(bound, statistics_of(template.statistics), template.settings)
+
+    # What an earlier process registered
+
+    def recover_query(self, entry: Entry) -> None:
+        database, engine = self._database, self._database.engine
+        (statement,) = parse(entry["text"])
+        if not isinstance(statement, st.RegisterQuery | st.Query):
+            raise AssertionError(f"not a query: {entry['text']}")
+        bound = database.binder(entry["text"]).bind(statement.query)
+        bound = database.rewritten(bound, statistics_of(entry["statistics"]))
+        edge = engine.edge_of(bound.plan, database.options())
+        if edge == entry["edge"]:
+            engine.attach(bound.plan, database.options())
+        else:
+            # Planned differently than by the version that wrote it: its state is made again from history.
+            self._replace_entry(entry, edge=edge)
+            engine.show(bound.plan, database.options(), database.declared.entries)
+        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, edge)
+
+    def recover_template(self, entry: Entry) -> None:
+        database, engine = self._database, self._database.engine
+        kinds = tuple(parse_type(kind) for kind in entry["parameters"])
+        (statement,) = parse(entry["text"])
+        if not isinstance(statement, st.RegisterQuery | st.Query):
+            raise AssertionError(f"not a query: {entry['text']}")
+        numbered_parameters(statement.query)
+        bound = database.binder(entry["text"], kinds).bind(statement.query)
+        bound = database.rewritten(bound, statistics_of(entry["statistics"]))
+        found = split(bound.plan)
+        if found is None:
+            raise AssertionError(f"a template that cannot be shared: {entry['text']}")
+        shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
+        asked = equality_key(shape.condition) if entry["keyed"] else None
+        group = engine.groups.find(found, asked[0] if asked else None, database.options())
+        if group.selection != entry["selection"]:
+            engine.groups.move(entry["selection"], entry["edge"], group)
+            self._replace_entry(entry, edge=group.edge, selection=group.selection)
+        template = Template(entry["name"], bound, database.settings, entry["statistics"], group, shape, kinds)
+        self._templates[template.name] = template
+        rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
+        self._add_rows(template, rows)
+
+    def _replace_entry(self, entry: Entry, **changes: Any) -> None:
+        database = self._database
+        changed = [{**each, **changes} if each is entry else each for each in database.declared.entries]
+        database.declared = Declarations(tuple(changed))
+
+    # Dropping
+
+    def drop(self, query: Query) -> None:
+        database, engine = self._database, self._database.engine
+        if query.number is None:
+            declared = database.declared.without("query", query.name)
+            engine.hide(query.edge, declared.entries)
+        else:
+            declared = self._without_template(query)
+            engine.dismiss(query.edge, [query.number], declared.entries)
+        database.declared = declared
+        del self._queries[query.name.lower()]
+        query.close()
+
+    def _without_template(self, query: Query) -> Declarations:
+        """What is declared when a query is gone, and with it its template if it was the last one."""
+        users = sum(other.template == query.template for other in self._queries.values())
+        if users > 1 or query.template is None:
+            return self._database.declared
+        self._templates.pop(query.template)
+        return self._database.declared.without("template", query.template)
+
+
+def check_query_name(name: str) -> None:
+    if not isinstance(name, str) or not name or name.startswith("_"):
+        raise BindError(f"{name!r} cannot be a query's name", hint="names do not start with _")
+
+
+def statement_text(statement: st.Statement) -> str:
+    place = statement.place
+    return place.text[place.start : place.end]
+
+
+def with_constants(template: str, values: Sequence[object]) -> str:
+    """The text of a template with values in the place of its parameters."""
+    tree = parse_query(template)
+    for index, node in enumerate(numbered_parameters(tree)):
+        node.replace(exp.convert(values[index]))
+    return tree.sql(dialect=CQL)
+
+
+def _with_names(values: pl.DataFrame, names: Sequence[str], mode: str, text: str | None, template: str) -> pl.DataFrame:
+    """Rows of a query table: constants, names, modes, and the texts of those that came one by one."""
+    named = pl.DataFrame({NAME: list(names)}, schema={NAME: pl.String()}).with_columns(
+        pl.lit(mode.lower()).alias(MODE), pl.lit(text, pl.String).alias(TEXT), pl.lit(template).alias(TEMPLATE)
+    )
+    return named if not values.width else values.hstack(named)
