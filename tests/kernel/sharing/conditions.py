@@ -15,7 +15,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from millstream import types
-from millstream.kernel.batch import INTERVAL_COLUMNS, batch_schema, value_column, value_columns
+from millstream.kernel.batch import batch_schema, value_column, value_columns
 from millstream.kernel.operator import Progress
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, InList, Literal, Parameter
@@ -199,6 +199,3 @@ def of_each_query(
     """What every query selects by its own condition, with its constants written in."""
     table = pl.concat(segments)
     return {row[0]: selected(batch, with_values(template.condition, row[1:])) for row in table.iter_rows()}
-
-
-INTERVALS = list(INTERVAL_COLUMNS)

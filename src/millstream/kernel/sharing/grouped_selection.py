@@ -38,17 +38,13 @@ from millstream.kernel.sharing.lineage import (
     lineage_series,
 )
 from millstream.kernel.sharing.lineage import LINEAGE as LINEAGE
+from millstream.kernel.sharing.parameters import synopsis_of
 from millstream.kernel.sharing.predicates import Shape, shape_of
 from millstream.kernel.sharing.residual import holds
 from millstream.types import Schema
 
 _CHUNK = 2048  # rows looked at together: their bitmaps stay in the cache
 _PAIRS = 1 << 18  # pairs of a row and a query that are evaluated together
-
-
-def synopsis_of(shape: str) -> str:
-    """The name under which the query table of a shape is found in the state."""
-    return f"queries/{shape}"
 
 
 def tables_of(shapes: Mapping[str, Shape], state: State) -> list[tuple[Shape, Segment]]:

@@ -34,16 +34,11 @@ from millstream.kernel.scalar.expressions import (
 from millstream.kernel.segments import gather
 from millstream.kernel.sharing.identity import Recent, number_of, serial_of
 from millstream.kernel.sharing.normal_form import is_attribute
-from millstream.kernel.sharing.parameters import QUERY, never_fails, parameters_as_columns, parameters_used
+from millstream.kernel.sharing.parameters import QUERY, never_fails, parameters_as_columns, parameters_used, synopsis_of
 from millstream.kernel.sharing.residual import holds
 from millstream.types import BIGINT, Field, Schema
 
 _OPERAND, _PART, _ROW = "operand", "part", "row"
-
-
-def synopsis_of(shape: str) -> str:
-    """The name under which the query table of a shape is found in the state."""
-    return f"queries/{shape}"
 
 
 def equality_key(condition: Expression) -> tuple[Expression, Expression, Expression] | None:

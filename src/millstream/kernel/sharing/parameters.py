@@ -14,6 +14,11 @@ from millstream.kernel.scalar.functions_user import UserCall
 QUERY = "query"
 
 
+def synopsis_of(shape: str) -> str:
+    """The name under which an operator finds the query table of a shape in its state."""
+    return f"queries/{shape}"
+
+
 def parameters_as_columns(expression: Expression, width: int) -> Expression:
     """The same expression over a row of `width` columns that is followed by the values of the parameters."""
 
