@@ -1,0 +1,145 @@
+"""The grouped filters of one block of queries: for each interval between cuts, the bitmap of the queries it satisfies.
+
+    bits[i] = the queries whose clauses over the attribute hold on the i-th interval; the last row is for NULL
+
+Queries without a clause in a module have their bit everywhere. Of a module over several attributes a row takes the OR
+over the attributes, so these queries have their bit with the first of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.keys import Codes, Positions
+from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.sharing.identity import value_of
+from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, WORDS, Bitmaps, Flags, bit_of, bitmap, word_of
+from millstream.kernel.sharing.predicates import Module, Numbers, Place
+
+
+@dataclass(frozen=True)
+class Side:
+    """One attribute of a module: row i of `bits` is for the codes from cuts[i - 1] to before cuts[i]."""
+
+    attribute: Expression
+    cuts: Codes
+    bits: Bitmaps
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A module's part in a block. Rows that none of `relevant` wants any more need not go there."""
+
+    module: Module
+    sides: tuple[Side, ...]
+    relevant: Bitmaps
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Queries of one shape and segment, and what is left to evaluate for them: `row` is their row of the table."""
+
+    condition: Expression
+    table: pl.DataFrame
+    row: Positions  # by bit
+    mask: Bitmaps
+
+
+@dataclass(frozen=True)
+class Block:
+    """Cuts of attributes without codes are by the dictionaries it was made with."""
+
+    number: int
+    members: Bitmaps
+    filters: tuple[Filter, ...]
+    residuals: tuple[Residual, ...]
+    dictionaries: dict[Expression, pl.Series]
+
+    @property
+    def size(self) -> int:
+        return 4096 + sum(side.bits.nbytes + side.cuts.nbytes for f in self.filters for side in f.sides)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The atoms and cuts of queries, as `Predicates` has them."""
+
+    atom_query: Numbers
+    atom_place: Numbers
+    first: Flags
+    null: Flags
+    cut_query: Numbers
+    cut_place: Numbers
+    cut: Codes
+
+
+def build_filters(queries: Numbers, entries: Entries) -> tuple[Bitmaps, tuple[Filter, ...]]:
+    """The members of a block and its filters, in as many words as they need."""
+    width = int((queries % BLOCK_SIZE).max()) // WORD_BITS + 1
+    members = bitmap(queries)[:width]
+    numbers = np.unique(entries.atom_place)
+    places = [value_of(int(number)) for number in numbers]
+    modules: dict[Module, list[tuple[int, Place]]] = {}
+    for number, place in zip(numbers.tolist(), places, strict=True):
+        assert isinstance(place, Place)
+        modules.setdefault(place.module, []).append((number, place))
+    filters = [_filter(module, placed, members, entries) for module, placed in modules.items()]
+    return members, tuple(filters)
+
+
+def _filter(module: Module, places: Sequence[tuple[int, Place]], members: Bitmaps, entries: Entries) -> Filter:
+    asked = bitmap(entries.atom_query[np.isin(entries.atom_place, [number for number, _ in places])])
+    relevant = asked[: members.size]
+    sides = []
+    for attribute in module.attributes:
+        here = [(number, place) for number, place in places if place.attribute == attribute]
+        # Without a clause in this module, a query accepts every row: it is enough that one of its sides says so.
+        others = members & ~relevant if attribute == module.attributes[0] else np.zeros_like(members)
+        sides.append(_side(attribute, here, others, members, entries, len(module.attributes) == 1))
+    return Filter(module, tuple(sides), relevant)
+
+
+def _side(
+    attribute: Expression,
+    places: Sequence[tuple[int, Place]],
+    others: Bitmaps,
+    members: Bitmaps,
+    entries: Entries,
+    alone: bool,
+) -> Side:
+    cuts = np.unique(entries.cut[np.isin(entries.cut_place, [number for number, _ in places])])
+    clauses: dict[int, list[int]] = {}
+    for number, place in places:
+        clauses.setdefault(place.clause, []).append(number)
+    bits = np.zeros((cuts.size + 2, members.size), np.uint64)
+    bits[:] = members if alone else others
+    for numbers in clauses.values():
+        holds = np.zeros_like(bits)
+        asking = np.zeros(WORDS, np.uint64)
+        for number in numbers:
+            atoms, changes = entries.atom_place == number, entries.cut_place == number
+            asking |= bitmap(entries.atom_query[atoms])
+            holds |= _atom_bits(cuts, atoms, changes, members.size, entries)
+        if alone:
+            bits &= holds | (members & ~asking[: members.size])
+        else:
+            bits |= holds
+    return Side(attribute, cuts, bits)
+
+
+def _atom_bits(cuts: Codes, atoms: Flags, changes: Flags, width: int, entries: Entries) -> Bitmaps:
+    """The bits of one atom of each query: those of the first interval, changed at every cut, and those of NULL."""
+    bits = np.zeros((cuts.size + 2, width), np.uint64)
+    queries = entries.atom_query[atoms]
+    first, null = queries[entries.first[atoms]], queries[entries.null[atoms]]
+    bits[0] = bitmap(first)[:width]
+    queries = entries.cut_query[changes]
+    rows = cuts.searchsorted(entries.cut[changes]) + 1
+    np.bitwise_xor.at(bits, (rows, word_of(queries)), bit_of(queries))
+    np.bitwise_xor.accumulate(bits[:-1], axis=0, out=bits[:-1])
+    bits[-1] = bitmap(null)[:width]
+    return bits

@@ -1,0 +1,117 @@
+"""Selection for many queries at once: CACQ's grouped filters.
+
+    σ_Q(R) = { (r, block, lineage) : r in R, lineage = bits of the queries q of the block whose condition holds on r },
+             without rows that no query of the block wants
+
+Queries are rows of query tables, one table for each shape of condition. A row finds its interval on the axis of each
+attribute, takes the bitmap of the queries which that interval satisfies, and the AND over the attributes is its
+lineage. Clauses over several attributes are an OR of such bitmaps before. What no index can answer is evaluated last,
+on the pairs of rows and queries that are left.
+
+Keeps nothing of its own but the eddy's statistics; the query tables are the engine's. The index made from them is kept
+in the process as long as they stay the same, and what is new makes only the blocks anew that it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.batch import Batch, concat
+from millstream.kernel.distribution import Distribution, anywhere, same_columns
+from millstream.kernel.keys import Positions
+from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
+from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.segments import gather
+from millstream.kernel.sharing.block import Residual
+from millstream.kernel.sharing.index import BlockFilter, IndexedBlock, index_of
+from millstream.kernel.sharing.lineage import (
+    BLOCK,
+    LINEAGE_TYPE,
+    WORD_BITS,
+    WORDS,
+    Bitmaps,
+    any_bit,
+    expand,
+    lineage_series,
+)
+from millstream.kernel.sharing.lineage import LINEAGE as LINEAGE
+from millstream.kernel.sharing.parameters import synopsis_of
+from millstream.kernel.sharing.predicates import Shape, shape_of
+from millstream.kernel.sharing.residual import holds
+from millstream.types import Schema
+
+_CHUNK = 2048  # rows looked at together: their bitmaps stay in the cache
+_PAIRS = 1 << 18  # pairs of a row and a query that are evaluated together
+
+
+def tables_of(shapes: Mapping[str, Shape], state: State) -> list[tuple[Shape, Segment]]:
+    return [(shape, segment) for name, shape in shapes.items() for segment in state.get(synopsis_of(name), ())]
+
+
+class GroupedSelection(Operator):
+    """Rows with `_block` and `_lineage`: once for each block in which a query wants them."""
+
+    def __init__(self, schema: Schema, shapes: Mapping[str, Expression], policy: str = "ticket") -> None:
+        self.schema = schema
+        self.shapes = dict(shapes)
+        self.policy = policy
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        batch = inputs[0]
+        empty = batch.clear().with_columns(
+            pl.Series(BLOCK, [], dtype=pl.UInt32), pl.Series(LINEAGE, [], dtype=LINEAGE_TYPE)
+        )
+        if not batch.height:
+            return empty, NO_STATE
+        shapes = {name: shape_of(condition) for name, condition in self.shapes.items()}
+        index = index_of(tables_of(shapes, state))
+        ranks = [axis.ranks(batch) for axis in index.axes]
+        pieces = [self._selected(block, batch, ranks) for block in index.blocks]
+        return concat(pieces, empty), NO_STATE
+
+    def _selected(self, block: IndexedBlock, batch: Batch, ranks: Sequence[Positions]) -> Batch:
+        lineage = np.zeros((batch.height, WORDS), np.uint64)
+        for low in range(0, batch.height, _CHUNK):
+            part = slice(low, low + _CHUNK)
+            lineage[part, : block.members.size] = _bits(block, [rank[part] for rank in ranks])
+        for residual in block.residuals:
+            self._apply(residual, batch, lineage[:, : block.members.size])
+        rows = np.flatnonzero(any_bit(lineage))
+        columns = batch.get_columns()
+        if rows.size < batch.height:
+            columns, lineage = gather(batch, batch.columns, rows), lineage[rows]
+        number = pl.repeat(block.number, rows.size, dtype=pl.UInt32, eager=True).alias(BLOCK)
+        return pl.DataFrame([*columns, number, lineage_series(lineage)])
+
+    def _apply(self, residual: Residual, batch: Batch, lineage: Bitmaps) -> None:
+        """Take the bits of those queries from the rows on which their condition is not true."""
+        for low in range(0, batch.height, _CHUNK):
+            rows, bits = expand(lineage[low : low + _CHUNK] & residual.mask)
+            for first in range(0, rows.size, _PAIRS):
+                part = slice(first, first + _PAIRS)
+                row, bit = rows[part] + low, bits[part]
+                true = holds(residual.condition, batch, row, residual.table, residual.row[bit], len(self.schema))
+                row, bit = row[~true], bit[~true]
+                np.bitwise_xor.at(lineage, (row, bit // WORD_BITS), np.uint64(1) << (bit % WORD_BITS).astype(np.uint64))
+
+
+def _bits(block: IndexedBlock, ranks: Sequence[Positions]) -> Bitmaps:
+    found = np.empty((ranks[0].size if ranks else 1, block.members.size), np.uint64)
+    found[:] = block.members
+    for each in block.filters:
+        found &= _accepted(each, ranks)
+    return found
+
+
+def _accepted(each: BlockFilter, ranks: Sequence[Positions]) -> Bitmaps:
+    first, *others = (lookup.bits.take(lookup.rows(ranks[lookup.axis]), axis=0) for lookup in each.lookups)
+    for other in others:
+        first |= other
+    return first

@@ -1,0 +1,147 @@
+"""Selection for many queries that each require a key of their own.
+
+    σ_Q(R) = { (q, r) : r in R, q in Q, key(r) = operand(q), rest of q's condition true on r }
+
+Where queries ask for `user_id = ?`, a row is wanted by few of many: the queries are found by hashing, and the rest of
+their conditions is evaluated on the pairs found. The rows come out once for each query, with the query in front.
+
+Keeps nothing; the query tables are the engine's, and the look-up table made from them is kept in the process as long as
+they stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.batch import Batch, concat, value_column
+from millstream.kernel.distribution import Distribution, anywhere
+from millstream.kernel.keys import KEY, Positions, are_codes_exact, key_codes, stable_order
+from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
+from millstream.kernel.probing import equal_pairs, equal_values
+from millstream.kernel.scalar.evaluate import evaluate
+from millstream.kernel.scalar.expressions import (
+    TRUE,
+    Call,
+    Expression,
+    columns_used,
+    conjunction,
+    conjuncts,
+)
+from millstream.kernel.segments import gather
+from millstream.kernel.sharing.identity import Recent, number_of, serial_of
+from millstream.kernel.sharing.normal_form import is_attribute
+from millstream.kernel.sharing.parameters import QUERY, never_fails, parameters_as_columns, parameters_used, synopsis_of
+from millstream.kernel.sharing.residual import holds
+from millstream.types import BIGINT, Field, Schema
+
+_OPERAND, _PART, _ROW = "operand", "part", "row"
+
+
+def equality_key(condition: Expression) -> tuple[Expression, Expression, Expression] | None:
+    """(key, operand, rest): the first equality of an attribute with what each query has of its own, and all else."""
+    parts = conjuncts(condition)
+    for place, part in enumerate(parts):
+        if isinstance(part, Call) and part.function == "=":
+            one, other = part.arguments
+            for key, operand in ((one, other), (other, one)):
+                if is_attribute(key) and _is_of_query(operand):
+                    return key, operand, conjunction(parts[:place] + parts[place + 1 :])
+    return None
+
+
+def _is_of_query(operand: Expression) -> bool:
+    return bool(parameters_used(operand)) and not columns_used(operand) and never_fails(operand)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The queries of all shapes by key: `found` has the operand, and which row of which part the query is."""
+
+    found: Segment
+    parts: tuple[tuple[Expression, pl.DataFrame], ...]
+
+
+_tables: Recent[_Table] = Recent(1 << 29, lambda made: 64 + int(made.found.estimated_size()))
+
+
+def with_query(schema: Schema) -> Schema:
+    """The schema of rows that have the query they belong to in front."""
+    return (Field(QUERY, BIGINT), *schema)
+
+
+def expanded(queries: pl.Series, columns: Sequence[pl.Series]) -> Batch:
+    """The rows with the query as c0 and their own value columns after it."""
+    width = sum(not column.name.startswith("_") for column in columns)
+    moved = {value_column(index): value_column(index + 1) for index in range(width)}
+    return pl.DataFrame([queries.alias(value_column(0)), *(c.alias(moved.get(c.name, c.name)) for c in columns)])
+
+
+class KeyedSelection(Operator):
+    """Rows with their query in front, for queries of the shapes name -> (operand, rest of the condition)."""
+
+    def __init__(self, schema: Schema, key: Expression, shapes: Mapping[str, tuple[Expression, Expression]]) -> None:
+        self.schema = with_query(schema)
+        self.key = key
+        self.shapes = dict(shapes)
+        self._width = len(schema)
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(tuple((index, index + 1) for index in range(self._width)))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        batch = inputs[0]
+        empty = expanded(pl.Series([], dtype=pl.Int64), batch.clear().get_columns())
+        tables = [
+            (operand, rest, segment)
+            for name, (operand, rest) in self.shapes.items()
+            for segment in state.get(synopsis_of(name), ())
+            if segment.height
+        ]
+        if not batch.height or not tables:
+            return empty, NO_STATE
+        numbers = tuple((number_of(operand), number_of(rest), serial_of(part)) for operand, rest, part in tables)
+        table = _tables.get(numbers, lambda: _table(tables))
+        return concat(self._pieces(batch, table), empty), NO_STATE
+
+    def _pieces(self, batch: Batch, table: _Table) -> list[Batch]:
+        probes = evaluate(batch, [self.key], [_OPERAND])
+        known = np.flatnonzero(probes[_OPERAND].is_not_null().to_numpy())
+        probes = pl.DataFrame(gather(probes, [_OPERAND], known))
+        exact = are_codes_exact(probes, [_OPERAND]) and are_codes_exact(table.found, [_OPERAND])
+        pieces = []
+        for i, j in equal_pairs(table.found, key_codes(probes, [_OPERAND])):
+            if not exact:
+                equal = equal_values(probes, table.found, i, j, [_OPERAND], [_OPERAND])
+                i, j = i[equal], j[equal]
+            pieces.append(self._satisfying(batch, table, known[i], j))
+        return pieces
+
+    def _satisfying(self, batch: Batch, table: _Table, rows: Positions, found: Positions) -> Batch:
+        part, row = (series.to_numpy()[found] for series in (table.found[_PART], table.found[_ROW]))
+        kept = np.ones(rows.size, np.bool_)
+        for number, (rest, segment) in enumerate(table.parts):
+            if rest != TRUE:
+                here = np.flatnonzero(part == number)
+                if here.size:
+                    kept[here] = holds(rest, batch, rows[here], segment, row[here], self._width)
+        queries = table.found[QUERY][pl.Series(found[kept].astype(np.uint32))]
+        return expanded(queries, gather(batch, batch.columns, rows[kept]))
+
+
+def _table(tables: Sequence[tuple[Expression, Expression, Segment]]) -> _Table:
+    frames = []
+    for number, (operand, _, segment) in enumerate(tables):
+        operands = evaluate(segment, [parameters_as_columns(operand, 0)], [_OPERAND]).to_series()
+        rows = pl.Series(_ROW, np.arange(segment.height, dtype=np.int64))
+        part = pl.repeat(number, segment.height, dtype=pl.Int32, eager=True).alias(_PART)
+        frames.append(pl.DataFrame([operands, segment[QUERY], part, rows]))
+    found = pl.concat(frames).drop_nulls(_OPERAND)
+    codes = key_codes(found, [_OPERAND])
+    order = stable_order(codes)
+    arranged = pl.DataFrame([*gather(found, found.columns, order), pl.Series(KEY, codes[order])])
+    return _Table(arranged, tuple((rest, segment) for _, rest, segment in tables))

@@ -1,0 +1,82 @@
+"""Lineage: which queries want a row, as bits that travel with it.
+
+Queries are numbered in blocks of 1,024: query q is bit q % 1024 of block q // 1024, and bit b is in word b // 64. A row
+stands once for each block in which some query wants it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.keys import Positions
+
+BLOCK, LINEAGE = "_block", "_lineage"
+BLOCK_SIZE = 1024
+WORD_BITS = 64
+WORDS = BLOCK_SIZE // WORD_BITS
+LINEAGE_TYPE = pl.Array(pl.UInt64, WORDS)
+
+Flags = npt.NDArray[np.bool_]
+Bitmaps = npt.NDArray[np.uint64]  # a row of words for each row of a batch, interval or clause
+
+
+def word_of(queries: npt.NDArray[np.int64]) -> Positions:
+    return (queries % BLOCK_SIZE // WORD_BITS).astype(np.intp)
+
+
+def bit_of(queries: npt.NDArray[np.int64]) -> Bitmaps:
+    """The bit of a query within its word."""
+    return np.uint64(1) << (queries % WORD_BITS).astype(np.uint64)
+
+
+def bitmap(queries: npt.NDArray[np.int64]) -> Bitmaps:
+    """The words in which exactly these queries of one block have their bits."""
+    words = np.zeros(WORDS, np.uint64)
+    np.bitwise_or.at(words, word_of(queries), bit_of(queries))
+    return words
+
+
+def lineage_of(frame: pl.DataFrame) -> Bitmaps:
+    """The lineage column as rows of words."""
+    return frame[LINEAGE].to_numpy().reshape(frame.height, WORDS)
+
+
+def lineage_series(bitmaps: Bitmaps) -> pl.Series:
+    if not bitmaps.shape[0]:
+        return pl.Series(LINEAGE, [], dtype=LINEAGE_TYPE)
+    return pl.Series(LINEAGE, np.ascontiguousarray(bitmaps).reshape(-1)).reshape((bitmaps.shape[0], WORDS))
+
+
+def wanted_by(frame: pl.DataFrame, query: int) -> Flags:
+    """Which rows of a batch with lineage the query wants."""
+    word = lineage_of(frame)[:, query % BLOCK_SIZE // WORD_BITS]
+    wanted: Flags = (word >> np.uint64(query % WORD_BITS)) & np.uint64(1) == np.uint64(1)
+    there: Flags = frame[BLOCK].to_numpy() == query // BLOCK_SIZE
+    return wanted & there
+
+
+def popcounts(bitmaps: Bitmaps) -> Positions:
+    """How many bits each row has."""
+    counts: Positions = np.bitwise_count(bitmaps).sum(axis=1, dtype=np.intp)
+    return counts
+
+
+def any_bit(bitmaps: Bitmaps) -> Flags:
+    """Which rows have a bit at all. Most have one in the first word, or hardly any has one."""
+    found: Flags = bitmaps[:, 0] != 0
+    if bitmaps.shape[1] == 1 or found.all():
+        return found
+    rest = np.flatnonzero(~found)
+    found[rest] = np.bitwise_or.reduce(bitmaps[rest, 1:], axis=1) != 0
+    return found
+
+
+def expand(bitmaps: Bitmaps) -> tuple[Positions, Positions]:
+    """(row, bit) of each bit, by row and then by bit."""
+    rows, words = np.nonzero(bitmaps)
+    found = np.unpackbits(bitmaps[rows, words].view(np.uint8), bitorder="little")
+    places = np.flatnonzero(found)
+    at = places >> 6
+    return rows[at], words[at] * WORD_BITS + (places & 63)

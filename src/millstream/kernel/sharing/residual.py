@@ -1,0 +1,30 @@
+"""Conditions that no index can answer, evaluated on pairs of a row and a query."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.batch import Batch, value_column
+from millstream.kernel.keys import Positions
+from millstream.kernel.scalar.evaluate import evaluate
+from millstream.kernel.scalar.expressions import Expression, columns_used
+from millstream.kernel.segments import gather
+from millstream.kernel.sharing.parameters import parameters_as_columns, parameters_used
+
+
+def holds(
+    condition: Expression, batch: Batch, rows: Positions, table: pl.DataFrame, queries: Positions, width: int
+) -> npt.NDArray[np.bool_]:
+    """On which of the pairs (row of the batch, row of the query table) the condition is true.
+
+    `width` is the number of value columns of the batch: behind them stand the parameters.
+    """
+    columns = gather(batch, [value_column(index) for index in sorted(columns_used(condition))], rows)
+    for index in sorted(parameters_used(condition)):
+        (values,) = gather(table, [value_column(index)], queries)
+        columns.append(values.alias(value_column(width + index)))
+    pairs = pl.DataFrame(columns) if columns else pl.DataFrame(height=rows.size)
+    found = evaluate(pairs, [parameters_as_columns(condition, width)], ["holds"]).to_series()
+    return found.fill_null(False).to_numpy()

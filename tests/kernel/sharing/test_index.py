@@ -1,0 +1,108 @@
+"""The index is kept while its query tables stay the same, and new queries make only their own blocks anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.kernel.sharing.conditions import NO_TIME
+
+from millstream.kernel.batch import batch_schema
+from millstream.kernel.scalar.expressions import Column, Expression, Parameter
+from millstream.kernel.scalar.functions import call
+from millstream.kernel.sharing import grouped_selection, index
+from millstream.kernel.sharing.grouped_selection import GroupedSelection
+from millstream.kernel.sharing.identity import Recent
+from millstream.kernel.sharing.lineage import wanted_by
+from millstream.types import BIGINT, STRING, DataType, Field, to_polars
+
+
+def at_least(kind: DataType) -> Expression:
+    return call(">=", [Column(kind, 0, "a"), Parameter(kind, 0)])
+
+
+def table(kind: DataType, queries: Sequence[int], values: Sequence[Any]) -> pl.DataFrame:
+    return pl.DataFrame({"query": queries, "c0": values}, schema={"query": pl.Int64, "c0": to_polars(kind)})
+
+
+def rows(kind: DataType, values: Sequence[Any]) -> pl.DataFrame:
+    return pl.DataFrame([(value, 0, 1, 1) for value in values], schema=batch_schema((Field("a", kind),)), orient="row")
+
+
+def wanted(kind: DataType, tables: Sequence[pl.DataFrame], values: Sequence[Any]) -> dict[int, list[Any]]:
+    """What each query with `a >= its constant` wants of the values."""
+    operator = GroupedSelection((Field("a", kind),), {"q": at_least(kind)})
+    output, _ = operator.step([rows(kind, values)], {"queries/q": tuple(tables)}, NO_TIME)
+    queries = [query for part in tables for query in part["query"]]
+    return {q: output["c0"].filter(pl.Series(wanted_by(output, q))).to_list() for q in queries}
+
+
+@pytest.fixture
+def built() -> Any:
+    """The blocks that are made, in order."""
+    made: list[int] = []
+    original = index._Builder.block
+
+    def block(self: Any, number: int, among: Sequence[int]) -> Any:
+        made.append(number)
+        return original(self, number, among)
+
+    with patch.object(index._Builder, "block", block):
+        yield made
+
+
+def test_the_same_tables_are_indexed_once(built: list[int]) -> None:
+    tables = [table(BIGINT, [1, 2000], [5, 7])]
+    for _ in range(2):
+        assert wanted(BIGINT, tables, [4, 5, 8]) == {1: [5, 8], 2000: [8]}
+    assert built == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), [(BIGINT, [30, 10, 20, 25]), (STRING, ["m", "b", "k", "l"])], ids=["numbers", "texts"]
+)
+def test_new_queries_make_only_their_own_block_anew(built: list[int], kind: DataType, values: list[Any]) -> None:
+    first = table(kind, [0, 1024], values[:2])
+    wanted(kind, [first], values)
+    # Constants between those of the blocks that stay shift what these are found by.
+    second = table(kind, [1025, 4096], values[2:])
+    expected = {q: [v for v in values if v >= c] for q, c in zip([0, 1024, 1025, 4096], values, strict=True)}
+    assert wanted(kind, [first, second], values) == expected
+    assert built == [0, 1, 1, 4]
+
+
+def test_blocks_of_many_constants_have_their_own_intervals() -> None:
+    """More cuts than a block has, few or many rows: by map, by a map made for the batch, by search."""
+    random = np.random.default_rng(3)
+    constants = random.permutation(40_000)[:6000]
+    queries = random.permutation(8000)[:6000]
+    tables = [table(BIGINT, queries.tolist(), constants.tolist())]
+    values = random.integers(-5, 40_005, 50).tolist()
+    expected = {q: [v for v in values if v >= c] for q, c in zip(queries.tolist(), constants.tolist(), strict=True)}
+    assert wanted(BIGINT, tables, values) == expected
+    for most in (100_000, 0):
+        with patch.multiple(index, _MAP=0, _SEARCH=most):
+            assert wanted(BIGINT, [tables[0].clone()], values) == expected
+
+
+def test_chunks_of_rows_do_not_matter() -> None:
+    tables = [table(BIGINT, [3], [5])]
+    with patch.object(grouped_selection, "_CHUNK", 4):
+        assert wanted(BIGINT, tables, list(range(11))) == {3: [5, 6, 7, 8, 9, 10]}
+
+
+def test_what_was_used_least_recently_is_forgotten_first() -> None:
+    made: list[str] = []
+
+    def make(name: str) -> str:
+        made.append(name)
+        return name
+
+    recent = Recent[str](2, lambda _: 1)
+    for name in ("a", "b", "a", "c", "a", "b"):
+        assert recent.get(name, lambda name=name: make(name)) == name
+    assert made == ["a", "b", "c", "b"]
