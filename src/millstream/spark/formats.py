@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -19,6 +20,7 @@ from pyspark.sql.types import DecimalType, StructType
 from millstream.errors import BindError, Error, InputError, NameError, SetupError, TypeError, did_you_mean
 from millstream.plan.definitions import ExternalData
 from millstream.spark.messages import condition, said
+from millstream.spark.option_values import check_values
 from millstream.types import DataType, Field, Schema
 
 RAW, PATH, BLOCK = "_raw", "_path", "_block"
@@ -36,8 +38,7 @@ _WIDER = {
     "float": {"double"},
     "binary": {"string"},  # Kafka keeps texts so
 }
-
-
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
 
 
@@ -70,6 +71,9 @@ class Format:
         with spark_errors(self.owner, self.name):
             batch, stream = self._reader(self.session.read), self._reader(self.session.readStream)
             frame = stream.load() if streaming else batch.load()
+            if self.is_file:
+                schema = self._schema() if self.name in _DECLARED else None
+                check_values(self.session, self.owner, self.name, self._options(), schema, streaming)
             if self.name in _DECLARED:
                 self._check_files()
             else:
@@ -198,10 +202,17 @@ def _refusal(error: Exception, owner: str, name: str) -> Error:
             f'PYSPARK_SUBMIT_ARGS="--packages {package} pyspark-shell" before connecting',
         )
     if kind == "DATA_SOURCE_NOT_FOUND":
+        module, dot, _ = name.rpartition(".")
         return BindError(
             f'{owner}: Spark knows no format "{name}"',
-            hint="parquet, csv, json, text, rate, socket, kafka are some; one written in Python is made known by "
-            "spark.dataSource.register(...)",
+            detail=f"nor does Python find a module {module}" if dot else None,
+            hint="parquet, csv, json, text, rate, socket, kafka are some; one written in Python is named by its place, "
+            "package.module.Class, or made known by spark.dataSource.register(...)",
+        )
+    if (missing := _MISSING.search(str(error))) is not None:
+        return SetupError(
+            f"{owner}: Spark's Python workers cannot import {missing.group(1)}",
+            hint="install it for the Python that they run, or put its directory on PYTHONPATH before Spark starts",
         )
     if kind == "PATH_NOT_FOUND":
         return InputError(f"{owner}: {text.partition('] ')[2] or text}", hint="the directory must be there already")

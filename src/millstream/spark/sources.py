@@ -27,6 +27,7 @@ from millstream.spark.landing import Landing, land
 from millstream.spark.malformed import Grammar
 from millstream.spark.messages import said
 from millstream.spark.parquet_files import landed_files
+from millstream.spark.python_sources import PythonSources
 from millstream.state.snapshot import SparkBatch
 from millstream.state.store import Store
 
@@ -46,6 +47,7 @@ class SparkExternal:
 
     def __init__(self, session: SparkSession, store: Store) -> None:
         self.session, self.store = session, store
+        self._python = PythonSources(session)
         # Py4J would print the traceback of what we raise on purpose.
         logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
@@ -55,6 +57,7 @@ class SparkExternal:
     def read(self, table: TableDefinition) -> LandedBatch:
         if table.source is None:
             raise AssertionError(f"table {table.name} is not read from anywhere")
+        self._python.make_known(table.source, f"table {table.name}")
         form = Format(self.session, table.source, table.columns, f"table {table.name}")
         form.check(streaming=False)
         with spark_errors(f"table {table.name}", form.name):
@@ -66,12 +69,15 @@ class SparkExternal:
         return reading
 
     def check_sink(self, target: ExternalData) -> None:
+        self._python.make_known(target, "sink")
         sinks.check(target)
 
     def write(self, target: ExternalData, delivery: int, changes: pa.Table) -> None:
+        self._python.make_known(target, f"delivery {delivery}")
         sinks.write(self.session, target, delivery, changes)
 
     def _format(self, feed: Feed) -> Format:
+        self._python.make_known(feed.source, str(feed))
         return Format(self.session, feed.source, feed.stream.input_columns, str(feed))
 
 
