@@ -31,6 +31,7 @@ _FILES = _DECLARED | {"text"}
 _PARSED = {"csv", "json"}
 _PACKAGES = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro"}
 _KNOWN = _FILES | _PACKAGES.keys() | {"console", "rate", "socket"}
+_FOR_EVER = "36500d"
 _WIDER = {
     "tinyint": {"smallint", "int", "bigint", "float", "double"},
     "smallint": {"int", "bigint", "float", "double"},
@@ -85,7 +86,7 @@ class Format:
 
     def paths(self) -> DataFrame:
         """The names of a file format's files only."""
-        chosen = {key: value for key, value in self.options.items() if key.lower() != "mergeschema"}
+        chosen = {key: value for key, value in self._options().items() if key.lower() != "mergeschema"}
         schema = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
         with spark_errors(self.owner, self.name):
             return self.session.readStream.format("binaryFile").schema(schema).options(**chosen).load().select("path")
@@ -112,6 +113,8 @@ class Format:
         if self.is_parsed:
             chosen |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
             chosen |= {} if "timezone" in self.given else {"timeZone": "UTC"}
+        if self.is_file and "maxfileage" not in self.given:
+            chosen["maxFileAge"] = _FOR_EVER  # else Spark passes over files that are dated a week before the newest
         if self._has_header and "enforceschema" not in self.given:
             chosen["enforceSchema"] = "false"  # a file with other columns is an error, and not read askew
         if self.name == "rate" and "numpartitions" not in self.given:

@@ -26,7 +26,7 @@ from millstream.spark.formats import Format, spark_errors
 from millstream.spark.landing import Landing, land
 from millstream.spark.malformed import Grammar
 from millstream.spark.messages import said
-from millstream.spark.parquet_files import landed_files
+from millstream.spark.parquet_files import check_files, landed_files
 from millstream.spark.python_sources import PythonSources
 from millstream.state.snapshot import SparkBatch
 from millstream.state.store import Store
@@ -154,14 +154,16 @@ class SparkReading:
             self._store.sweep(landed.segments(), ())
 
     def _landed(self, frame: DataFrame, number: int) -> LandedBatch:
+        paths = files_of_batch(self._checkpoint, number) if self._format.is_file else None
         if self._by_path:
-            paths = files_of_batch(self._checkpoint, number)
             if paths is None:
                 paths = [row.path for row in frame.collect()]
             files = landed_files(paths, self._feed.stream)
             if files is not None:
                 return LandedBatch(files)
             frame = self._format.batch(sorted(paths))
+        elif paths is not None:
+            check_files(paths, str(self._feed))  # Spark would pass over those that are gone
         return land(frame, self._landing())
 
     def _landing(self) -> Landing:
@@ -179,6 +181,6 @@ def _grammar(form: Format) -> Grammar | None:
 
 def _about(feed: Feed, error: Error) -> Error:
     """The error with the source's name in it, said once."""
-    if feed.stream.name in error.primary:
+    if str(feed) in error.primary:
         return error
     return type(error)(f"{feed}: {error.primary}", detail=error.detail, hint=error.hint)
