@@ -165,7 +165,7 @@ def interrupted(place: Path, ready: Callable[[], bool], *, group: bool) -> str:
         try:
             until(lambda: ready() or process.poll() is not None, 120)
             (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
-            said, _ = process.communicate(timeout=60)
+            said, _ = process.communicate(timeout=120)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -175,7 +175,7 @@ def interrupted(place: Path, ready: Callable[[], bool], *, group: bool) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", [False, True], ids=["alone", "in a terminal"])
-def test_an_interrupt_ends_a_run_and_loses_nothing(tmp_path: Path, group: bool) -> None:
+def test_an_interrupt_ends_a_local_run_and_loses_nothing(tmp_path: Path, group: bool) -> None:
     put(tmp_path / "in", "0", [(1, 1), (7, 2), (2, 3)])
     assert interrupted(tmp_path, (tmp_path / "in-the-middle").exists, group=group) == "stopped 3\n"
     put(tmp_path / "in", "1", [(3, 4), (4, 5), (5, 6)])

@@ -72,8 +72,8 @@ class Writer(DataSourceWriter):
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory of packages that both this process and Spark's workers look into."""
-    place = tmp_path_factory.mktemp("packages")
+    """A directory of packages that both this process and Spark's workers look into; those of a cluster know of one."""
+    place = Path(os.environ.get("MILLSTREAM_TEST_PACKAGES") or tmp_path_factory.mktemp("packages"))
     for name, text in {
         "lines": MODULE,
         "other": MODULE.replace("BIGINT, k INT", "BIGINT, other INT"),
@@ -163,7 +163,7 @@ with ms.connect(master="local[1]") as db:
 
 
 @pytest.mark.slow
-def test_a_source_that_lies_beside_a_script(tmp_path: Path) -> None:
+def test_a_source_that_lies_beside_a_local_script(tmp_path: Path) -> None:
     (tmp_path / "in").write_text("[1, 10]\n[2, 20]\n")
     (tmp_path / "beside.py").write_text(MODULE)
     (tmp_path / "script.py").write_text(SCRIPT.format(path=tmp_path / "in"))
