@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import quote
 
 from millstream.engine.external import External, Feed, Reading
@@ -47,9 +49,12 @@ class Pump:
         try:
             self._ending.clear()
             self._feeds.begin_run(may_shed=until != "idle")
-            self._run(feeds, until, None if seconds is None else time.monotonic() + seconds)
+            with Interrupt() as interrupt:
+                self._run(feeds, until, None if seconds is None else time.monotonic() + seconds, interrupt)
         finally:
             self._running.release()
+        if interrupt.came and until is not None:
+            raise KeyboardInterrupt
 
     def end(self) -> None:
         """End a run that another thread is in; returns when it has ended."""
@@ -72,28 +77,27 @@ class Pump:
             raise AssertionError("no place for checkpoints")
         return self._checkpoints / quote(key, safe="")
 
-    def _run(self, feeds: Sequence[Feed], until: str | float | None, deadline: float | None) -> None:
+    def _run(
+        self, feeds: Sequence[Feed], until: str | float | None, deadline: float | None, interrupt: Interrupt
+    ) -> None:
         readings: list[Reading] = []
-        interrupted = False
         try:
             for feed in feeds:
                 if self._external is not None:
                     idle = until == "idle"
                     reading = self._external.start(feed, self._feeds, self._checkpoint(feed.key), until_idle=idle)
                     readings.append(reading)
-            self._wait(readings, until, deadline)
-        except KeyboardInterrupt:
-            # What was under way is not committed, and comes again in the next run.
-            interrupted = True
-            if until is not None:
-                raise
+            self._wait(readings, until, deadline, interrupt)
         finally:
             failures = _stop(readings)
             self._sinks.flush()
-        if failures and not interrupted:
+        # An interrupt from a terminal reaches Spark's workers too: what fails of it is not committed and comes again.
+        if failures and not interrupt.came:
             raise failures[0]
 
-    def _wait(self, readings: Sequence[Reading], until: str | float | None, deadline: float | None) -> None:
+    def _wait(
+        self, readings: Sequence[Reading], until: str | float | None, deadline: float | None, interrupt: Interrupt
+    ) -> None:
         self._silences.begin()
         served, clocks_at = -1, 0.0
         while True:
@@ -111,8 +115,38 @@ class Pump:
                 return
             if (until == "idle" and not active) or (deadline is not None and time.monotonic() >= deadline):
                 return
-            if self._ending.wait(_POLL):
+            if self._ending.wait(_POLL) or interrupt.came:
                 return
+
+
+class Interrupt:
+    """Ctrl-C while a run lasts: the first one ends it, with the batches under way; a second one acts as ever.
+
+    Spark's own handler would cancel those batches' jobs, and talk to the JVM in the middle of whatever the interrupted
+    code was saying to it. Only the main thread is told of interrupts.
+    """
+
+    def __init__(self) -> None:
+        self.came = False  # no event: setting one from a handler could wait for whom it interrupts
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.getsignal(signal.SIGINT)
+        if callable(self._before):  # and not ignored, or handled by something that Python does not know
+            signal.signal(signal.SIGINT, self._interrupted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _interrupted(self, *_: object) -> None:
+        self.came = True
+        self._restore()
+
+    def _restore(self) -> None:
+        if callable(self._before):
+            signal.signal(signal.SIGINT, self._before)
 
 
 class Silences:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.sql import SparkSession
 from tests.properties.cases import in_large_batches
@@ -12,18 +10,10 @@ from tests.properties.generate import seeded_case
 from tests.properties.queries import LINEAR, RELATIONAL, Profile
 
 import millstream as ms
-from millstream.spark.session import embedded_session
 
 pytestmark = pytest.mark.spark
 
 CASES = [*((seed, LINEAR) for seed in range(10)), *((seed, RELATIONAL) for seed in range(24))]
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    opened = embedded_session("local[2]")
-    yield opened.session
-    opened.stop()
 
 
 @pytest.mark.parametrize(("seed", "profile"), CASES, ids=[f"{profile.name}-{seed}" for seed, profile in CASES])

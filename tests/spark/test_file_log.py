@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.spark.file_log import files_of_batch
-from millstream.spark.session import embedded_session
 
 pytestmark = pytest.mark.spark
 
@@ -28,16 +27,14 @@ def read(session: SparkSession, source: Path, checkpoint: Path) -> dict[int, lis
     return found
 
 
-def test_the_log_says_what_the_batches_hold(tmp_path: Path) -> None:
+def test_the_log_says_what_the_batches_hold(session: SparkSession, tmp_path: Path) -> None:
     source, checkpoint = tmp_path / "a source", tmp_path / "checkpoint"
     source.mkdir()
-    opened = embedded_session("local[2]")
     said = {}
     for files in (range(23), range(23, 30)):  # more than ten batches: Spark writes its log together by then
         for number in files:
             pl.DataFrame({"a": [number]}).write_parquet(source / f"{number} é%.parquet")
-        said |= read(opened.session, source, checkpoint)
-    opened.stop()
+        said |= read(session, source, checkpoint)
     assert len(said) == 16
     for number, paths in said.items():
         noted = files_of_batch(checkpoint, number) or []

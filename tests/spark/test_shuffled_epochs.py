@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -15,20 +14,12 @@ from tests.properties.queries import LINEAR, RELATIONAL, Profile
 import millstream as ms
 from millstream.database import Database
 from millstream.spark.runner import SparkRunner
-from millstream.spark.session import embedded_session
 
 pytestmark = pytest.mark.spark
 
 FAST = [(0, RELATIONAL), (2, RELATIONAL)]
 SLOW = [*((seed, LINEAR) for seed in range(4)), *((seed, RELATIONAL) for seed in range(3, 15))]
 CASES = [*FAST, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    opened = embedded_session("local[2]")
-    yield opened.session
-    opened.stop()
 
 
 def shuffled(session: SparkSession, shards: int) -> Database:

@@ -13,10 +13,10 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PROGRAM = """
-import json, sys
+import json, os, sys
 import millstream as ms
 place, out = sys.argv[1:]
-with ms.connect(place + "/db", master="local[2]") as db:
+with ms.connect(place + "/db", master=os.environ.get("MILLSTREAM_TEST_MASTER", "local[2]")) as db:
     if not db.queries():
         options = f"path '{place}/in', maxFilesPerTrigger 1"
         db.execute(f"CREATE STREAM s (k INT) TIMESTAMP BY ts USING json OPTIONS ({options})")

@@ -238,6 +238,30 @@ REFUSALS = [
     ("(value INT) TIMESTAMP BY timestamp TIMESTAMP USING rate", '"value" is declared INT, and rate has BIGINT'),
     ("(value BIGINT) TIMESTAMP BY timestamp TIMESTAMP USING rate OPTIONS (rowsPerSecond 0)", "must be positive"),
     (f"{COLUMNS} USING json OPTIONS (path '{{0}}', mode 'FAILFAST')", "the option mode cannot be chosen"),
+    (
+        f"{COLUMNS} USING json OPTIONS (path '{{0}}', multiLine true, maxFilesPerTrigger 'abc')",
+        "option maxFilesPerTrigger of json cannot be 'abc'[^$]*must be a positive integer",
+    ),
+    (
+        f"{COLUMNS} USING parquet OPTIONS (path '{{0}}', cleanSource 'delete', maxFileAge 'zzz')",
+        "option maxFileAge of parquet cannot be 'zzz'[^$]*Time must be",
+    ),
+    (
+        f"{COLUMNS} USING parquet OPTIONS (path '{{0}}', cleanSource 'archive')",
+        "option cleanSource of parquet cannot be 'archive'[^$]*sourceArchiveDir",
+    ),
+    (
+        "(value STRING) TIMESTAMP BY at TIMESTAMP HEARTBEAT CLOCK USING text OPTIONS (path '{0}', latestFirst 'maybe')",
+        "option latestFirst of text cannot be 'maybe'[^$]*must be 'true' or 'false'",
+    ),
+    (
+        f"{COLUMNS} USING csv OPTIONS (path '{{1}}', header 'maybe')",
+        "option header of csv cannot be 'maybe'[^$]*can be true or false",
+    ),
+    (
+        f"{COLUMNS} USING csv OPTIONS (path '{{1}}', quote 'long', maxFilesPerTrigger 0)",
+        "option quote of csv cannot be 'long'[^$]*more than one character",
+    ),
     ("(k INT, w STRING) TIMESTAMP BY ts USING parquet OPTIONS (path '{0}')", r'has no column "w"[^$]*k int, v string'),
     (
         "(k INT, v INT) TIMESTAMP BY ts USING parquet OPTIONS (path '{0}')",
@@ -272,6 +296,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     (root / "csv").mkdir()
     (root / "csv" / "1.csv").write_text("k,v,ts\n1,x,2\n")
     return write(root / "parquet", "parquet"), root / "csv"
+
+
+def test_values_of_options_are_checked_for_tables_too(shared: ms.Database, places: tuple[Path, Path]) -> None:
+    with pytest.raises(ms.BindError, match="option encoding of csv cannot be 'nonsense'"):
+        shared.execute(f"CREATE TABLE t (k INT) USING csv OPTIONS (path '{places[1]}', encoding 'nonsense')")
+    good = "maxFilesPerTrigger 1, maxFileAge '2d', latestFirst true, cleanSource 'off', header true, multiLine false"
+    shared.execute(f"CREATE STREAM good {COLUMNS} USING csv OPTIONS (path '{places[1]}', {good})")
 
 
 def test_directories_give_columns(db: ms.Database, tmp_path: Path) -> None:

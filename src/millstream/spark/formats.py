@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -19,6 +20,7 @@ from pyspark.sql.types import DecimalType, StructType
 from millstream.errors import BindError, Error, InputError, NameError, SetupError, TypeError, did_you_mean
 from millstream.plan.definitions import ExternalData
 from millstream.spark.messages import condition, said
+from millstream.spark.option_values import check_values
 from millstream.types import DataType, Field, Schema
 
 RAW, PATH, BLOCK = "_raw", "_path", "_block"
@@ -29,6 +31,7 @@ _FILES = _DECLARED | {"text"}
 _PARSED = {"csv", "json"}
 _PACKAGES = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro"}
 _KNOWN = _FILES | _PACKAGES.keys() | {"console", "rate", "socket"}
+_FOR_EVER = "36500d"
 _WIDER = {
     "tinyint": {"smallint", "int", "bigint", "float", "double"},
     "smallint": {"int", "bigint", "float", "double"},
@@ -36,8 +39,7 @@ _WIDER = {
     "float": {"double"},
     "binary": {"string"},  # Kafka keeps texts so
 }
-
-
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
 
 
@@ -70,6 +72,9 @@ class Format:
         with spark_errors(self.owner, self.name):
             batch, stream = self._reader(self.session.read), self._reader(self.session.readStream)
             frame = stream.load() if streaming else batch.load()
+            if self.is_file:
+                schema = self._schema() if self.name in _DECLARED else None
+                check_values(self.session, self.owner, self.name, self._options(), schema, streaming)
             if self.name in _DECLARED:
                 self._check_files()
             else:
@@ -81,7 +86,7 @@ class Format:
 
     def paths(self) -> DataFrame:
         """The names of a file format's files only."""
-        chosen = {key: value for key, value in self.options.items() if key.lower() != "mergeschema"}
+        chosen = {key: value for key, value in self._options().items() if key.lower() != "mergeschema"}
         schema = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
         with spark_errors(self.owner, self.name):
             return self.session.readStream.format("binaryFile").schema(schema).options(**chosen).load().select("path")
@@ -108,6 +113,8 @@ class Format:
         if self.is_parsed:
             chosen |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
             chosen |= {} if "timezone" in self.given else {"timeZone": "UTC"}
+        if self.is_file and "maxfileage" not in self.given:
+            chosen["maxFileAge"] = _FOR_EVER  # else Spark passes over files that are dated a week before the newest
         if self._has_header and "enforceschema" not in self.given:
             chosen["enforceSchema"] = "false"  # a file with other columns is an error, and not read askew
         if self.name == "rate" and "numpartitions" not in self.given:
@@ -198,10 +205,17 @@ def _refusal(error: Exception, owner: str, name: str) -> Error:
             f'PYSPARK_SUBMIT_ARGS="--packages {package} pyspark-shell" before connecting',
         )
     if kind == "DATA_SOURCE_NOT_FOUND":
+        module, dot, _ = name.rpartition(".")
         return BindError(
             f'{owner}: Spark knows no format "{name}"',
-            hint="parquet, csv, json, text, rate, socket, kafka are some; one written in Python is made known by "
-            "spark.dataSource.register(...)",
+            detail=f"nor does Python find a module {module}" if dot else None,
+            hint="parquet, csv, json, text, rate, socket, kafka are some; one written in Python is named by its place, "
+            "package.module.Class, or made known by spark.dataSource.register(...)",
+        )
+    if (missing := _MISSING.search(str(error))) is not None:
+        return SetupError(
+            f"{owner}: Spark's Python workers cannot import {missing.group(1)}",
+            hint="install it for the Python that they run, or put its directory on PYTHONPATH before Spark starts",
         )
     if kind == "PATH_NOT_FOUND":
         return InputError(f"{owner}: {text.partition('] ')[2] or text}", hint="the directory must be there already")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,6 +39,21 @@ def landed_files(paths: Sequence[str], stream: StreamDefinition) -> tuple[Landed
     return tuple(landed for landed in known if landed.rows) if len(known) == len(found) else None
 
 
+def check_files(paths: Sequence[str], owner: str) -> None:
+    """Refuse a batch of files, in whatever format, of which one is not there any more."""
+    for name in filter(None, map(_local, sorted(paths))):
+        if not Path(name).exists():
+            raise _unreadable(owner, name, "there is no such file any more")
+
+
+def _unreadable(owner: str, name: str, detail: str) -> InputError:
+    return InputError(
+        f"{owner}: {name} cannot be read",
+        detail=detail,
+        hint=f"restore the file; or, to do without it, drop the {owner.partition(' ')[0]} and create it again",
+    )
+
+
 def _local(path: str) -> str | None:
     """The name that this machine's file system has for a path of Spark's."""
     if not path.startswith("file:"):
@@ -49,11 +65,7 @@ def _landed(name: str, stream: StreamDefinition) -> Landed | None:
     try:
         footer = pq.read_metadata(name)
     except (OSError, pa.ArrowException) as error:
-        raise InputError(
-            f"stream {stream.name}: {name} cannot be read",
-            detail=str(error).splitlines()[0],
-            hint="restore the file; or, to do without it, drop the stream and create it again",
-        ) from None
+        raise _unreadable(f"stream {stream.name}", name, str(error).splitlines()[0]) from None
     schema = footer.schema.to_arrow_schema()
     found = {column.lower(): position for position, column in enumerate(schema.names)}
     for column in arrow_schema(stream.input_columns):

@@ -76,7 +76,11 @@ def _start(master: str, ui: bool) -> _Started:
     if "SPARK_REMOTE" in os.environ:
         raise _connect_refused("SPARK_REMOTE is set", hint="unset it, or pass a classic session as spark=")
     local = master.startswith("local")
-    environment = {"JAVA_HOME": str(launcher_home(find_java()))}
+    environment = {
+        "JAVA_HOME": str(launcher_home(find_java())),
+        # What the program can import, the Python workers of its own Spark can: also what lies beside a script.
+        "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
+    }
     if local and "PYSPARK_PYTHON" not in os.environ:
         # Spark runs its workers with the `python3` on PATH, which need not be the one that has millstream.
         environment["PYSPARK_PYTHON"] = sys.executable

@@ -26,7 +26,8 @@ from millstream.spark.formats import Format, spark_errors
 from millstream.spark.landing import Landing, land
 from millstream.spark.malformed import Grammar
 from millstream.spark.messages import said
-from millstream.spark.parquet_files import landed_files
+from millstream.spark.parquet_files import check_files, landed_files
+from millstream.spark.python_sources import PythonSources
 from millstream.state.snapshot import SparkBatch
 from millstream.state.store import Store
 
@@ -46,6 +47,7 @@ class SparkExternal:
 
     def __init__(self, session: SparkSession, store: Store) -> None:
         self.session, self.store = session, store
+        self._python = PythonSources(session)
         # Py4J would print the traceback of what we raise on purpose.
         logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
@@ -55,6 +57,7 @@ class SparkExternal:
     def read(self, table: TableDefinition) -> LandedBatch:
         if table.source is None:
             raise AssertionError(f"table {table.name} is not read from anywhere")
+        self._python.make_known(table.source, f"table {table.name}")
         form = Format(self.session, table.source, table.columns, f"table {table.name}")
         form.check(streaming=False)
         with spark_errors(f"table {table.name}", form.name):
@@ -66,12 +69,15 @@ class SparkExternal:
         return reading
 
     def check_sink(self, target: ExternalData) -> None:
+        self._python.make_known(target, "sink")
         sinks.check(target)
 
     def write(self, target: ExternalData, delivery: int, changes: pa.Table) -> None:
+        self._python.make_known(target, f"delivery {delivery}")
         sinks.write(self.session, target, delivery, changes)
 
     def _format(self, feed: Feed) -> Format:
+        self._python.make_known(feed.source, str(feed))
         return Format(self.session, feed.source, feed.stream.input_columns, str(feed))
 
 
@@ -148,14 +154,16 @@ class SparkReading:
             self._store.sweep(landed.segments(), ())
 
     def _landed(self, frame: DataFrame, number: int) -> LandedBatch:
+        paths = files_of_batch(self._checkpoint, number) if self._format.is_file else None
         if self._by_path:
-            paths = files_of_batch(self._checkpoint, number)
             if paths is None:
                 paths = [row.path for row in frame.collect()]
             files = landed_files(paths, self._feed.stream)
             if files is not None:
                 return LandedBatch(files)
             frame = self._format.batch(sorted(paths))
+        elif paths is not None:
+            check_files(paths, str(self._feed))  # Spark would pass over those that are gone
         return land(frame, self._landing())
 
     def _landing(self) -> Landing:
@@ -173,6 +181,6 @@ def _grammar(form: Format) -> Grammar | None:
 
 def _about(feed: Feed, error: Error) -> Error:
     """The error with the source's name in it, said once."""
-    if feed.stream.name in error.primary:
+    if str(feed) in error.primary:
         return error
     return type(error)(f"{feed}: {error.primary}", detail=error.detail, hint=error.hint)
