@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import polars as pl
 
 from millstream.engine.exchange import Skew
-from millstream.engine.merging import HistoryMerge, history_merges, result_merges, with_merged
+from millstream.engine.merging import HistoryMerge, Merge, history_merges, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
+from millstream.engine.periods import period_length
 from millstream.engine.reports import OperatorReport, bytes_of, report
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
@@ -152,7 +153,7 @@ class Engine:
         if not batch.height:
             return ()
         schema = self._sources[source].schema
-        file = write_history(self.store, source, self.snapshot.epoch + 1, batch, schema)
+        file = write_history(self.store, source, self._period(source), self.snapshot.epoch + 1, batch, schema)
         return (self._history_part(source, file),)
 
     def epoch(
@@ -196,10 +197,17 @@ class Engine:
         changed = {source for source in self._sources if arrived.get(source) or after[source] != before[source]}
         unjudged = {source for source, parts in arrived.items() if any(part.file is None for part in parts)}
         concerned = self._downstream(changed | {late_key(source) for source in unjudged})
-        if not concerned and not unjudged:
+        task = self._task(self.pipeline, arrived)
+        merges: tuple[Merge, ...] = (
+            *history_merges(
+                self.snapshot.history, {name: row.schema for name, row in self._sources.items()}, task.periods
+            ),
+            *result_merges(self.snapshot.results, self._firsts(), self.store),
+        )
+        if not concerned and not unjudged and not merges:
             return EpochOutcome(), concerned
         task = replace(
-            self._task(self.pipeline, arrived),
+            task,
             epoch=moved.epoch,
             concerned=frozenset(concerned),
             # A step that is not concerned keeps its state.
@@ -207,10 +215,7 @@ class Engine:
             before=before,
             after=after,
             shown=tuple(edge for edge in self._shown if edge in concerned),
-            merges=(
-                *history_merges(self.snapshot.history, {name: row.schema for name, row in self._sources.items()}),
-                *result_merges(self.snapshot.results, self._firsts(), self.store),
-            ),
+            merges=merges,
         )
         return self.runner.run(task), concerned
 
@@ -252,6 +257,9 @@ class Engine:
             for source, files in snapshot.history.items()
         }
         return replace(snapshot, history=kept) if kept != snapshot.history else snapshot
+
+    def _period(self, source: str) -> int:
+        return period_length(self.snapshot.history.get(source, ()), self._sources[source].retain)
 
     def _first_kept(self, source: str, snapshot: Snapshot) -> int:
         """The first instant of which a source's history is promised."""
@@ -441,6 +449,7 @@ class Engine:
             arrived,
             {source: self._empty(source) for source in read},
             late={source: self._sources[source].schema for source in late},
+            periods={source: self._period(source) for source in self._sources},
         )
 
     def _history_part(self, source: str, file: HistoryFile) -> Part:

@@ -1,7 +1,7 @@
 """Keeps the number of files small: neighbours of like size become one, a few in every epoch.
 
-History files stay in the order of arrival. Results are also brought up to date: rows that ended before the first
-instant that can still be asked for are left out, and those that cancel each other are forgotten.
+History files stay in the order of arrival, and in their periods. Results are also brought up to date: rows that ended
+before the first instant that can still be asked for are left out, and those that cancel each other are forgotten.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TypeVar
 import polars as pl
 
 from millstream.engine.parts import read_history, write_history
+from millstream.engine.periods import by_period
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.state.snapshot import HistoryFile, Names
 from millstream.state.store import Store, Writer
@@ -29,10 +30,11 @@ _ROW_BYTES = 32  # about what a row of history takes
 
 @dataclass(frozen=True)
 class HistoryMerge:
-    """Neighbouring history files of a source."""
+    """Neighbouring history files of a source and period."""
 
     source: str
     schema: Schema
+    period_length: int
     files: tuple[HistoryFile, ...]
     made: tuple[HistoryFile, ...] = ()
 
@@ -51,12 +53,35 @@ Merge = HistoryMerge | ResultMerge
 
 
 def history_merges(
-    history: Mapping[str, tuple[HistoryFile, ...]], schemas: Mapping[str, Schema]
+    history: Mapping[str, tuple[HistoryFile, ...]], schemas: Mapping[str, Schema], lengths: Mapping[str, int]
 ) -> Iterator[HistoryMerge]:
+    """At most one per source: in its newest period as in results, in older ones all that fits together."""
     for source, files in history.items():
-        count = _mergeable([file.rows * _ROW_BYTES for file in files])
-        if count:
-            yield HistoryMerge(source, schemas[source], files[-count:])
+        if len(files) > 1:
+            *finished, newest = by_period(files, lengths[source])
+            count = _mergeable([_bytes(file) for file in newest])
+            chosen = newest[-count:] if count else _left_over(finished)
+            if chosen:
+                yield HistoryMerge(source, schemas[source], lengths[source], tuple(chosen))
+
+
+def _left_over(periods: Sequence[Sequence[HistoryFile]]) -> list[HistoryFile]:
+    """The first neighbours that are of one period, which gets no more, and small enough to be one file."""
+    for files in periods:
+        group: list[HistoryFile] = []
+        for file in files:
+            if group and sum(map(_bytes, group)) + _bytes(file) > BUDGET:
+                if len(group) > 1:
+                    return group
+                group = []
+            group.append(file)
+        if len(group) > 1:
+            return group
+    return []
+
+
+def _bytes(file: HistoryFile) -> int:
+    return file.rows * _ROW_BYTES
 
 
 def result_merges(results: Mapping[str, Names], first: Mapping[str, int], store: Store) -> Iterator[ResultMerge]:
@@ -70,7 +95,8 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge:
     """Do it; what was made of them is in what is given back."""
     if isinstance(merge, HistoryMerge):
         rows = pl.concat([read_history(store, file, merge.schema) for file in merge.files], rechunk=True)
-        return replace(merge, made=(write_history(store, merge.source, epoch, rows, merge.schema),))
+        made = write_history(store, merge.source, merge.period_length, epoch, rows, merge.schema)
+        return replace(merge, made=(made,))
     rows = pl.concat([store.read(name) for name in merge.names], rechunk=True)
     kept = current(rows, merge.first)
     return replace(merge, made=(writer.write(kept),) if kept.height else ())

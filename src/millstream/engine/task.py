@@ -33,7 +33,8 @@ class EpochTask:
 
     `pipeline` has all that the concerned steps are made of, since that decides where their state is; `empty` the
     columns of its sources, `late` those of the tables of late elements, `before` and `after` the sources' frontiers.
-    `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way.
+    `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way, `periods` the
+    lengths of those by which the history of each source is laid out.
     """
 
     epoch: int
@@ -47,6 +48,7 @@ class EpochTask:
     shown: tuple[str, ...] = ()
     late: Mapping[str, Schema] = field(default_factory=dict)
     merges: tuple[Merge, ...] = ()
+    periods: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def arriving(self) -> int:
@@ -84,6 +86,7 @@ class EpochWork:
     before: Mapping[str, int]  # frontiers of all edges
     after: Mapping[str, int]
     shown: frozenset[str]
+    periods: Mapping[str, int]
 
 
 @dataclass
@@ -117,6 +120,7 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
         {edge: before[edge] for edge in edges},
         {edge: after[edge] for edge in edges},
         frozenset(task.shown),
+        {source: task.periods[source] for source in (*task.arrived, *task.late)},
     )
     return plan, work
 
@@ -133,7 +137,7 @@ def take_in(
         # Rows that were judged before are of no use to anyone but the steps that read them.
         if place % tasks != task or (part.file is not None and source not in plan.layouts):
             continue
-        taken = take(part, store, source, work.epoch)
+        taken = take(part, store, source, work.periods[source], work.epoch)
         rows = {source: taken.accepted}
         if taken.file is not None:
             outcome.history.append((place, source, taken.file))
@@ -142,7 +146,7 @@ def take_in(
         if taken.late is not None:
             key = late_key(source)
             outcome.late[source] += taken.late.height
-            file = write_history(store, key, work.epoch, taken.late, work.late[key])
+            file = write_history(store, key, work.periods[key], work.epoch, taken.late, work.late[key])
             outcome.history.append((place, key, file))
             rows[key] = taken.late
         envelopes += [Envelope(flow, task, place, batch) for flow, batch in rows.items() if flow in plan.layouts]
