@@ -565,6 +565,7 @@ class Database:
             "queries": len(self._queries),
             "operators": len(self.engine.pipeline.steps),
             "state_bytes": self.engine.state_bytes(),
+            "memory": self.engine.memory_report(),
             "skew": [asdict(skew) for skew in self.engine.skew.values()],
             "streams": streams,
             "sinks": {sink["name"]: sink for sink in self.sinks.shown()},

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import polars as pl
 
 from millstream.engine.exchange import Skew
-from millstream.engine.merging import HistoryMerge, Merge, history_merges, result_merges, with_merged
+from millstream.engine.merging import HistoryMerge, Merge, history_merges, most_to_merge, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
-from millstream.engine.reports import OperatorReport, bytes_of, report
+from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, report
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
@@ -68,6 +68,7 @@ class Engine:
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
+        self.memory = MemoryReport()
         self.skew: dict[str, Skew] = {}  # per edge: the last epoch that was skewed
 
     @property
@@ -200,7 +201,10 @@ class Engine:
         task = self._task(self.pipeline, arrived)
         merges: tuple[Merge, ...] = (
             *history_merges(
-                self.snapshot.history, {name: row.schema for name, row in self._sources.items()}, task.periods
+                self.snapshot.history,
+                {name: row.schema for name, row in self._sources.items()},
+                task.periods,
+                most_to_merge(self.store.pool),
             ),
             *result_merges(self.snapshot.results, self._firsts(), self.store),
         )
@@ -275,6 +279,7 @@ class Engine:
 
     def _count(self, outcome: EpochOutcome) -> None:
         self._rows.update(outcome.rows)
+        self.memory.count(outcome.memory, outcome.pools)
         self.skew.update({skew.edge: skew for skew in outcome.skew})
         for step, spent in outcome.seconds.items():
             self._seconds[step] = self._seconds.get(step, 0.0) + spent
@@ -283,18 +288,25 @@ class Engine:
         """What the operators of an edge did and hold."""
         with self.lock:
             states = self.snapshot.states
-            return report(self.pipeline, edge, self._rows, self._seconds, states, self._shown, self.store)
+            used = self.memory.operators
+            return report(self.pipeline, edge, self._rows, self._seconds, used, states, self._shown, self.store)
 
     def state_bytes(self) -> dict[str, int]:
         """What each step holds."""
         return {step: bytes_of(synopses, self.store) for step, synopses in self.snapshot.states.items()}
+
+    def memory_report(self) -> dict[str, Any]:
+        """What operators took from the pools, and the pools: this process', and those of the tasks."""
+        with self.lock:
+            return self.memory.shown(self.store.pool.use, [step.name for step in self.pipeline.steps])
 
     def measure(self, plan: lo.Node, options: Options, until: int) -> list[OperatorReport]:
         """What the operators of a plan do over the kept history; nothing is kept."""
         with self.lock:
             edge, pipeline = self._prepare(plan, options)
             with self._run_over_history(edge, pipeline, until) as outcome:
-                return report(pipeline, edge, outcome.rows, outcome.seconds, outcome.states, {edge: 1}, self.store)
+                done = outcome.rows, outcome.seconds, outcome.memory, outcome.states
+                return report(pipeline, edge, *done, {edge: 1}, self.store)
 
     @contextmanager
     def _run_over_history(self, edge: str, pipeline: Pipeline, until: int) -> Iterator[EpochOutcome]:

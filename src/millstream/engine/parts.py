@@ -92,7 +92,7 @@ def write_history(
     frame = batch.select(*(pl.col(name).alias(shown) for name, shown in times.items()), *values)
     first, last = _span(batch)
     name = store.write_history(source, period_of(last, period_length), f"e{epoch}", frame)
-    return HistoryFile(name, batch.height, first, last)
+    return HistoryFile(name, batch.height, first, last, bytes=int(batch.estimated_size()))
 
 
 def _span(rows: Batch) -> tuple[int, int]:
@@ -147,7 +147,7 @@ def take(part: Part, store: Store, source: str, period_length: int, epoch: int) 
         raw = AsItCame(admission.progress.arrived, admission.stream.timestamp.name, admission.stream.domain.tick)
         first, last = _span(accepted)
         name = store.adopt_history(source, period_of(last, period_length), f"e{epoch}", content)
-        file = HistoryFile(name, accepted.height, first, last, raw)
+        file = HistoryFile(name, accepted.height, first, last, raw, int(accepted.estimated_size()))
     elif accepted.height:
         file = write_history(store, source, period_length, epoch, accepted, part.schema)
     return Taken(accepted, late, file, shed)

@@ -17,9 +17,11 @@ from millstream.engine.merging import Merge, perform
 from millstream.engine.parts import Part, late_key, take, write_history
 from millstream.engine.stages import Planner, Send, StagePlan, StageStep
 from millstream.errors import EvaluationError
+from millstream.kernel import memory
 from millstream.kernel.batch import Batch, concat
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
+from millstream.state.pool import Account, PoolUse
 from millstream.state.snapshot import HistoryFile, Names
 from millstream.state.store import Store, Writer
 from millstream.types import Schema
@@ -58,20 +60,22 @@ class EpochTask:
 
 @dataclass(frozen=True)
 class EpochOutcome:
-    """The names that the task wrote: the new states whole, the results and the history as additions; and what it
-    counted: rows and seconds per step, late and shed elements per source."""
+    """The names that the task wrote: the new states whole, the results and the history as additions; what it counted:
+    rows, seconds and bytes of memory per step, late and shed elements per source; and the pools it took from."""
 
     states: StateNames = field(default_factory=dict)
     results: Mapping[str, Names] = field(default_factory=dict)
     history: Mapping[str, tuple[HistoryFile, ...]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     shed: Mapping[str, int] = field(default_factory=dict)
     merged: tuple[Merge, ...] = ()
     failures: Mapping[str, EvaluationError] = field(default_factory=dict)
     skew: tuple[Skew, ...] = ()
     orphans: tuple[str, ...] = ()  # written for steps that failed, and of no use to anyone
+    pools: tuple[PoolUse, ...] = ()  # one per process
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,14 @@ class ShardOutcome:
     results: dict[str, Names] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
     failures: dict[str, EvaluationError] = field(default_factory=dict)
     loads: dict[str, tuple[str, Load]] = field(default_factory=dict)
     history: list[tuple[int, str, HistoryFile]] = field(default_factory=list)  # each with the place of its part
     late: Counter[str] = field(default_factory=Counter)
     shed: Counter[str] = field(default_factory=Counter)
     merged: list[Merge] = field(default_factory=list)
+    pool: PoolUse | None = None
 
 
 def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
@@ -150,7 +156,9 @@ def take_in(
             outcome.history.append((place, key, file))
             rows[key] = taken.late
         envelopes += [Envelope(flow, task, place, batch) for flow, batch in rows.items() if flow in plan.layouts]
-    outcome.merged = [perform(merge, store, writer, work.epoch) for merge in work.merges[task::tasks]]
+    merged = (perform(merge, store, writer, work.epoch) for merge in work.merges[task::tasks])
+    outcome.merged = [merge for merge in merged if merge is not None]
+    outcome.pool = store.pool.use
     return envelopes, outcome
 
 
@@ -180,6 +188,7 @@ class _StageRun:
         stage = self.plan.stages[number]
         for step in stage.steps:
             self._step(step)
+        self.outcome.pool = self.store.pool.use
         return [envelope for send in stage.sends for envelope in self._send(send)], self.outcome
 
     def _open(self, received: Iterable[Envelope]) -> None:
@@ -207,13 +216,15 @@ class _StageRun:
         progress = Progress(
             tuple(self.work.before[edge] for edge in step.edges), tuple(self.work.after[edge] for edge in step.edges)
         )
-        begun = time.perf_counter()
+        begun, account, before = time.perf_counter(), Account(self.store.pool), state
         try:
-            batch, state = step.operator.step(inputs, state, progress)
+            with memory.using(account):
+                batch, state = step.operator.step(inputs, state, progress)
         except EvaluationError as error:
             self.failures[step.name] = self.outcome.failures[step.name] = error
             return
         self.batches[step.name] = batch
+        self.outcome.memory[step.name] = self._used(before) + account.most
         self.outcome.rows[step.name] = batch.height
         self.outcome.seconds[step.name] = time.perf_counter() - begun
         self._keep(step.name, batch, state)
@@ -227,6 +238,12 @@ class _StageRun:
                 self._known.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
                 state[synopsis.removeprefix(mine)] = tuple(segments)
         return state
+
+    def _used(self, state: State) -> int:
+        """The bytes of segments that a step was given, and of what lies beside them."""
+        found = [segment for segments in state.values() for segment in segments]
+        read = sum(self.store.size(self._known[id(segment)][0]) for segment in found)
+        return read + sum(map(self.store.pool.kept_beside, found))
 
     def _keep(self, step: str, batch: Batch, state: State) -> None:
         kept = {
@@ -283,11 +300,17 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
     history: dict[str, tuple[HistoryFile, ...]] = {}
     rows: Counter[str] = Counter()
     seconds: Counter[str] = Counter()
+    memory_used: Counter[str] = Counter()
     late: Counter[str] = Counter()
     shed: Counter[str] = Counter()
     orphans: list[str] = []
     for outcome in outcomes:
-        for total, counted in ((rows, outcome.rows), (late, outcome.late), (shed, outcome.shed)):
+        for total, counted in (
+            (rows, outcome.rows),
+            (memory_used, outcome.memory),
+            (late, outcome.late),
+            (shed, outcome.shed),
+        ):
             total.update(counted)
         for step, spent in outcome.seconds.items():
             seconds[step] += spent  # type: ignore[assignment]
@@ -305,7 +328,22 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
         history[source] = (*history.get(source, ()), file)
     merged = tuple(merge for outcome in outcomes for merge in outcome.merged)
     skew = tuple(skews(outcome.loads for outcome in outcomes))
-    return EpochOutcome(states, results, history, rows, seconds, late, shed, merged, failures, skew, tuple(orphans))
+    pools = {outcome.pool.process: outcome.pool for outcome in outcomes if outcome.pool is not None}
+    return EpochOutcome(
+        states,
+        results,
+        history,
+        rows,
+        seconds,
+        memory_used,
+        late,
+        shed,
+        merged,
+        failures,
+        skew,
+        tuple(orphans),
+        tuple(pools.values()),
+    )
 
 
 def _failures(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, EvaluationError]:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from millstream.errors import StateError
 from millstream.state.faults import reach
 from millstream.state.files import checksum, damaged
-from millstream.state.segment_cache import PROCESSES, cache_for, default_budget
+from millstream.state.pool import Pool, pool_for
 
 PERIOD = "_period"  # names the directories of history, as Hive does
 _ALIGNMENT = 64
@@ -39,6 +39,11 @@ class Writer(Protocol):
 
 class Store(Protocol):
     """Where segments and history live."""
+
+    @property
+    def pool(self) -> Pool:
+        """The memory of this process."""
+        ...
 
     def file(self, label: str) -> AbstractContextManager[Writer]:
         """A file for many segments, on disk when the block ends."""
@@ -65,7 +70,7 @@ class Store(Protocol):
     def read_history(self, name: str) -> pl.DataFrame: ...
 
     def limit(self, budget: int | None) -> None:
-        """How many bytes of segments may be mapped at a time, by all processes together; None leaves it to us."""
+        """How many bytes the pools of all processes have together; None leaves it to us."""
         ...
 
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
@@ -77,6 +82,7 @@ class MemoryStore:
     """Segments of this process only."""
 
     def __init__(self) -> None:
+        self.pool = Pool()  # all segments are in memory anyway, and not counted
         self._frames: dict[str, pl.DataFrame] = {}
         self._numbers = itertools.count()
 
@@ -103,7 +109,7 @@ class MemoryStore:
         return self._frames[name]
 
     def limit(self, budget: int | None) -> None:
-        """All of it is in memory anyway."""
+        self.pool.limit(budget)
 
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
         for name in set(before).difference(after):
@@ -133,8 +139,8 @@ class DirectoryStore:
     def __init__(self, directory: Path, budget: int | None = None) -> None:
         self.directory = directory
         self.budget = budget
-        self._cache = cache_for(str(directory))
-        self._cache.budget = (budget or default_budget()) // PROCESSES
+        self.pool = pool_for(str(directory))
+        self.pool.limit(budget)
         self.segments, self.history = directory / "segments", directory / "history"
         self.segments.mkdir(parents=True, exist_ok=True)
         self.history.mkdir(parents=True, exist_ok=True)
@@ -155,7 +161,7 @@ class DirectoryStore:
 
     def read(self, name: str) -> pl.DataFrame:
         _, _, length, _ = _parsed(name)
-        return self._cache.get(name, length, lambda: self.read_once(name))
+        return self.pool.segment(name, length, lambda: self.read_once(name))
 
     def read_once(self, name: str) -> pl.DataFrame:
         file, place, length, expected = _parsed(name)
@@ -206,17 +212,12 @@ class DirectoryStore:
 
     def limit(self, budget: int | None) -> None:
         self.budget = budget
-        self._cache.budget = (budget or default_budget()) // PROCESSES
-
-    @property
-    def mapped(self) -> int:
-        """Bytes of segments that this process has mapped."""
-        return self._cache.bytes
+        self.pool.limit(budget)
 
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
         gone = set(before).difference(after)
         if gone:
-            self._cache.forget(gone)
+            self.pool.forget(gone)
             self._remove({self._path(name) for name in gone} - {self._path(name) for name in after})
 
     def remove_orphans(self, used: Iterable[str]) -> int:
