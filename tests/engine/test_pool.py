@@ -100,6 +100,17 @@ def test_what_is_beside_a_segment_goes_with_it() -> None:
     assert (pool.segments, pool.beside) == (3 * SIZE, 0)
 
 
+def test_what_its_owner_has_no_more_goes_at_once() -> None:
+    pool = pool_of(5)
+    for names in ("ab", "bc"):
+        pool.only("join", names)
+        put(pool, *names)
+    put(pool, "x")
+    assert [held(pool, name) for name in "abcx"] == [False, True, True, True]
+    pool.only("join", "")
+    assert pool.bytes == SIZE
+
+
 def test_a_lower_limit_holds_at_once() -> None:
     pool = pool_of(3)
     put(pool, "a", "b", "c")

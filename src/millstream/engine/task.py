@@ -234,6 +234,7 @@ class _StageRun:
         state: dict[str, tuple[Segment, ...]] = {}
         for synopsis, names in self.work.states.get(step, {}).items():
             if synopsis.startswith(mine):
+                self.store.pool.only(f"{step}/{synopsis}", names)
                 segments = [self.store.read(name) for name in names]
                 self._known.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
                 state[synopsis.removeprefix(mine)] = tuple(segments)

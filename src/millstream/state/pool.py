@@ -14,7 +14,7 @@ import socket
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -65,6 +65,7 @@ class Pool:
         self.budget = default_budget() // PROCESSES
         self.segments = self.beside = self.merging = 0
         self._frames: OrderedDict[str, tuple[pl.DataFrame, int]] = OrderedDict()
+        self._owned: dict[str, set[str]] = {}
         self._beside: dict[int, int] = {}  # by the id of the segment
         self._peak = self._evicted = self._refused = 0
         self._lock = threading.RLock()  # a segment may die, and say so, while its own pool is at work
@@ -103,6 +104,17 @@ class Pool:
         with self._lock:
             for name in names & self._frames.keys():
                 self.segments -= self._frames.pop(name)[1]
+
+    def only(self, owner: str, names: Iterable[str]) -> None:
+        """An owner has these segments now: what it had before is not asked for any more.
+
+        Processes that run tasks hear of it when they next work for the owner, and not when the files are removed.
+        """
+        with self._lock:
+            now = set(names)
+            self.forget(self._owned.pop(owner, set()) - now)
+            if now:
+                self._owned[owner] = now
 
     def keep_beside(self, segment: pl.DataFrame, size: int) -> bool:
         """Whether there is room for something that lasts as long as the segment; it is counted from now on."""
