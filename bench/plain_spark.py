@@ -14,6 +14,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
+Ended = Callable[[StreamingQuery], None]
+
 
 @dataclass
 class Counted:
@@ -25,7 +27,7 @@ class Counted:
         self.rows += batch.count()
 
 
-def finish(frame: DataFrame, checkpoint: Path, mode: str = "append") -> int:
+def finish(frame: DataFrame, checkpoint: Path, mode: str = "append", ended: Ended | None = None) -> int:
     """Run a streaming frame over all that is there; gives the number of rows that came out."""
     shutil.rmtree(checkpoint, ignore_errors=True)
     counted = Counted()
@@ -37,6 +39,8 @@ def finish(frame: DataFrame, checkpoint: Path, mode: str = "append") -> int:
         .start()
     )
     query.awaitTermination()
+    if ended is not None:
+        ended(query)
     return counted.rows
 
 
@@ -57,11 +61,20 @@ def selection(spark: SparkSession, directory: Path, checkpoint: Path) -> int:
     return finish(stream(spark, directory).where("a < 50 AND b >= 30").select("idx", "a"), checkpoint)
 
 
-def window_join(spark: SparkSession, left: Path, right: Path, checkpoint: Path, files: int | None) -> int:
+def window_join(
+    spark: SparkSession,
+    left: Path,
+    right: Path,
+    checkpoint: Path,
+    files: int | None,
+    seconds: int = 60,
+    ended: Ended | None = None,
+) -> int:
     first = stream(spark, left, files).withWatermark("ts", "0 seconds").alias("l")
     second = stream(spark, right, files).withWatermark("ts", "0 seconds").alias("r")
-    near = "l.k = r.k AND r.ts BETWEEN l.ts - INTERVAL 60 SECONDS AND l.ts + INTERVAL 60 SECONDS"
-    return finish(first.join(second, f.expr(near)).select("l.k", "l.v", "r.v"), checkpoint)
+    span = f"INTERVAL {seconds} SECONDS"
+    near = f"l.k = r.k AND r.ts BETWEEN l.ts - {span} AND l.ts + {span}"
+    return finish(first.join(second, f.expr(near)).select("l.k", "l.v", "r.v"), checkpoint, ended=ended)
 
 
 def sliding_average(spark: SparkSession, directory: Path, checkpoint: Path, files: int | None) -> int:

@@ -39,6 +39,7 @@ EXPERIMENTS = (
     "window_sizes",
     "operator_costs",
     "pipeline",  # starts Spark
+    "join_memory",  # as does this one, in processes of their own
 )
 SCRIPTS = ("kernel_join", "kernel_aggregate")
 WIDTH = 140  # of the tables, where there is no terminal to say

@@ -78,12 +78,16 @@ def _open(directory: Path, spark: SparkSession | None, master: str | None, engin
         if snapshot is None:
             manifests.commit(Snapshot())
 
+        opened = Engine(runner, manifests, snapshot)
+
         def close() -> None:
             stop()
+            # What failed attempts have left, for those who read the directory meanwhile.
+            store.remove_orphans(opened.snapshot.names())
             lock.release()
 
         return Database(
-            Engine(runner, manifests, snapshot),
+            opened,
             close,
             _cloudpickler(),
             external=external,

@@ -526,6 +526,7 @@ class Database:
             "queries": len(self.registry),
             "operators": len(self.engine.pipeline.steps),
             "state_bytes": self.engine.state_bytes(),
+            "memory": self.engine.memory_report(),
             "skew": [asdict(skew) for skew in self.engine.skew.values()],
             "streams": streams,
             "sinks": {sink["name"]: sink for sink in self.sinks.shown()},

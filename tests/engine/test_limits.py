@@ -12,7 +12,7 @@ import pytest
 
 import millstream as ms
 from millstream.database import Database
-from millstream.state.segment_cache import cache_for
+from millstream.state.pool import pool_for
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_answers_do_not_depend_on_the_memory_budget(tmp_path: Path) -> None:
             for db in (small, ample):
                 db.insert("s", arriving)
         assert answers(small) == answers(ample)
-        assert cache_for(str(tmp_path / "db")).bytes <= 30 << 10
+        assert pool_for(str(tmp_path / "db")).bytes <= 30 << 10
         assert all(size > 0 for size in small.stats()["state_bytes"].values())
 
 

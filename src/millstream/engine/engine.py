@@ -17,9 +17,10 @@ import polars as pl
 
 from millstream.engine.exchange import Skew
 from millstream.engine.groups import Group, Groups, failure_key, query_tables
-from millstream.engine.merging import HistoryMerge, history_merges, result_merges, with_merged
+from millstream.engine.merging import HistoryMerge, Merge, history_merges, most_to_merge, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
-from millstream.engine.reports import OperatorReport, bytes_of, report
+from millstream.engine.periods import period_length
+from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, report
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
@@ -70,6 +71,7 @@ class Engine:
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
         self.groups = Groups(self)
+        self.memory = MemoryReport()
         self.skew: dict[str, Skew] = {}  # per edge: the last epoch that was skewed
 
     @property
@@ -160,7 +162,7 @@ class Engine:
         if not batch.height:
             return ()
         schema = self._sources[source].schema
-        file = write_history(self.store, source, self.snapshot.epoch + 1, batch, schema)
+        file = write_history(self.store, source, self._period(source), self.snapshot.epoch + 1, batch, schema)
         return (self._history_part(source, file),)
 
     def epoch(
@@ -208,10 +210,20 @@ class Engine:
         changed = {source for source in self._sources if arrived.get(source) or after[source] != before[source]}
         unjudged = {source for source, parts in arrived.items() if not all(part.is_judged for part in parts)}
         concerned = self._downstream(changed | {late_key(source) for source in unjudged})
-        if not concerned and not unjudged:
+        task = self._task(self.pipeline, arrived)
+        merges: tuple[Merge, ...] = (
+            *history_merges(
+                self.snapshot.history,
+                {name: row.schema for name, row in self._sources.items()},
+                task.periods,
+                most_to_merge(self.store.pool),
+            ),
+            *result_merges(self.snapshot.results, self._firsts(), self.store),
+        )
+        if not concerned and not unjudged and not merges:
             return EpochOutcome(), concerned
         task = replace(
-            self._task(self.pipeline, arrived),
+            task,
             epoch=moved.epoch,
             concerned=frozenset(concerned),
             # A step that is not concerned keeps its state.
@@ -219,10 +231,7 @@ class Engine:
             before=before,
             after=after,
             shown=tuple(edge for edge in self._shown if edge in concerned),
-            merges=(
-                *history_merges(self.snapshot.history, {name: row.schema for name, row in self._sources.items()}),
-                *result_merges(self.snapshot.results, self._firsts(), self.store),
-            ),
+            merges=merges,
         )
         return self.runner.run(task), concerned
 
@@ -272,6 +281,9 @@ class Engine:
         }
         return replace(snapshot, history=kept) if kept != snapshot.history else snapshot
 
+    def _period(self, source: str) -> int:
+        return period_length(self.snapshot.history.get(source, ()), self._sources[source].retain)
+
     def _first_kept(self, source: str, snapshot: Snapshot) -> int:
         """The first instant of which a source's history is promised."""
         retain = self._sources[source].retain
@@ -286,6 +298,7 @@ class Engine:
 
     def _count(self, outcome: EpochOutcome) -> None:
         self._rows.update(outcome.rows)
+        self.memory.count(outcome.memory, outcome.pools)
         self.skew.update({skew.edge: skew for skew in outcome.skew})
         for step, spent in outcome.seconds.items():
             self._seconds[step] = self._seconds.get(step, 0.0) + spent
@@ -294,18 +307,25 @@ class Engine:
         """What the operators of an edge did and hold."""
         with self.lock:
             states = self.snapshot.states
-            return report(self.pipeline, edge, self._rows, self._seconds, states, self._shown, self.store)
+            used = self.memory.operators
+            return report(self.pipeline, edge, self._rows, self._seconds, used, states, self._shown, self.store)
 
     def state_bytes(self) -> dict[str, int]:
         """What each step holds."""
         return {step: bytes_of(synopses, self.store) for step, synopses in self.snapshot.states.items()}
+
+    def memory_report(self) -> dict[str, Any]:
+        """What operators took from the pools, and the pools: this process', and those of the tasks."""
+        with self.lock:
+            return self.memory.shown(self.store.pool.use, [step.name for step in self.pipeline.steps])
 
     def measure(self, plan: lo.Node, options: Options, until: int) -> list[OperatorReport]:
         """What the operators of a plan do over the kept history; nothing is kept."""
         with self.lock:
             edge, pipeline = self._prepare(plan, options)
             with self._run_over_history(edge, pipeline, until) as outcome:
-                return report(pipeline, edge, outcome.rows, outcome.seconds, outcome.states, {edge: 1}, self.store)
+                done = outcome.rows, outcome.seconds, outcome.memory, outcome.states
+                return report(pipeline, edge, *done, {edge: 1}, self.store)
 
     @contextmanager
     def _run_over_history(self, edge: str, pipeline: Pipeline, until: int) -> Iterator[EpochOutcome]:
@@ -508,6 +528,7 @@ class Engine:
             arrived,
             {source: self._empty(source) for source in read},
             late={source: self._sources[source].schema for source in late},
+            periods={source: self._period(source) for source in self._sources},
         )
 
     def _history_part(self, source: str, file: HistoryFile) -> Part:

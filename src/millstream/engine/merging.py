@@ -1,7 +1,7 @@
 """Keeps the number of files small: neighbours of like size become one, a few in every epoch.
 
-History files stay in the order of arrival. Results are also brought up to date: rows that ended before the first
-instant that can still be asked for are left out, and those that cancel each other are forgotten.
+History files stay in the order of arrival, and in their periods. Results are also brought up to date: rows that ended
+before the first instant that can still be asked for are left out, and those that cancel each other are forgotten.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import TypeVar
 import polars as pl
 
 from millstream.engine.parts import read_history, write_history
+from millstream.engine.periods import by_period
 from millstream.kernel.batch import END, START, WEIGHT
+from millstream.state.pool import Pool
 from millstream.state.snapshot import HistoryFile, Names
 from millstream.state.store import Store, Writer
 from millstream.types import Schema
@@ -23,16 +25,18 @@ _Item = TypeVar("_Item")
 
 FAN = 8  # so many of a size class become one
 SMALLEST = 1 << 17  # bytes below which sizes do not matter
-BUDGET = 1 << 28  # bytes that one merge takes at most
+BUDGET = 1 << 28  # bytes that one merge takes in at most
+_COPIES = 3  # of what a merge takes in are in memory at a time: as it was read, as one, and as it is written
 _ROW_BYTES = 32  # about what a row of history takes
 
 
 @dataclass(frozen=True)
 class HistoryMerge:
-    """Neighbouring history files of a source."""
+    """Neighbouring history files of a source and period."""
 
     source: str
     schema: Schema
+    period_length: int
     files: tuple[HistoryFile, ...]
     made: tuple[HistoryFile, ...] = ()
 
@@ -50,30 +54,59 @@ class ResultMerge:
 Merge = HistoryMerge | ResultMerge
 
 
+def most_to_merge(pool: Pool) -> int:
+    """The bytes that one merge takes in at most: the pool must have room for what is made of them too."""
+    return min(BUDGET, pool.budget // _COPIES)
+
+
 def history_merges(
-    history: Mapping[str, tuple[HistoryFile, ...]], schemas: Mapping[str, Schema]
+    history: Mapping[str, tuple[HistoryFile, ...]],
+    schemas: Mapping[str, Schema],
+    lengths: Mapping[str, int],
+    most: int = BUDGET,
 ) -> Iterator[HistoryMerge]:
+    """At most one per source: in its newest period as in results, in older ones all that fits together."""
     for source, files in history.items():
-        count = _mergeable([file.rows * _ROW_BYTES for file in files])
-        if count:
-            yield HistoryMerge(source, schemas[source], files[-count:])
+        if len(files) > 1:
+            *finished, newest = by_period(files, lengths[source])
+            chosen = newest[_mergeable([_bytes(file) for file in newest], most)] or _left_over(finished, most)
+            if chosen:
+                yield HistoryMerge(source, schemas[source], lengths[source], tuple(chosen))
+
+
+def _left_over(periods: Sequence[Sequence[HistoryFile]], most: int) -> Sequence[HistoryFile]:
+    """The first neighbours that are of one period, which gets no more, and small enough to be one file."""
+    found = (files[_fitting([_bytes(file) for file in files], most)] for files in periods if len(files) > 1)
+    return next((files for files in found if files), ())
+
+
+def _bytes(file: HistoryFile) -> int:
+    return file.bytes or file.rows * _ROW_BYTES
 
 
 def result_merges(results: Mapping[str, Names], first: Mapping[str, int], store: Store) -> Iterator[ResultMerge]:
+    most = most_to_merge(store.pool)
     for edge, names in results.items():
-        count = _mergeable([store.size(name) for name in names]) if len(names) >= FAN else 0
-        if count:
-            yield ResultMerge(edge, names[-count:], first[edge])
+        chosen = names[_mergeable([store.size(name) for name in names], most)] if len(names) >= FAN else ()
+        if chosen:
+            yield ResultMerge(edge, chosen, first[edge])
 
 
-def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge:
-    """Do it; what was made of them is in what is given back."""
+def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | None:
+    """Do it; what was made of them is in what is given back. None where there is no room now: it is put off."""
     if isinstance(merge, HistoryMerge):
-        rows = pl.concat([read_history(store, file, merge.schema) for file in merge.files], rechunk=True)
-        return replace(merge, made=(write_history(store, merge.source, epoch, rows, merge.schema),))
-    rows = pl.concat([store.read(name) for name in merge.names], rechunk=True)
-    kept = current(rows, merge.first)
-    return replace(merge, made=(writer.write(kept),) if kept.height else ())
+        with store.pool.merge(_COPIES * sum(map(_bytes, merge.files))) as fits:
+            if not fits:
+                return None
+            rows = pl.concat([read_history(store, file, merge.schema) for file in merge.files], rechunk=True)
+            made = write_history(store, merge.source, merge.period_length, epoch, rows, merge.schema)
+            return replace(merge, made=(made,))
+    with store.pool.merge(_COPIES * sum(map(store.size, merge.names))) as fits:
+        if not fits:
+            return None
+        rows = pl.concat([store.read_once(name) for name in merge.names], rechunk=True)
+        kept = current(rows, merge.first)
+        return replace(merge, made=(writer.write(kept),) if kept.height else ())
 
 
 def current(rows: pl.DataFrame, first: int) -> pl.DataFrame:
@@ -92,15 +125,30 @@ def with_merged(found: Sequence[_Item], old: Sequence[_Item], new: Sequence[_Ite
     return (*found[:place], *new, *found[place + len(old) :])
 
 
-def _mergeable(sizes: Sequence[int]) -> int:
-    """How many of the last items to make one: the most that are of one size class or smaller, if they are enough."""
-    best, classes = 0, [_size_class(size) for size in sizes]
+def _mergeable(sizes: Sequence[int], most: int) -> slice:
+    """Which items to make one: the most of the last that are of one size class or smaller, if they are enough; of
+    them those that fit."""
+    best, classes = slice(0), [_size_class(size) for size in sizes]
     for limit in range(max(classes, default=-1) + 1):
         larger = [place for place, size_class in enumerate(classes) if size_class > limit]
         first = larger[-1] + 1 if larger else 0
-        if classes[first:].count(limit) >= FAN and sum(sizes[first:]) <= BUDGET:
-            best = len(sizes) - first
+        if classes[first:].count(limit) >= FAN:
+            fitting = _fitting(sizes[first:], most)
+            if fitting.stop:
+                best = slice(first + fitting.start, first + fitting.stop)
     return best
+
+
+def _fitting(sizes: Sequence[int], most: int) -> slice:
+    """The first run of several neighbours that are not too large together, as long as it can be."""
+    first = total = 0
+    for place, size in enumerate(sizes):
+        if total + size > most:
+            if place - first > 1:
+                return slice(first, place)
+            first, total = place, 0
+        total += size
+    return slice(first, len(sizes)) if len(sizes) - first > 1 and total <= most else slice(0, 0)
 
 
 def _size_class(size: int) -> int:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from millstream.engine import tables
 from millstream.engine.ingest import admit, with_times
+from millstream.engine.periods import period_of
 from millstream.errors import InputError
 from millstream.kernel.batch import (
     ARRIVAL,
@@ -88,17 +89,22 @@ class Taken:
     shed: int = 0
 
 
-def write_history(store: Store, source: str, epoch: int, batch: Batch, schema: Schema) -> HistoryFile:
+def write_history(
+    store: Store, source: str, period_length: int, epoch: int, batch: Batch, schema: Schema
+) -> HistoryFile:
     """Keep accepted rows under the names that users gave to the columns, behind those that say when."""
     times = {START: TIME, ARRIVAL: ARRIVAL} if ARRIVAL in batch.columns else {name: name for name in INTERVAL_COLUMNS}
     values = [pl.col(value_column(index)).alias(field.name) for index, field in enumerate(schema)]
     frame = batch.select(*(pl.col(name).alias(shown) for name, shown in times.items()), *values)
-    return _history_file(store.write_history(source, f"e{epoch}", frame), batch)
+    first, last = _span(batch)
+    name = store.write_history(source, period_of(last, period_length), f"e{epoch}", frame)
+    return HistoryFile(name, batch.height, first, last, bytes=int(batch.estimated_size()))
 
 
-def _history_file(name: str, rows: Batch, raw: AsItCame | None = None) -> HistoryFile:
+def _span(rows: Batch) -> tuple[int, int]:
+    """The first and the last instant."""
     instants = rows[START].to_numpy()
-    return HistoryFile(name, rows.height, int(instants.min()), int(instants.max()), raw)
+    return int(instants.min()), int(instants.max())
 
 
 def read_history(store: Store, file: HistoryFile, schema: Schema) -> Batch:
@@ -124,7 +130,7 @@ def _as_it_came(frame: pl.DataFrame, raw: AsItCame, schema: Schema) -> Batch:
     return with_times(batch, instants.cast(pl.Int64), raw.arrival)
 
 
-def take(part: Part, store: Store, source: str, epoch: int) -> Taken:
+def take(part: Part, store: Store, source: str, period_length: int, epoch: int) -> Taken:
     """Read a part; judge its elements, and keep those accepted as history, where that was not done at the door."""
     if part.file is not None:
         return Taken(read_history(store, part.file, part.schema))
@@ -132,7 +138,7 @@ def take(part: Part, store: Store, source: str, epoch: int) -> Taken:
         return Taken(store.read_once(part.name))
     if part.at is not None:
         rows = tables.inserted(store.read_once(part.name).to_arrow(), part.at)
-        return Taken(rows, file=write_history(store, source, epoch, rows, part.schema))
+        return Taken(rows, file=write_history(store, source, period_length, epoch, rows, part.schema))
     if part.admission is None:
         raise AssertionError(f"part {part.name} was never judged")
     admission = part.admission
@@ -147,9 +153,11 @@ def take(part: Part, store: Store, source: str, epoch: int) -> Taken:
     if content is not None and accepted.height == part.rows and admission.now is None:
         # Nothing was left out, so that the file says it all, and need not be written anew.
         raw = AsItCame(admission.progress.arrived, admission.stream.timestamp.name, admission.stream.domain.tick)
-        file = _history_file(store.adopt_history(source, f"e{epoch}", content), accepted, raw)
+        first, last = _span(accepted)
+        name = store.adopt_history(source, period_of(last, period_length), f"e{epoch}", content)
+        file = HistoryFile(name, accepted.height, first, last, raw, int(accepted.estimated_size()))
     elif accepted.height:
-        file = write_history(store, source, epoch, accepted, part.schema)
+        file = write_history(store, source, period_length, epoch, accepted, part.schema)
     return Taken(accepted, late, file, shed)
 
 

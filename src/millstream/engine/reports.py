@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from millstream.kernel.pipeline import Pipeline
+from millstream.state.pool import PROCESSES, PoolUse
 from millstream.state.snapshot import Names
 from millstream.state.store import Store
 
@@ -14,14 +16,15 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 @dataclass(frozen=True)
 class OperatorReport:
-    """One operator since the database was opened: rows given, seconds spent on all shards, bytes of state held now,
-    and how many queries share it."""
+    """One operator since the database was opened: rows given, seconds spent on all shards, bytes of state held now and
+    of memory taken in the last epoch, and how many queries share it."""
 
     name: str
     inputs: tuple[str, ...]
     rows: int
     seconds: float
     state: int
+    memory: int
     queries: int
 
     @property
@@ -30,11 +33,38 @@ class OperatorReport:
         return self.seconds / max(self.queries, 1)
 
 
+@dataclass
+class MemoryReport:
+    """The bytes that each operator took from the pools when it last ran, on all shards, and the pools themselves."""
+
+    operators: dict[str, int] = field(default_factory=dict)
+    pools: dict[str, PoolUse] = field(default_factory=dict)
+
+    def count(self, used: Mapping[str, int], pools: Sequence[PoolUse]) -> None:
+        self.operators.update(used)
+        for pool in pools:
+            self.pools.pop(pool.process, None)
+            self.pools[pool.process] = pool
+        # Workers come and go; those that were not heard of for the longest time are gone.
+        for process in [*self.pools][:-PROCESSES]:
+            del self.pools[process]
+
+    def shown(self, here: PoolUse, steps: Iterable[str]) -> dict[str, Any]:
+        """For people: with the pool of this process, and without operators that are no more."""
+        pools = {**self.pools, here.process: here}
+        return {
+            "budget": here.budget * PROCESSES,
+            "pools": [asdict(pool) for pool in pools.values()],
+            "operators": {step: self.operators[step] for step in steps if step in self.operators},
+        }
+
+
 def report(
     pipeline: Pipeline,
     edge: str,
     rows: Mapping[str, int],
     seconds: Mapping[str, float],
+    memory: Mapping[str, int],
     states: Mapping[str, Mapping[str, Names]],
     shown: Mapping[str, int],
     store: Store,
@@ -48,7 +78,8 @@ def report(
             held = bytes_of(states.get(step.name, {}), store)
             queries = sum(count for other, count in shown.items() if step.name in users[other])
             spent = seconds.get(step.name, 0.0)
-            found.append(OperatorReport(step.name, step.inputs, rows.get(step.name, 0), spent, held, queries))
+            given, used = rows.get(step.name, 0), memory.get(step.name, 0)
+            found.append(OperatorReport(step.name, step.inputs, given, spent, held, used, queries))
     return found
 
 
@@ -59,9 +90,17 @@ def bytes_of(synopses: Mapping[str, Names], store: Store) -> int:
 
 def as_text(reports: Sequence[OperatorReport]) -> str:
     """A table of operators, the result last."""
-    header = ("operator", "rows", "seconds", "share", "state", "queries")
+    header = ("operator", "rows", "seconds", "share", "state", "memory", "queries")
     lines = [
-        (r.name, f"{r.rows:,}", f"{r.seconds:.3f}", f"{r.share:.3f}", shown_bytes(r.state), str(r.queries))
+        (
+            r.name,
+            f"{r.rows:,}",
+            f"{r.seconds:.3f}",
+            f"{r.share:.3f}",
+            shown_bytes(r.state),
+            shown_bytes(r.memory),
+            str(r.queries),
+        )
         for r in reports
     ]
     widths = [max(len(line[column]) for line in (header, *lines)) for column in range(len(header))]

@@ -17,9 +17,11 @@ from millstream.engine.merging import Merge, ResultMerge, perform
 from millstream.engine.parts import Part, late_key, take, write_history
 from millstream.engine.stages import Planner, Send, StagePlan, StageStep
 from millstream.errors import EvaluationError
+from millstream.kernel import memory
 from millstream.kernel.batch import Batch, concat
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
+from millstream.state.pool import Account, PoolUse
 from millstream.state.snapshot import HistoryFile, Names, state_names
 from millstream.state.store import Store, Writer
 from millstream.types import Schema
@@ -34,8 +36,9 @@ class EpochTask:
 
     `pipeline` has all that the concerned steps are made of, since that decides where their state is; `empty` the
     columns of its sources, `late` those of the tables of late elements, `before` and `after` the sources' frontiers.
-    `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way. The `settled`
-    edges have been as far as `after` before: rows come on them from the past, and time does not pass.
+    `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way, `periods` the
+    lengths of those by which the history of each source is laid out. The `settled` edges have been as far as `after`
+    before: rows come on them from the past, and time does not pass.
     """
 
     epoch: int
@@ -49,6 +52,7 @@ class EpochTask:
     shown: tuple[str, ...] = ()
     late: Mapping[str, Schema] = field(default_factory=dict)
     merges: tuple[Merge, ...] = ()
+    periods: Mapping[str, int] = field(default_factory=dict)
     settled: frozenset[str] = frozenset()
 
     @property
@@ -59,20 +63,22 @@ class EpochTask:
 
 @dataclass(frozen=True)
 class EpochOutcome:
-    """The names that the task wrote: the new states whole, the results and the history as additions; and what it
-    counted: rows and seconds per step, late and shed elements per source."""
+    """The names that the task wrote: the new states whole, the results and the history as additions; what it counted:
+    rows, seconds and bytes of memory per step, late and shed elements per source; and the pools it took from."""
 
     states: StateNames = field(default_factory=dict)
     results: Mapping[str, Names] = field(default_factory=dict)
     history: Mapping[str, tuple[HistoryFile, ...]] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     shed: Mapping[str, int] = field(default_factory=dict)
     merged: tuple[Merge, ...] = ()
     failures: Mapping[str, EvaluationError] = field(default_factory=dict)
     skew: tuple[Skew, ...] = ()
     orphans: tuple[str, ...] = ()  # written for steps that failed, and of no use to anyone
+    pools: tuple[PoolUse, ...] = ()  # one per process
 
     def names(self) -> list[str]:
         """All segments that were written or kept: of states, of results, and of merged results."""
@@ -93,6 +99,7 @@ class EpochWork:
     before: Mapping[str, int]  # frontiers of all edges
     after: Mapping[str, int]
     shown: frozenset[str]
+    periods: Mapping[str, int]
 
 
 @dataclass
@@ -103,12 +110,14 @@ class ShardOutcome:
     results: dict[str, Names] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
     failures: dict[str, EvaluationError] = field(default_factory=dict)
     loads: dict[str, tuple[str, Load]] = field(default_factory=dict)
     history: list[tuple[int, str, HistoryFile]] = field(default_factory=list)  # each with the place of its part
     late: Counter[str] = field(default_factory=Counter)
     shed: Counter[str] = field(default_factory=Counter)
     merged: list[Merge] = field(default_factory=list)
+    pool: PoolUse | None = None
 
 
 def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
@@ -126,6 +135,7 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
         {edge: (after if edge in task.settled else before)[edge] for edge in edges},
         {edge: after[edge] for edge in edges},
         frozenset(task.shown),
+        {source: task.periods[source] for source in (*task.arrived, *task.late)},
     )
     return plan, work
 
@@ -142,7 +152,7 @@ def take_in(
         # Rows that were judged before are of no use to anyone but the steps that read them.
         if place % tasks != task or (part.is_judged and source not in plan.layouts):
             continue
-        taken = take(part, store, source, work.epoch)
+        taken = take(part, store, source, work.periods[source], work.epoch)
         rows = {source: taken.accepted}
         if taken.file is not None:
             outcome.history.append((place, source, taken.file))
@@ -151,11 +161,13 @@ def take_in(
         if taken.late is not None:
             key = late_key(source)
             outcome.late[source] += taken.late.height
-            file = write_history(store, key, work.epoch, taken.late, work.late[key])
+            file = write_history(store, key, work.periods[key], work.epoch, taken.late, work.late[key])
             outcome.history.append((place, key, file))
             rows[key] = taken.late
         envelopes += [Envelope(flow, task, place, batch) for flow, batch in rows.items() if flow in plan.layouts]
-    outcome.merged = [perform(merge, store, writer, work.epoch) for merge in work.merges[task::tasks]]
+    merged = (perform(merge, store, writer, work.epoch) for merge in work.merges[task::tasks])
+    outcome.merged = [merge for merge in merged if merge is not None]
+    outcome.pool = store.pool.use
     return envelopes, outcome
 
 
@@ -185,6 +197,7 @@ class _StageRun:
         stage = self.plan.stages[number]
         for step in stage.steps:
             self._step(step)
+        self.outcome.pool = self.store.pool.use
         return [envelope for send in stage.sends for envelope in self._send(send)], self.outcome
 
     def _open(self, received: Iterable[Envelope]) -> None:
@@ -212,13 +225,15 @@ class _StageRun:
         progress = Progress(
             tuple(self.work.before[edge] for edge in step.edges), tuple(self.work.after[edge] for edge in step.edges)
         )
-        begun = time.perf_counter()
+        begun, account, before = time.perf_counter(), Account(self.store.pool), state
         try:
-            batch, state = step.operator.step(inputs, state, progress)
+            with memory.using(account):
+                batch, state = step.operator.step(inputs, state, progress)
         except EvaluationError as error:
             self.failures[step.name] = self.outcome.failures[step.name] = error
             return
         self.batches[step.name] = batch
+        self.outcome.memory[step.name] = self._used(before) + account.most
         self.outcome.rows[step.name] = batch.height
         self.outcome.seconds[step.name] = time.perf_counter() - begun
         self._keep(step.name, batch, state)
@@ -228,10 +243,17 @@ class _StageRun:
         state: dict[str, tuple[Segment, ...]] = {}
         for synopsis, names in self.work.states.get(step, {}).items():
             if synopsis.startswith((mine, EVERYWHERE)):
+                self.store.pool.only(f"{step}/{synopsis}", names)
                 segments = [self.store.read(name) for name in names]
                 self._known.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
                 state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = tuple(segments)
         return state
+
+    def _used(self, state: State) -> int:
+        """The bytes of segments that a step was given, and of what lies beside them."""
+        found = [segment for segments in state.values() for segment in segments]
+        read = sum(self.store.size(self._known[id(segment)][0]) for segment in found)
+        return read + sum(map(self.store.pool.kept_beside, found))
 
     def _keep(self, step: str, batch: Batch, state: State) -> None:
         kept = {
@@ -288,11 +310,17 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
     history: dict[str, tuple[HistoryFile, ...]] = {}
     rows: Counter[str] = Counter()
     seconds: Counter[str] = Counter()
+    memory_used: Counter[str] = Counter()
     late: Counter[str] = Counter()
     shed: Counter[str] = Counter()
     orphans: list[str] = []
     for outcome in outcomes:
-        for total, counted in ((rows, outcome.rows), (late, outcome.late), (shed, outcome.shed)):
+        for total, counted in (
+            (rows, outcome.rows),
+            (memory_used, outcome.memory),
+            (late, outcome.late),
+            (shed, outcome.shed),
+        ):
             total.update(counted)
         for step, spent in outcome.seconds.items():
             seconds[step] += spent  # type: ignore[assignment]
@@ -310,7 +338,22 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
         history[source] = (*history.get(source, ()), file)
     merged = tuple(merge for outcome in outcomes for merge in outcome.merged)
     skew = tuple(skews(outcome.loads for outcome in outcomes))
-    return EpochOutcome(states, results, history, rows, seconds, late, shed, merged, failures, skew, tuple(orphans))
+    pools = {outcome.pool.process: outcome.pool for outcome in outcomes if outcome.pool is not None}
+    return EpochOutcome(
+        states,
+        results,
+        history,
+        rows,
+        seconds,
+        memory_used,
+        late,
+        shed,
+        merged,
+        failures,
+        skew,
+        tuple(orphans),
+        tuple(pools.values()),
+    )
 
 
 def _failures(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, EvaluationError]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernel.keys import Codes, Positions
+from millstream.kernel.memory import can_keep_beside
 from millstream.kernel.operator import Segment
 from millstream.kernel.segments import codes_of
 
@@ -34,18 +35,22 @@ class Directory:
 _directories: dict[int, Directory] = {}
 
 
-def directory_of(segment: Segment) -> Directory:
-    """Made when it is first asked for and kept as long as the segment: as segments stay the same objects until they
-    are merged, making it is a small part of the work of merging them."""
+def directory_of(segment: Segment) -> Directory | None:
+    """Made when it is first asked for and kept as long as the segment, if there is room: as segments stay the same
+    objects until they are merged, making it is a small part of the work of merging them."""
     known = _directories.get(id(segment))
-    if known is None:
+    if known is None and can_keep_beside(segment, 4 << _bits(segment.height)):
         known = _directories[id(segment)] = _directory(codes_of(segment))
         weakref.finalize(segment, _directories.pop, id(segment), None)
     return known
 
 
+def _bits(rows: int) -> int:
+    return max(rows.bit_length(), 1)
+
+
 def _directory(codes: Codes) -> Directory:
-    bits = max(codes.size.bit_length(), 1)
+    bits = _bits(codes.size)
     shift = np.uint64(64 - bits)
     counts = np.bincount((codes >> shift).view(np.int64), minlength=1 << bits)
     starts = np.zeros(counts.size + 1, np.uint32)

@@ -27,10 +27,11 @@ _MOST_ROWS_PER_PROBE = 1_000  # above, a directory would hardly be used as often
 def equal_pairs(stored: Segment, probes: Codes) -> Iterator[Pairs]:
     """All (probe, row of the segment) of equal codes, by probe and then by row, in chunks."""
     codes = codes_of(stored)
-    if probes.size * _MOST_ROWS_PER_PROBE < codes.size:
+    directory = directory_of(stored) if probes.size * _MOST_ROWS_PER_PROBE >= codes.size else None
+    if directory is None:
         yield from pairs_of_runs(codes.searchsorted(probes), codes.searchsorted(probes, side="right"))
         return
-    for i, j in pairs_of_runs(*directory_of(stored).ranges(probes)):
+    for i, j in pairs_of_runs(*directory.ranges(probes)):
         equal = np.flatnonzero(codes[j] == probes[i])
         yield i[equal], j[equal]
 

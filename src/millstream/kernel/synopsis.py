@@ -24,6 +24,7 @@ import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.keys import KEY
+from millstream.kernel.memory import can_merge
 from millstream.kernel.operator import Segment
 from millstream.kernel.segments import alive, codes_of, numbers, only, summed
 
@@ -97,6 +98,8 @@ class Fifo:
         while kept and int(numbers(arrived, END).max()) - int(numbers(kept[-1], END).min()) < width:
             if _size_class(kept[-1].height) > _size_class(sum(part.height for part in young)):
                 break
+            if not can_merge([kept[-1], *young]):
+                break
             young.insert(0, kept.pop())
         return (*kept, _merged(young))
 
@@ -122,7 +125,8 @@ def merged_by_size(segments: Sequence[Segment]) -> tuple[Segment, ...]:
 
 
 def size_classes_to_merge(segments: Sequence[Segment], fan: int = 2) -> tuple[list[Segment], list[Segment]]:
-    """Segments to keep, and those to merge: all from the largest size class that so many of them share."""
+    """Segments to keep, and those to merge: all from the largest size class that so many of them share, but for the
+    largest of them where there is no room for all."""
     by_size = sorted(segments, key=lambda segment: -segment.height)
     shared = None
     for size_class, members in groupby(by_size, key=lambda segment: _size_class(segment.height)):
@@ -130,8 +134,10 @@ def size_classes_to_merge(segments: Sequence[Segment], fan: int = 2) -> tuple[li
             shared = size_class
     if shared is None:
         return by_size, []
-    kept = [segment for segment in by_size if _size_class(segment.height) > shared]
-    return kept, by_size[len(kept) :]
+    kept = sum(_size_class(segment.height) > shared for segment in by_size)
+    while kept < len(by_size) - 1 and not can_merge(by_size[kept:]):
+        kept += 1
+    return (by_size[:kept], by_size[kept:]) if kept < len(by_size) - 1 else (by_size, [])
 
 
 def _size_class(height: int) -> int:

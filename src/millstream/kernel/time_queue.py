@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.memory import can_merge
 from millstream.kernel.operator import Segment
 
 TIME = "_time"
@@ -67,6 +68,8 @@ def pushed(segments: Sequence[Segment], rows: Segment, low: int) -> tuple[Segmen
         last = result[-1]
         follows = bool(_times(last)[-1] <= _times(rows)[0])
         if last.height - _due(last, low) > rows.height or (follows and last.height >= FULL):
+            break
+        if not can_merge([last, rows]):
             break
         result.pop()
         ahead = last.slice(_due(last, low))

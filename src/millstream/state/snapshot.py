@@ -44,13 +44,15 @@ class AsItCame:
 
 @dataclass(frozen=True)
 class HistoryFile:
-    """Accepted rows of a source: the file, how many there are, and their first and last instants."""
+    """Accepted rows of a source: the file, how many there are, their first and last instants, and the bytes that they
+    take in memory (0 where that was not written down)."""
 
     name: str
     rows: int
     first: int
     last: int
     as_it_came: AsItCame | None = None
+    bytes: int = 0
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ import pyarrow as pa
 from millstream.errors import StateError
 from millstream.state.faults import reach
 from millstream.state.files import checksum, damaged
-from millstream.state.segment_cache import PROCESSES, cache_for, default_budget
+from millstream.state.pool import Pool, pool_for
 
+PERIOD = "_period"  # names the directories of history, as Hive does
 _ALIGNMENT = 64
 
 
@@ -38,6 +39,11 @@ class Writer(Protocol):
 
 class Store(Protocol):
     """Where segments and history live."""
+
+    @property
+    def pool(self) -> Pool:
+        """The memory of this process."""
+        ...
 
     def file(self, label: str) -> AbstractContextManager[Writer]:
         """A file for many segments, on disk when the block ends."""
@@ -53,18 +59,18 @@ class Store(Protocol):
         """The bytes of a segment."""
         ...
 
-    def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
-        """Keep rows of a source for others to read too; gives the file's name."""
+    def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
+        """Keep rows of a source for others to read too, among those of a period; gives the file's name."""
         ...
 
-    def adopt_history(self, source: str, label: str, content: bytes) -> str:
+    def adopt_history(self, source: str, period: int, label: str, content: bytes) -> str:
         """Keep a Parquet file as it is; gives the name of the copy."""
         ...
 
     def read_history(self, name: str) -> pl.DataFrame: ...
 
     def limit(self, budget: int | None) -> None:
-        """How many bytes of segments may be mapped at a time, by all processes together; None leaves it to us."""
+        """How many bytes the pools of all processes have together; None leaves it to us."""
         ...
 
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
@@ -76,6 +82,7 @@ class MemoryStore:
     """Segments of this process only."""
 
     def __init__(self) -> None:
+        self.pool = Pool()  # all segments are in memory anyway, and not counted
         self._frames: dict[str, pl.DataFrame] = {}
         self._numbers = itertools.count()
 
@@ -92,17 +99,17 @@ class MemoryStore:
     def size(self, name: str) -> int:
         return int(self._frames[name].estimated_size())
 
-    def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
+    def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
         return self.keep(f"{source}-{label}", frame)
 
-    def adopt_history(self, source: str, label: str, content: bytes) -> str:
+    def adopt_history(self, source: str, period: int, label: str, content: bytes) -> str:
         return self.keep(f"{source}-{label}", pl.read_parquet(io.BytesIO(content)))
 
     def read_history(self, name: str) -> pl.DataFrame:
         return self._frames[name]
 
     def limit(self, budget: int | None) -> None:
-        """All of it is in memory anyway."""
+        self.pool.limit(budget)
 
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
         for name in set(before).difference(after):
@@ -125,14 +132,15 @@ class _MemoryWriter:
 class DirectoryStore:
     """Segments as Arrow and history as Parquet in a directory that all processes of the database see.
 
-    A segment's name is `file@offset+length#checksum`, that of history `path#checksum`.
+    A segment's name is `file@offset+length#checksum`, that of history `path#checksum`. History lies in directories by
+    source and period.
     """
 
     def __init__(self, directory: Path, budget: int | None = None) -> None:
         self.directory = directory
         self.budget = budget
-        self._cache = cache_for(str(directory))
-        self._cache.budget = (budget or default_budget()) // PROCESSES
+        self.pool = pool_for(str(directory))
+        self.pool.limit(budget)
         self.segments, self.history = directory / "segments", directory / "history"
         self.segments.mkdir(parents=True, exist_ok=True)
         self.history.mkdir(parents=True, exist_ok=True)
@@ -153,7 +161,7 @@ class DirectoryStore:
 
     def read(self, name: str) -> pl.DataFrame:
         _, _, length, _ = _parsed(name)
-        return self._cache.get(name, length, lambda: self.read_once(name))
+        return self.pool.segment(name, length, lambda: self.read_once(name))
 
     def read_once(self, name: str) -> pl.DataFrame:
         file, place, length, expected = _parsed(name)
@@ -170,23 +178,25 @@ class DirectoryStore:
     def size(self, name: str) -> int:
         return _parsed(name)[2]
 
-    def write_history(self, source: str, label: str, frame: pl.DataFrame) -> str:
+    def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
         content = io.BytesIO()
         frame.write_parquet(content, compression="lz4", statistics=True, row_group_size=1 << 17)
-        return self.adopt_history(source, label, content.getbuffer())
+        return self.adopt_history(source, period, label, content.getbuffer())
 
-    def adopt_history(self, source: str, label: str, content: bytes | memoryview) -> str:
-        directory = self.history / quote(source, safe="")
-        directory.mkdir(exist_ok=True)
+    def adopt_history(self, source: str, period: int, label: str, content: bytes | memoryview) -> str:
+        # Names that users give do not start with _, so that no column of theirs is called like the directories.
+        directory = self.history / quote(source, safe="") / f"{PERIOD}={period}"
         path = directory / f"{label}-{uuid.uuid4().hex[:8]}.parquet"
-        with _disk_errors(path), path.open("wb") as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            except BaseException:
-                path.unlink(missing_ok=True)
-                raise
+        with _disk_errors(path):
+            directory.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                try:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                except BaseException:
+                    path.unlink(missing_ok=True)
+                    raise
         reach("history-written")
         return f"{path.relative_to(self.directory)}#{checksum(content)}"
 
@@ -202,28 +212,28 @@ class DirectoryStore:
 
     def limit(self, budget: int | None) -> None:
         self.budget = budget
-        self._cache.budget = (budget or default_budget()) // PROCESSES
-
-    @property
-    def mapped(self) -> int:
-        """Bytes of segments that this process has mapped."""
-        return self._cache.bytes
+        self.pool.limit(budget)
 
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
         gone = set(before).difference(after)
         if gone:
-            self._cache.forget(gone)
-            for path in {self._path(name) for name in gone} - {self._path(name) for name in after}:
-                path.unlink(missing_ok=True)
+            self.pool.forget(gone)
+            self._remove({self._path(name) for name in gone} - {self._path(name) for name in after})
 
     def remove_orphans(self, used: Iterable[str]) -> int:
         """Remove the files that no name needs: what failed attempts and stopped processes left; gives how many."""
         known = {self._path(name) for name in used}
-        found = [*self.segments.glob("*.seg"), *self.history.glob("*/*.parquet")]
-        orphans = [path for path in found if path not in known]
-        for path in orphans:
-            path.unlink(missing_ok=True)
+        orphans = {*self.segments.glob("*.seg"), *self.history.glob("**/*.parquet")} - known
+        self._remove(orphans)
         return len(orphans)
+
+    def _remove(self, paths: set[Path]) -> None:
+        """Files, and the periods that have none any more. Whoever calls holds the engine's lock: nobody writes."""
+        for path in paths:
+            path.unlink(missing_ok=True)
+        for period in {path.parent for path in paths if path.parent.name.startswith(f"{PERIOD}=")}:
+            if period.exists() and not any(period.iterdir()):
+                period.rmdir()
 
     def _path(self, name: str) -> Path:
         file = _parsed(name)[0] if "@" in name else name.rpartition("#")[0]

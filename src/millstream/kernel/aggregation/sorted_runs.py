@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.memory import can_merge
 from millstream.kernel.operator import Segment
 
 Int64s = NDArray[np.int64]
@@ -33,6 +34,8 @@ def add_run(runs: Runs, new: Segment, merge: Callable[[Sequence[Segment], bool],
         return runs
     kept, rows = len(runs), new.height
     while kept and runs[kept - 1].height <= max(rows, _SMALL):
+        if not can_merge((*runs[kept - 1 :], new)):
+            break
         kept -= 1
         rows += runs[kept].height
     if kept == len(runs):
