@@ -1,0 +1,247 @@
+"""Queries that share a plan, through the public API: registering, asking, failing, dropping, coming back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import millstream as ms
+
+STREAM = "CREATE STREAM s (a INT, b INT, t STRING) TIMESTAMP BY ts"
+ROWS = [(1, 0, "x", 1), (2, 3, "xy", 2), (5, 4, "z", 3)]
+
+Open = Callable[[], ms.Database]
+
+
+@pytest.fixture
+def db() -> Iterator[ms.Database]:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        yield db
+
+
+@pytest.fixture
+def reopen(tmp_path: Path) -> Iterator[Open]:
+    """Opens the same database again, after closing it."""
+    opened: list[ms.Database] = []
+
+    def open_it() -> ms.Database:
+        for db in opened:
+            db.close()
+        opened.append(ms.connect(str(tmp_path / "db"), engine="inprocess"))
+        return opened[-1]
+
+    yield open_it
+    for db in opened:
+        db.close()
+
+
+def values(query: ms.Query, column: str = "a") -> list[object]:
+    return query.result()[column].to_pylist()
+
+
+def test_each_row_is_a_query(db: ms.Database) -> None:
+    queries = db.register_many("SELECT a FROM s WHERE a > ? AND t LIKE 'x%'", [(0,), (1,), (9,)])
+    assert [query.name for query in queries] == ["q1", "q2", "q3"]
+    db.insert("s", ROWS)
+    db.advance("s", to=10)
+    assert [values(query) for query in queries] == [[1, 2], [2], []]
+    assert queries[1].cql == "SELECT ISTREAM(a) FROM s [RANGE UNBOUNDED] WHERE a > 1 AND t LIKE 'x%'"
+    assert "Filter ((a > 1) AND (t LIKE 'x%'))" in queries[1].explain()
+    assert queries[1].kind == "stream"
+    assert db.query("q2") is queries[1]
+
+
+def test_parameters_come_in_all_forms(db: ms.Database) -> None:
+    single = db.register_many("SELECT a FROM s WHERE b = ?", [3, 4])
+    frame = db.register_many("SELECT a FROM s WHERE a > ? AND t = ?", pl.DataFrame({"x": [1, 4], "y": ["xy", "z"]}))
+    named = db.register_many("SELECT a FROM s WHERE a < ?", [(2.5,), (1.5,)], names=["low", "lower"])
+    assert [query.name for query in named] == ["low", "lower"]
+    db.insert("s", ROWS)
+    db.advance("s", to=10)
+    assert [values(query) for query in [*single, *frame, *named]] == [[2], [5], [2], [5], [1, 2], [1]]
+
+
+def test_values_of_many_types() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM v (d DATE, n DECIMAL(8,2), w TIMESTAMP, g BOOLEAN) TIMESTAMP BY ts BIGINT")
+        day, moment = dt.date(2024, 5, 1), dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+        queries = [
+            *db.register_many("SELECT COUNT(*) AS n FROM v WHERE d >= ?", [day, dt.date(2025, 1, 1)]),
+            *db.register_many("SELECT COUNT(*) AS n FROM v WHERE n = ?", [Decimal("1.50"), Decimal("1.51")]),
+            *db.register_many("SELECT COUNT(*) AS n FROM v WHERE w < ?", [moment, moment.replace(hour=13)]),
+            *db.register_many("SELECT COUNT(*) AS n FROM v WHERE g = ?", [True, False]),
+            *db.register_many("SELECT COUNT(*) AS n FROM v WHERE d = ?", ["2024-05-01", "2024-05-02"]),
+            *db.register_many("SELECT COUNT(*) AS n FROM v WHERE n > ?", [None, 1]),
+        ]
+        db.insert("v", [(day, Decimal("1.50"), moment, True, 1)])
+        db.advance("v", to=2)
+        assert [values(query, "n") for query in queries] == [[n] for n in (1, 0, 1, 0, 0, 1, 1, 0, 1, 0, 0, 1)]
+
+
+def test_a_late_query_sees_the_past(db: ms.Database) -> None:
+    early = db.register_many("SELECT t, COUNT(*) AS n FROM s [RANGE 100] WHERE a > ? GROUP BY t", [(0,)])
+    db.insert("s", ROWS)
+    late = db.register_many("SELECT t, COUNT(*) AS n FROM s [RANGE 100] WHERE a > ? GROUP BY t", [(0,), (1,)])
+    db.insert("s", [(7, 7, "x", 4)])
+    db.advance("s", to=10)
+    assert early[0].changes().equals(late[0].changes())
+    assert late[1].result().to_pylist() == [{"t": "x", "n": 1}, {"t": "xy", "n": 1}, {"t": "z", "n": 1}]
+    assert db.stats()["operators"] == len({step.name for step in db.engine.pipeline.steps})
+
+
+def test_single_queries_share_once_there_are_enough(db: ms.Database) -> None:
+    queries = [db.register(f"SELECT a FROM s WHERE a > {n} AND b > 0") for n in range(12)]
+    assert queries[0].number is None
+    assert queries[-1].number is not None
+    db.insert("s", ROWS)
+    db.advance("s", to=10)
+    assert [values(query) for query in queries] == [[a for a in (2, 5) if a > n] for n in range(12)]
+
+
+def test_a_query_that_fails_is_stopped_alone(db: ms.Database) -> None:
+    queries = db.register_many("SELECT a, 10 / (b - 3) AS d FROM s WHERE a > ?", [(n,) for n in range(8)])
+    other = db.register("SELECT COUNT(*) AS n FROM s")
+    db.insert("s", [(1, 0, "x", 1), (9, 9, "y", 2)])
+    db.insert("s", [(4, 3, "x", 3)])  # divides by zero for those that want a = 4
+    db.insert("s", [(8, 8, "x", 4)])
+    db.advance("s", to=10)
+    for query in queries[:4]:
+        with pytest.raises(ms.EvaluationError, match="zero"):
+            query.result()
+    assert [values(query) for query in queries[4:]] == [[9, 8]] * 4
+    assert values(other, "n") == [4]
+
+
+def test_users_code_that_raises_stops_one_query(db: ms.Database) -> None:
+    def picky(column: pl.Series) -> pl.Series:
+        if (column == 5).any():
+            raise ValueError("five")
+        return column > 1
+
+    db.create_function("picky", picky, returns="boolean")
+    queries = db.register_many("SELECT a FROM s WHERE b < ? AND picky(a)", [(1,), (4,), (9,)])
+    db.insert("s", ROWS)
+    db.advance("s", to=10)
+    assert [values(query) for query in queries[:2]] == [[], [2]]
+    with pytest.raises(ms.EvaluationError, match="five"):
+        queries[2].result()
+
+
+def test_sums_that_overflow_stop_one_query(db: ms.Database) -> None:
+    db.execute("CREATE STREAM big (k INT, n BIGINT) TIMESTAMP BY ts")
+    queries = db.register_many("SELECT SUM(n) AS total FROM big [RANGE 50] WHERE k = ?", [1, 2, 3])
+    db.insert("big", [(1, 2**62, 1), (2, 5, 1), (3, 6, 1)])
+    db.insert("big", [(1, 2**62, 2), (2, 5, 2)])
+    db.advance("big", to=5)
+    with pytest.raises(ms.EvaluationError):
+        queries[0].result()
+    assert [values(query, "total") for query in queries[1:]] == [[10], [6]]
+
+
+def test_queries_come_back(reopen: Open) -> None:
+    db = reopen()
+    db.execute(STREAM)
+    db.register_many("SELECT a FROM s WHERE a > ? AND b >= 0", [(0,), (1,)], names=["one", "two"])
+    db.register_many("SELECT COUNT(*) AS n FROM s [RANGE 5] WHERE b = ?", [0, 3])
+    db.insert("s", ROWS)
+    db = reopen()
+    late = db.register_many("SELECT a FROM s WHERE a > ? AND b >= 0", [(4,)], names=["three"])
+    db = reopen()
+    db.insert("s", [(6, 3, "y", 4)])
+    db.query("one").drop()
+    db = reopen()
+    db.advance("s", to=6)
+    assert {query.name: query.cql for query in db.queries()} == {
+        "two": "SELECT ISTREAM(a) FROM s [RANGE UNBOUNDED] WHERE a > 1 AND b >= 0",
+        "three": "SELECT ISTREAM(a) FROM s [RANGE UNBOUNDED] WHERE a > 4 AND b >= 0",
+        "q3": "SELECT COUNT(*) AS n FROM s [RANGE 5] WHERE b = 0",
+        "q4": "SELECT COUNT(*) AS n FROM s [RANGE 5] WHERE b = 3",
+    }
+    assert values(db.query("two")) == [2, 5, 6]
+    assert values(db.query(late[0].name)) == [5, 6]
+    assert values(db.query("q3"), "n") == [1]
+    assert values(db.query("q4"), "n") == [2]
+
+
+def test_failed_queries_come_back_as_failed(reopen: Open) -> None:
+    db = reopen()
+    db.execute(STREAM)
+    db.register_many("SELECT 1 / b AS d FROM s WHERE a > ?", [(0,), (1,)], names=["bad", "good"])
+    db.insert("s", ROWS)
+    db = reopen()
+    db.advance("s", to=9)
+    with pytest.raises(ms.EvaluationError, match="zero"):
+        db.query("bad").result()
+    assert values(db.query("good"), "d") == [0, 0]
+    db.query("bad").drop()
+    db = reopen()
+    assert [query.name for query in db.queries()] == ["good"]
+
+
+def test_dropping_all_leaves_nothing(db: ms.Database) -> None:
+    queries = db.register_many("SELECT COUNT(*) AS n FROM s [RANGE 5] WHERE a > ?", [(0,), (1,)])
+    db.insert("s", ROWS)
+    for query in queries:
+        query.drop()
+    with pytest.raises(ms.ClosedError):
+        queries[0].result()
+    assert db.stats()["operators"] == 0
+    assert not db.engine.snapshot.states
+    assert not db.engine.snapshot.results
+    assert not db.queries()
+    again = db.register_many("SELECT COUNT(*) AS n FROM s [RANGE 5] WHERE a > ?", [(1,)])
+    db.advance("s", to=4)
+    assert values(again[0], "n") == [2]
+
+
+def test_the_number_of_queries_is_limited(db: ms.Database) -> None:
+    db.execute("SET max_queries = 3")
+    db.register_many("SELECT a FROM s WHERE a > ?", [(0,), (1,)])
+    with pytest.raises(ms.CatalogError, match="4 queries are more than the 3"):
+        db.register_many("SELECT a FROM s WHERE a > ?", [(2,), (3,)])
+    assert len(db.queries()) == 2
+    db.register("SELECT a FROM s")
+    with pytest.raises(ms.CatalogError, match="max_queries"):
+        db.register("SELECT b FROM s")
+
+
+@pytest.mark.parametrize(
+    ("template", "rows", "message"),
+    [
+        ("SELECT a FROM s WHERE a > 1", [(1,)], "a template without parameters"),
+        ("SELECT a FROM s WHERE a > ?", [(1, 2)], "row 1 has 2 values, and the template 1 parameters"),
+        ("SELECT a FROM s WHERE a > ? AND b > ?", [{"a": 1}], "row 1 is a dict, not a tuple"),
+        ("SELECT a FROM s WHERE a > ?", "abc", "the rows of a template"),
+        ("SELECT a FROM s WHERE a > ?", [(1,), ("x",)], "parameter 1 has values of different types"),
+        ("SELECT a FROM s WHERE a > ?", [([1],)], "which no query can compare with"),
+        ("SELECT nope FROM s WHERE a > ?", [(1,)], "nope"),
+        ("SELECT a FROM s WHERE a > ?", pl.DataFrame({"x": [1], "y": [2]}), "1 parameters, and the rows 2 columns"),
+    ],
+)
+def test_mistakes_change_nothing(db: ms.Database, template: str, rows: object, message: str) -> None:
+    before = db.engine.snapshot
+    with pytest.raises(ms.Error, match=message):
+        db.register_many(template, rows)
+    assert not db.queries()
+    assert db.engine.snapshot == before
+
+
+def test_names_are_unique(db: ms.Database) -> None:
+    with pytest.raises(ms.CatalogError, match="there is a query"):
+        db.register_many("SELECT a FROM s WHERE a > ?", [1, 2], names=["x", "X"])
+    with pytest.raises(ms.InputError, match="2 rows, and 1 names"):
+        db.register_many("SELECT a FROM s WHERE a > ?", [1, 2], names=["x"])
+    assert not db.queries()
+
+
+def test_what_cannot_be_shared_is_registered_one_by_one(db: ms.Database) -> None:
+    queries = db.register_many("SELECT a + ? AS c FROM s", [1, 10])
+    db.insert("s", ROWS)
+    db.advance("s", to=4)
+    assert [values(query, "c") for query in queries] == [[2, 3, 6], [11, 12, 15]]
