@@ -27,11 +27,14 @@ LAYERS: dict[str, set[str]] = {
     "feeds": BASE | {"state", "kernel", "plan", "engine", "catalog", "inputs"},
     "definitions": BASE | {"plan", "language", "engine", "catalog", "inputs", "feeds"},
     "user_code": BASE | {"kernel", "language"},
+    "parameters": BASE | {"engine", "kernel"},
+    "registry": BASE
+    | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations", "parameters", "query"},
     "sinks": BASE | {"state", "engine", "query"},
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE
     | {"declarations", "kernel", "plan", "language", "engine", "catalog"}
-    | {"inputs", "query", "feeds", "definitions", "user_code", "sinks", "pump"},
+    | {"inputs", "query", "feeds", "definitions", "user_code", "sinks", "pump", "registry"},
     "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations"},
     "__init__": BASE | {"connect", "database", "inputs", "query"},
     "demo": {"__init__"},

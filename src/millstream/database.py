@@ -93,9 +93,13 @@ class Database:
         self._pickler = pickler
         self._default_shards = engine.runner.planner.shards
         self._closed = False
+        notes = engine.journal.notes()
         for entry in self.declared.entries:
             self._recover(entry)
         engine.forget_unshown()
+        for record in notes:
+            self.registry.recover_recorded(record)
+        engine.keep_held()
         self.sinks.flush()
 
     # Statements

@@ -73,7 +73,7 @@ def _array(values: list[Any], place: int) -> pa.Array:
     if pa.types.is_int64(array.type) and len(array):
         # As the same numbers in a text would be.
         least, most = pc.min_max(array).as_py().values()
-        if least is not None and -(1 << 31) <= least and most < 1 << 31:
+        if least is not None and least >= -(1 << 31) and most < 1 << 31:
             return array.cast(pa.int32())
     return array
 

@@ -7,6 +7,7 @@ the queries are rows of the group's query table, with their names.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -33,6 +34,7 @@ from millstream.plan.logical import map_expressions, sources
 from millstream.plan.sharing import Shape, Split, shape_of, split
 from millstream.query import Query
 from millstream.settings import Settings
+from millstream.state.manifest import Record
 from millstream.types import BOOLEAN, DataType, to_polars
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Registry:
         self._queries: dict[str, Query] = {}
         self._templates: dict[str, Template] = {}
         self._alone: Counter[str] = Counter()  # queries with plans of their own, by the group they could be in
+        self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def __iter__(self) -> Iterator[Query]:
         return iter(self._queries.values())
@@ -88,7 +91,10 @@ class Registry:
 
     # Registering
 
-    def register(self, name: str | None, mode: str | None, statement: st.RegisterQuery | st.Query) -> Query:
+    def register(
+        self, name: str | None, mode: str | None, statement: st.RegisterQuery | st.Query, *, recorded: bool = False
+    ) -> Query:
+        """Make a query a standing one; where there is a record of it already, the caller commits."""
         database, engine = self._database, self._database.engine
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
         name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
@@ -99,14 +105,13 @@ class Registry:
             text = statement_text(statement)
             found = split(bound.plan) if database.settings.sharing != "off" else None
             if found is not None:
-                shape, values = shape_of(found.condition)
-                types = [(value_column(i), to_polars(kind)) for i, kind in enumerate(shape.parameters)]
-                constants = pl.DataFrame([values] if values else [], schema=types, orient="row", infer_schema_length=1)
+                shape, constants = _constants(found)
                 group = self._group(found, shape, constants)
                 if self._is_to_share(found, group):
                     template = self._template(bound, statistics, group, shape, (), text)
-                    rows = _with_names(constants if values else pl.DataFrame(), [name], mode, text, template.name)
-                    return self._enlist(template, rows)[0]
+                    rows = _with_names(constants, [name], mode, text, template.name)
+                    record = {} if recorded else {NAME: name, MODE: mode, TEXT: text}
+                    return self._enlist(template, rows, record)[0]
                 self._alone[group.edge] += 1
             return self._register_alone(name, mode, text, bound, statistics)
 
@@ -157,10 +162,10 @@ class Registry:
         asked = equality_key(shape.condition)
         if asked is not None and asked[0].type != BOOLEAN and isinstance(asked[1], Parameter):
             keyed = groups.find(found, asked[0], options)
-            column = value_column(asked[1].index)
-            known = groups.tables(keyed).get(shape.name) if keyed.edge in groups else None
-            values = constants[column] if known is None else pl.concat([known[column], constants[column]])
-            if len(values) <= MOST_PER_VALUE * values.n_unique():
+            values = constants[value_column(asked[1].index)]
+            known = self._asked_for.get((keyed.edge, shape.name), set())
+            count = self._database.engine.groups.next_query(keyed) + len(values)
+            if count <= MOST_PER_VALUE * (len(known) + (values.n_unique() if len(values) > 1 else 1)):
                 return keyed
         return groups.find(found, None, options)
 
@@ -197,16 +202,20 @@ class Registry:
             )
         return self._templates[name]
 
-    def _enlist(self, template: Template, rows: pl.DataFrame) -> list[Query]:
+    def _enlist(self, template: Template, rows: pl.DataFrame, record: Record | None = None) -> list[Query]:
         database, engine, group = self._database, self._database.engine, template.group
         first = engine.groups.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
         database.check_number_of_queries(len(self._queries) + rows.height)
-        engine.enlist(group, template.shape, rows, database.declared.entries)
+        engine.enlist(group, template.shape, rows, database.declared.entries, record)
         return self._add_rows(template, rows)
 
     def _add_rows(self, template: Template, rows: pl.DataFrame) -> list[Query]:
         edge, bound = template.group.edge, template.bound
+        asked = equality_key(template.shape.condition) if template.group.key is not None else None
+        if asked is not None and isinstance(asked[1], Parameter):
+            values = rows[value_column(asked[1].index)].to_list()
+            self._asked_for.setdefault((edge, template.shape.name), set()).update(values)
         queries = [
             Query(self._database, name, mode, bound, edge, number, template.name)
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
@@ -214,9 +223,7 @@ class Registry:
         self._queries.update((query.name.lower(), query) for query in queries)
         return queries
 
-    def _register_alone(
-        self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any]
-    ) -> Query:
+    def _register_alone(self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any]) -> Query:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
         declared = database.declared.with_entry(
@@ -246,7 +253,8 @@ class Registry:
             seen.add(key)
 
     def _free_names(self, count: int) -> list[str]:
-        names, number = [], len(self._queries)
+        names: list[str] = []
+        number = len(self._queries)
         while len(names) < count:
             number += 1
             if f"q{number}" not in self._queries:
@@ -265,13 +273,20 @@ class Registry:
             return self._rebound(template, statement.query, row[TEXT])  # type: ignore[attr-defined]
         values = [row[value_column(index)] for index in range(len(template.parameters))]
         plan = template.bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
-        return replace(template.bound, plan=plan, cql=with_constants(template.bound.cql, values))
+        return replace(template.bound, plan=plan, tree=_filled(template.bound.cql, values))
 
     def _rebound(self, template: Template, tree: exp.Query, text: str) -> BoundQuery:
         bound = self._database.binder(text, template.parameters, template.settings).bind(tree)
         return self._database.rewritten(bound, statistics_of(template.statistics), template.settings)
 
     # What an earlier process registered
+
+    def recover_recorded(self, record: Record) -> None:
+        """A query of which there is no more than a record."""
+        (statement,) = parse(record[TEXT])
+        if not isinstance(statement, st.RegisterQuery | st.Query):
+            raise AssertionError(f"not a query: {record[TEXT]}")
+        self.register(record[NAME], record[MODE], statement, recorded=True)
 
     def recover_query(self, entry: Entry) -> None:
         database, engine = self._database, self._database.engine
@@ -288,6 +303,9 @@ class Registry:
             self._replace_entry(entry, edge=edge)
             engine.show(bound.plan, database.options(), database.declared.entries)
         self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, edge)
+        found = split(bound.plan)
+        if found is not None:
+            self._alone[self._group(found, *_constants(found)).edge] += 1
 
     def recover_template(self, entry: Entry) -> None:
         database, engine = self._database, self._database.engine
@@ -340,6 +358,16 @@ class Registry:
         return self._database.declared.without("template", query.template)
 
 
+def _constants(found: Split) -> tuple[Shape, pl.DataFrame]:
+    """The shape of a condition, and a row of its constants."""
+    shape, values = shape_of(found.condition)
+    columns = [
+        pl.Series(value_column(index), [value], to_polars(kind))
+        for index, (kind, value) in enumerate(zip(shape.parameters, values, strict=True))
+    ]
+    return shape, pl.DataFrame(columns)
+
+
 def check_query_name(name: str) -> None:
     if not isinstance(name, str) or not name or name.startswith("_"):
         raise BindError(f"{name!r} cannot be a query's name", hint="names do not start with _")
@@ -352,10 +380,23 @@ def statement_text(statement: st.Statement) -> str:
 
 def with_constants(template: str, values: Sequence[object]) -> str:
     """The text of a template with values in the place of its parameters."""
+    return _filled(template, values).sql(dialect=CQL)
+
+
+def _filled(template: str, values: Sequence[object]) -> exp.Query:
     tree = parse_query(template)
     for index, node in enumerate(numbered_parameters(tree)):
-        node.replace(exp.convert(values[index]))
-    return tree.sql(dialect=CQL)
+        node.replace(_constant(values[index]))
+    return tree
+
+
+def _constant(value: object) -> exp.Expr:
+    """A value as the text of a query says it, with the type it has."""
+    if not isinstance(value, float):
+        return exp.convert(value)
+    if math.isfinite(value):
+        return exp.Literal.number(repr(value) if "e" in repr(value) else f"{value!r}e0")
+    return exp.cast(exp.Literal.string(str(value)), "double")
 
 
 def _with_names(values: pl.DataFrame, names: Sequence[str], mode: str, text: str | None, template: str) -> pl.DataFrame:

@@ -63,7 +63,11 @@ def steps(draw: st.DrawFn) -> Step:
     optional = NUMBERS | st.none()
     gaps = st.integers(0, 2)
     return Step(
-        draw(st.lists(st.tuples(optional, optional, FLOATS | st.none(), TEXTS, st.booleans() | st.none(), gaps), max_size=6)),
+        draw(
+            st.lists(
+                st.tuples(optional, optional, FLOATS | st.none(), TEXTS, st.booleans() | st.none(), gaps), max_size=6
+            )
+        ),
         draw(st.lists(st.tuples(NUMBERS, FLOATS, gaps), max_size=4)),
         draw(st.none() | st.tuples(NUMBERS, TEXTS)),
         template,

@@ -33,7 +33,7 @@ from millstream.plan.cost import SourceStatistics
 from millstream.plan.physical import CLOCK, Lowering, Options
 from millstream.plan.sharing import QUERY_ROWS, Shape
 from millstream.state.faults import reach
-from millstream.state.manifest import Journal, Layout, NoJournal
+from millstream.state.manifest import Journal, Layout, NoJournal, Record
 from millstream.state.snapshot import HistoryFile, Snapshot, SourceProgress, state_names
 from millstream.state.store import Store
 from millstream.types import Schema
@@ -82,7 +82,9 @@ class Engine:
         """Make a snapshot the one that counts, and remove what only the one before it needed."""
         with self.lock:
             before = self.snapshot
+            snapshot = self.groups.with_held(snapshot)
             self.journal.commit(snapshot)
+            self.groups.release()
             self.snapshot = snapshot
             reach("before-sweep")
             self.store.sweep(set(before.names()), set(snapshot.names()))
@@ -355,12 +357,27 @@ class Engine:
 
     # Queries of groups
 
-    def enlist(self, group: Group, shape: Shape, rows: pl.DataFrame, catalog: Catalog) -> None:
-        """Take queries into a group; they take part from the next epoch, or when they are asked for their answer."""
+    def enlist(
+        self, group: Group, shape: Shape, rows: pl.DataFrame, catalog: Catalog, record: Record | None = None
+    ) -> None:
+        """Take queries into a group; they take part from the next epoch, or when they are asked for their answer.
+
+        They are kept by a commit, or (where nothing new is declared) by a record of how they came; the caller commits
+        where the record is empty.
+        """
         with self.lock:
             self.groups.open(group, shape)
-            self.commit(replace(self.groups.enlist(group, shape, rows), catalog=catalog))
+            self.groups.hold(group, shape, rows)
             self._shown[group.edge] += rows.height
+            if record is None or catalog is not self.snapshot.catalog:
+                self.commit(replace(self.snapshot, catalog=catalog))
+            elif record:
+                self.journal.note(record)
+
+    def keep_held(self) -> None:
+        """Commit queries that wait and are not in the snapshot yet."""
+        if self.groups.is_holding:
+            self.commit(self.snapshot)
 
     def settle(self, edge: str) -> None:
         """Let the queries of a group that wait take part."""
@@ -380,7 +397,9 @@ class Engine:
             self.commit(replace(snapshot, catalog=catalog))
             self._shown = remaining
 
-    def recover_group(self, group: Group, shape: Shape, queries: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
+    def recover_group(
+        self, group: Group, shape: Shape, queries: Callable[[pl.DataFrame], pl.DataFrame]
+    ) -> pl.DataFrame:
         """A group as the snapshot has it; gives those rows of its query table of a shape that are asked for."""
         with self.lock:
             self.groups.open(group, shape)

@@ -21,6 +21,7 @@ from millstream.engine.task import EVERYWHERE, EpochOutcome
 from millstream.errors import EvaluationError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column, value_columns
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.lineage import wanted_by
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import logical as lo
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 TABLE = f"{EVERYWHERE}queries/"  # the queries that take part, by shape
 WAITING = "waiting/queries/"
 FAILED = "failed/queries/"
+_REMEMBERED = 10_000
 Rows = Mapping[str, pl.DataFrame]  # of the query table, by shape
 
 
@@ -43,9 +45,10 @@ class Group:
     """The queries of one skeleton. `selection` is the step that selects for all of them, `above` what reads it."""
 
     split: Split
-    key: lo.Expression | None
+    key: Expression | None
     options: Options
     shapes: dict[str, Shape] = field(default_factory=dict)
+    following: int = 0  # the number of the next query
     lifted: Lifted = field(init=False)
     edge: str = field(init=False)
     selection: str = field(init=False)
@@ -86,6 +89,8 @@ class Groups:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._groups: dict[str, Group] = {}
+        self._known: dict[object, Group] = {}  # by skeleton
+        self._held: dict[tuple[str, str], list[pl.DataFrame]] = {}  # by edge and shape: not yet in the snapshot
 
     def __getitem__(self, edge: str) -> Group:
         return self._groups[edge]
@@ -96,10 +101,15 @@ class Groups:
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
 
-    def find(self, split: Split, key: lo.Expression | None, options: Options) -> Group:
+    def find(self, split: Split, key: Expression | None, options: Options) -> Group:
         """The group of a skeleton, as it is or as it would be."""
-        found = Group(split, key, options)
-        return self._groups.get(found.edge, found)
+        skeleton = split.skeleton, key, options
+        if skeleton not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            found = Group(split, key, options)
+            self._known[skeleton] = self._groups.get(found.edge, found)
+        return self._known[skeleton]
 
     def open(self, group: Group, shape: Shape) -> None:
         """Have a group, for queries of this shape too; its steps run once a query takes part."""
@@ -131,6 +141,9 @@ class Groups:
         """The rows of the query tables of some kinds, by shape."""
         kinds = kinds or (TABLE, WAITING, FAILED)
         frames: dict[str, list[pl.DataFrame]] = {}
+        for (edge, shape), held in self._held.items():
+            if edge == group.edge and WAITING in kinds:
+                frames[shape] = list(held)
         for synopsis, names in self._engine.snapshot.states.get(group.selection, {}).items():
             kind = next((kind for kind in kinds if synopsis.startswith(kind)), None)
             if kind is not None:
@@ -142,25 +155,39 @@ class Groups:
         return self.tables(group)[shape.name]
 
     def next_query(self, group: Group) -> int:
-        return self._engine.snapshot.queries.get(group.edge, 0)
+        return max(self._engine.snapshot.queries.get(group.edge, 0), group.following)
 
-    def enlist(self, group: Group, shape: Shape, rows: pl.DataFrame) -> Snapshot:
-        """The snapshot in which further queries wait to be let in; the caller commits it."""
-        snapshot, key = self._engine.snapshot, WAITING + shape.name
+    def hold(self, group: Group, shape: Shape, rows: pl.DataFrame) -> None:
+        """Have queries wait to be let in; the next commit, whatever it is for, keeps them."""
+        self._held.setdefault((group.edge, shape.name), []).append(rows)
+        group.following = self.next_query(group) + rows.height
+
+    def with_held(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what is held; to be committed."""
+        if not self._held:
+            return snapshot
+        states, queries = dict(snapshot.states), dict(snapshot.queries)
         with self._engine.store.file("queries") as writer:
-            name = writer.write(rows)
-        states = dict(snapshot.states.get(group.selection, {}))
-        states[key] = (*states.get(key, ()), name)
-        following = int(rows[QUERY].max()) + 1 if rows.height else 0  # type: ignore[arg-type]
-        return replace(
-            snapshot,
-            states={**snapshot.states, group.selection: states},
-            queries={**snapshot.queries, group.edge: max(self.next_query(group), following)},
-        )
+            for (edge, shape), held in self._held.items():
+                group = self._groups.get(edge)
+                if group is not None:  # else it was closed meanwhile
+                    tables = dict(states.get(group.selection, {}))
+                    tables[WAITING + shape] = (*tables.get(WAITING + shape, ()), writer.write(pl.concat(held)))
+                    states[group.selection], queries[edge] = tables, group.following
+        return replace(snapshot, states=states, queries=queries)
+
+    @property
+    def is_holding(self) -> bool:
+        return bool(self._held)
+
+    def release(self) -> None:
+        """What was held is committed."""
+        self._held.clear()
 
     def without(self, group: Group, queries: Iterable[int]) -> Snapshot:
         """The snapshot without some queries of a group; the caller commits it. Their rows stay until they expire, and
         are nobody's: numbers are not used again."""
+        self._engine.keep_held()
         gone, snapshot = pl.Series(list(queries), dtype=pl.Int64), self._engine.snapshot
         states = dict(snapshot.states.get(group.selection, {}))
         for synopsis, names in query_tables(states).items():
@@ -182,15 +209,20 @@ class Groups:
     def close(self, group: Group) -> None:
         """The last query is gone."""
         self._groups.pop(group.edge, None)
+        self._known.clear()
 
     # Letting queries in
 
     def let_in(self, group: Group | None = None) -> None:
         """Let all that wait take part, of one group or of all."""
-        for each in [group] if group is not None else list(self._groups.values()):
-            waiting = self.tables(each, WAITING)
-            if waiting:
-                self._let_in(each, waiting)
+        for each in [group] if group is not None else self:
+            if self._is_waited_for(each):
+                self._engine.keep_held()
+                self._let_in(each, self.tables(each, WAITING))
+
+    def _is_waited_for(self, group: Group) -> bool:
+        kept = self._engine.snapshot.states.get(group.selection, {})
+        return any(synopsis.startswith(WAITING) for synopsis in kept) or any(e == group.edge for e, _ in self._held)
 
     def _let_in(self, group: Group, rows: Rows) -> None:
         """Commits for each part of the rows that can be let in at once; a query that fails is kept as failed."""

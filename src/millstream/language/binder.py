@@ -69,8 +69,13 @@ class BoundQuery:
     schema: Schema
     domain: TimeDomain | None
     defaults: tuple[str, ...]
-    cql: str
+    tree: exp.Query  # with all defaults written out
     reads: frozenset[str]
+
+    @property
+    def cql(self) -> str:
+        """The text with all defaults written out."""
+        return self.tree.sql(dialect=CQL)
 
     @property
     def kind(self) -> lo.Kind:
@@ -122,7 +127,7 @@ class Binder:
             bound.schema,
             self.domain,
             tuple(self.defaults),
-            query.sql(dialect=CQL),
+            query,
             frozenset(self.reads),
         )
 

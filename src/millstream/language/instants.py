@@ -14,6 +14,7 @@ from millstream.kernel.scalar.expressions import Expression, Literal
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.scope import Scope
 from millstream.plan.definitions import TimeDomain
+from millstream.types import DataType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -25,6 +26,7 @@ class ConstantsOnly:
     def __init__(self, text: str) -> None:
         self.text = text
         self.code = UserCode()
+        self.parameters: tuple[DataType, ...] = ()
 
     def bind_subquery(self, query: exp.Expr, scope: Scope) -> Any:
         raise BindError("a subquery where a constant is wanted")

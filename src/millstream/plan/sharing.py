@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
+from millstream.kernel.aggregation.aggregate_calls import BOOLEANS, VARIANCES, canonical
 from millstream.kernel.scalar.expressions import (
     TRUE,
     Call,
@@ -35,7 +36,7 @@ from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field
 
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 # Aggregates that do not see NULL, so that a row of NULLs makes a group exist and changes nothing else.
-_BLIND_TO_NULL = {"count", "sum", "avg", "min", "max", "stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}  # fmt: skip
+_BLIND_TO_NULL = {"count", "sum", "avg", "min", "max", *VARIANCES, *BOOLEANS}
 _PRESENT = Literal(BIGINT, 1)
 QUERY_ROWS = "_queries-"  # what the names of query tables as sources begin with
 
@@ -52,8 +53,9 @@ class Split:
     above: tuple[lo.Node, ...]
 
     @property
-    def joins(self) -> bool:
-        return isinstance(self.core, lo.Join)
+    def skeleton(self) -> tuple[object, ...]:
+        """What queries of a group have in common."""
+        return self.core, self.columns, tuple(_as_such(node) for node in self.above)
 
 
 def split(plan: lo.Node) -> Split | None:
@@ -116,7 +118,7 @@ def _can_be_lifted(node: lo.Node) -> bool:
             return True
         case lo.Aggregate():
             return bool(node.keys) or all(
-                call.function in _BLIND_TO_NULL and call.definition is None for call in node.calls
+                canonical(call.function) in _BLIND_TO_NULL and call.definition is None for call in node.calls
             )
         case _:
             return False
@@ -219,8 +221,7 @@ class Lifted:
 
 
 def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression]) -> Lifted:
-    skeleton = split.core, key, split.columns, tuple(_as_such(node) for node in split.above)
-    group = QUERY_ROWS + fingerprint(skeleton)
+    group = QUERY_ROWS + fingerprint((split.skeleton, key))
     lifting = _Lifting(lo.Selection(split.core, group, key, shapes), key is not None, group)
     lifting.project(split.columns, split.names)
     for node in split.above:

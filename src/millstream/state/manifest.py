@@ -6,16 +6,18 @@ A manifest's name appears when all of it, and all that it names, is on disk. The
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.errors import StateError
-from millstream.state.files import read_whole, write_whole
+from millstream.state.files import checksum, damaged, read_whole, sync_directory, write_whole
 from millstream.state.snapshot import Snapshot, from_json, to_json
 
-FORMAT = 1
+FORMAT = 2
+Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,14 @@ class Journal(Protocol):
 
     def commit(self, snapshot: Snapshot) -> None: ...
 
+    def note(self, record: Record) -> None:
+        """Keep a record until the next commit, which holds what it says."""
+        ...
+
+    def notes(self) -> list[Record]:
+        """What was noted since the last commit."""
+        ...
+
 
 class NoJournal:
     """For databases that end with their process."""
@@ -42,6 +52,12 @@ class NoJournal:
 
     def commit(self, snapshot: Snapshot) -> None:
         """Nothing to keep."""
+
+    def note(self, record: Record) -> None:
+        """Nothing to keep."""
+
+    def notes(self) -> list[Record]:
+        return []
 
 
 class Manifests:
@@ -53,6 +69,8 @@ class Manifests:
         self.layout = layout
         self._version = 0
         self._catalog: tuple[str, tuple[Mapping[str, Any], ...]] = "", ()
+        self._log = directory / "notes.log"
+        self._noted = False
 
     def commit(self, snapshot: Snapshot) -> None:
         version = self._version + 1
@@ -62,7 +80,37 @@ class Manifests:
         self._write(f"manifest-{version:010d}.json", "manifest", content)
         self._version = version
         self._catalog = catalog, snapshot.catalog
+        self._noted = False
         self._remove_old()
+
+    def note(self, record: Record) -> None:
+        """One line with a checksum, on disk when this returns. It says which commit it came after, so that one that
+        the next commit could not remove is not taken for news."""
+        line = json.dumps({"version": self._version, **record}, separators=(",", ":")).encode()
+        try:
+            with self._log.open("ab" if self._noted else "wb") as file:
+                file.write(checksum(line).encode() + b" " + line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            if not self._noted:
+                sync_directory(self.directory)
+        except OSError as error:
+            raise _not_written(self._log, error) from error
+        self._noted = True
+
+    def notes(self) -> list[Record]:
+        if not self._log.exists():
+            return []
+        found = []
+        *lines, _ = self._log.read_bytes().split(b"\n")  # one that was cut short: nobody was told that it is kept
+        for line in lines:
+            expected, _, content = line.partition(b" ")
+            if checksum(content).encode() != expected:
+                raise damaged(self._log, "the checksum of a line does not agree with what it holds")
+            record = json.loads(content)
+            if record["version"] == self._version:
+                found.append(record)
+        return found
 
     def _write_catalog(self, catalog: tuple[Mapping[str, Any], ...], version: int) -> str:
         name, written = self._catalog
@@ -78,11 +126,7 @@ class Manifests:
             write_whole(path, kind, FORMAT, json.dumps(content, separators=(",", ":")).encode())
         except OSError as error:
             path.with_suffix(".tmp").unlink(missing_ok=True)
-            raise StateError(
-                f"{path} could not be written: {error.strerror or error}",
-                detail="the last committed state is intact",
-                hint="make room on the disk, then try again or reopen the database",
-            ) from error
+            raise _not_written(path, error) from error
 
     def open(self) -> Snapshot | None:
         """The committed snapshot and layout, or None where nothing was ever committed."""
@@ -111,3 +155,11 @@ class Manifests:
         for path in self.directory.iterdir():
             if path.name not in current:
                 path.unlink(missing_ok=True)
+
+
+def _not_written(path: Path, error: OSError) -> StateError:
+    return StateError(
+        f"{path} could not be written: {error.strerror or error}",
+        detail="the last committed state is intact",
+        hint="make room on the disk, then try again or reopen the database",
+    )
