@@ -31,6 +31,7 @@ from tests.kernel.aggregates import (
 from millstream import errors
 from millstream.kernel.aggregation import sorted_runs
 from millstream.kernel.aggregation.aggregate import Aggregate, AggregateCall, resolve_aggregate
+from millstream.kernel.aggregation.group_table import GROUP, GroupTable
 from millstream.kernel.batch import END, INF, START, WEIGHT
 from millstream.kernel.operator import NO_STATE, Progress
 from millstream.types import (
@@ -372,3 +373,22 @@ def _snapshot(output: pl.DataFrame, instant: int) -> list[tuple[Any, ...]]:
     copies = there.group_by(pl.exclude(WEIGHT)).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)
     assert copies.get_column(WEIGHT).eq(1).all()
     return sorted(copies.drop(WEIGHT).rows(), key=str)
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (pl.Int8, [-128, 127, -128, *range(-100, 100)]),  # the span does not fit the type
+        (pl.Int64, [2**63 - 1, -(2**63), 2**63 - 1]),
+        (pl.Int64, [2**63 - 1, 2**63 - 2, 2**63 - 1]),
+        (pl.Int32, [5, None, 5, 6]),
+        (pl.String, ["b", "a", "b"]),
+    ],
+)
+def test_groups_are_told_apart_whatever_their_keys(kind: pl.DataType, keys: list[object]) -> None:
+    groups = GroupTable([("c0", kind)], {})
+    column = pl.Series("c0", keys, dtype=kind)
+    arrivals = groups.identify(pl.DataFrame([column]), {})
+    names = arrivals.fresh.sort(GROUP).get_column("k0").to_list()
+    assert [names[number] for number in arrivals.number[arrivals.owner]] == keys
+    assert len(names) == len(set(keys))

@@ -100,6 +100,9 @@ def test_weighted_sums_of_integers(rows: list[tuple[int, int, int]]) -> None:
     codes = np.arange(len(rows)) % 3
     per_code = exact_sum.grouped(exact_sum.multiplied(exact_sum.from_integers(numbers), weights), codes, 3)
     assert values(per_code) == [sum(x * w for x, w, _ in rows[code::3]) for code in range(3)]
+    ones = exact_sum.from_integers(np.ones(len(rows), np.int64))
+    assert values(exact_sum.grouped(ones, codes, 3)) == [len(rows[code::3]) for code in range(3)]
+    assert values(exact_sum.multiplied(sums, np.ones(len(rows), np.int64))) == totals
 
 
 @settings(max_examples=50, deadline=None)

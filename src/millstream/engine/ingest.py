@@ -36,8 +36,8 @@ def admit(stream: StreamDefinition, table: pa.Table, progress: SourceProgress, n
     after = replace(progress, arrived=progress.arrived + frame.height)
     if frame.height and int(instants[0]) > progress.heartbeat and instants.is_sorted():
         # In order, and all beyond the heartbeat: no element can be late for another.
-        last = heartbeat_after(stream.heartbeat, instants.tail(1), progress.heartbeat)
-        return Arrival(frame, frame.clear(), replace(after, heartbeat=int(last[0])))
+        last = raised_by(stream.heartbeat, int(instants[-1]), progress.heartbeat)
+        return Arrival(frame, frame.clear(), replace(after, heartbeat=last))
     raised = heartbeat_after(stream.heartbeat, instants, progress.heartbeat)
     late = instants <= raised.shift(1, fill_value=progress.heartbeat)
     reached = progress.heartbeat if raised.is_empty() else int(raised[-1])
@@ -62,6 +62,11 @@ def with_times(values: Batch, instants: pl.Series, first: int) -> Batch:
     )
 
 
+def raised_by(rule: HeartbeatRule, greatest: int, heartbeat: int) -> int:
+    """The heartbeat after elements of which one is the greatest."""
+    return heartbeat if rule.kind == "EXPLICIT" else max(heartbeat, greatest - rule.delay - 1)
+
+
 def heartbeat_after(rule: HeartbeatRule, instants: pl.Series, heartbeat: int) -> pl.Series:
     """The heartbeat after each element, given the one before all of them."""
     if rule.kind == "EXPLICIT":
@@ -77,11 +82,12 @@ def ticks_of(column: pl.Series, domain: TimeDomain, owner: str, name: str) -> pl
         row = int(missing.arg_max() or 0) + 1
         raise InputError(f'{owner}: row {row}: timestamp "{name}" is NULL', hint="every element needs a timestamp")
     if domain.type.is_temporal:
-        column = column.dt.epoch("us") // (domain.tick or 1)
+        column = column.dt.epoch("us")
+        column = column // domain.tick if domain.tick not in (None, 1) else column
     ticks = column.cast(pl.Int64)
-    wrong = (ticks < 0) | (ticks > MAX_TICK)
-    if wrong.any():
-        row = int(wrong.arg_max() or 0)
+    known = ticks.to_numpy()
+    if known.size and (known.min() < 0 or known.max() > MAX_TICK):
+        row = int(((ticks < 0) | (ticks > MAX_TICK)).arg_max() or 0)
         kind = "negative" if ticks[row] < 0 else "absurd"
         raise InputError(
             f'{owner}: row {row + 1}: {kind} timestamp "{name}": {ticks[row]} ticks',

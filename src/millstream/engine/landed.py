@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-import polars as pl
-
-from millstream.engine.ingest import heartbeat_after
+from millstream.engine.ingest import raised_by
 from millstream.engine.parts import Admission, Part
 from millstream.plan.definitions import StreamDefinition
 from millstream.state.snapshot import SourceProgress
@@ -74,8 +72,8 @@ def judged(
 def _after(stream: StreamDefinition, part: Landed, progress: SourceProgress, now: int | None) -> SourceProgress:
     """What the elements of a part do: all that its greatest one does, and their number."""
     tick = part.greatest if now is None else max(now, progress.heartbeat + 1)
-    raised = heartbeat_after(stream.heartbeat, pl.Series([tick], dtype=pl.Int64), progress.heartbeat)
-    return replace(progress, heartbeat=int(raised[0]), arrived=progress.arrived + part.rows)
+    raised = raised_by(stream.heartbeat, tick, progress.heartbeat)
+    return replace(progress, heartbeat=raised, arrived=progress.arrived + part.rows)
 
 
 def table_parts(parts: Sequence[Landed], schema: Schema, at: int) -> tuple[Part, ...]:

@@ -14,7 +14,7 @@ import polars as pl
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT, Batch, saturating_add
 from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.segments import numbers, only, released
+from millstream.kernel.segments import released
 from millstream.types import Schema
 
 _INFINITY = pl.lit(INF, pl.Int64)
@@ -144,7 +144,8 @@ class TimeWindow(Operator):
     def _shown(self, batch: Batch) -> Batch:
         start, end = self.window.interval(pl.col(START))
         shown = batch.with_columns(start.alias(START), end.alias(END))
-        shown = only(shown, numbers(shown, START) < numbers(shown, END))
+        lasting = shown.get_column(START) < shown.get_column(END)
+        shown = shown if lasting.all() else shown.filter(lasting)
         return shown.with_columns(pl.col(START).alias(BORN)) if self.born else shown
 
 

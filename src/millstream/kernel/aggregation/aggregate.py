@@ -113,8 +113,9 @@ class Aggregate(Operator):
         columns = [*self.plan.columns, START, END, WEIGHT]
         if self.plan.by_time and ARRIVAL in batch.columns:
             columns.append(ARRIVAL)
-        number = arrivals.number[arrivals.owner]
-        return batch.select(*(one_zero(name, batch.schema[name]) for name in columns), pl.Series(GROUP, number))
+        number = pl.Series(GROUP, arrivals.number[arrivals.owner])
+        # In one piece, since they are looked at as arrays again and again.
+        return batch.select(*(one_zero(name, batch.schema[name]) for name in columns), number).rechunk()
 
     # The change points of a step; those ahead go to the time queues
 
@@ -217,7 +218,11 @@ def _last_changes(rows: pl.DataFrame, arrivals: Arrivals) -> Int64s:
     """The last known change of each group of the arrivals."""
     end, start = rows.get_column(END).to_numpy(), rows.get_column(START).to_numpy()
     until = np.full(len(arrivals.number), -1, np.int64)
-    np.maximum.at(until, arrivals.owner, np.where(end < INF, end, start))
+    changes = np.where(end < INF, end, start) if (end == INF).any() else end
+    if (changes[1:] >= changes[:-1]).all():
+        until[arrivals.owner] = changes  # of several the last one stays
+    else:
+        np.maximum.at(until, arrivals.owner, changes)
     return until
 
 

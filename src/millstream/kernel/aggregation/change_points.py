@@ -141,19 +141,20 @@ def pane_points(rows: pl.DataFrame, arrivals: Arrivals, wanted: Sequence[Accumul
     Rows that go together must follow one another, as they do when a stream comes in the order of time.
     """
     start, end = rows.get_column(START).to_numpy(), rows.get_column(END).to_numpy()
-    begins = np.append(False, (start[1:] != start[:-1]) | (end[1:] != end[:-1]))
-    stretch = np.cumsum(begins)
-    size = (int(stretch[-1]) + 1) * len(arrivals.number)
+    begins = np.append(0, np.flatnonzero((start[1:] != start[:-1]) | (end[1:] != end[:-1])) + 1)
+    groups = len(arrivals.number)
+    size = len(begins) * groups
     if size * _ROWS_PER_PANE > rows.height:
         return None
-    codes = stretch * len(arrivals.number) + arrivals.owner
+    codes = np.repeat(np.arange(len(begins)) * groups, np.diff(begins, append=rows.height))
+    codes += arrivals.owner
     filled = np.flatnonzero(np.bincount(codes, minlength=size))
     sums = accumulators.map_totals(
         accumulators.contributions(rows, wanted),
         lambda limbs: exact_sum.grouped(limbs, codes, size).take(filled),
     )
-    heads = np.append(0, np.flatnonzero(begins))[filled // len(arrivals.number)]
-    group = arrivals.number[filled % len(arrivals.number)]
+    heads = begins[filled // groups]
+    group = arrivals.number[filled % groups]
     ends = np.flatnonzero(end[heads] < INF)
     leaving = Points(group, end[heads], accumulators.map_totals(sums, exact_sum.Limbs.negated)).take(ends)
     return concatenated([Points(group, start[heads], sums), leaving])

@@ -55,6 +55,11 @@ class Limbs:
             return 0
         return max(max(int(part.max()), -int(part.min())) for part in self.parts)
 
+    def are_ones(self) -> bool:
+        """Is every number 1?"""
+        part = self.parts[0]
+        return self.low == 0 and len(self.parts) == 1 and part.size > 0 and bool(part.min() == 1 == part.max())
+
     def take(self, index: Int64s) -> Limbs:
         return Limbs(self.low, tuple(part[index] for part in self.parts))
 
@@ -140,6 +145,8 @@ def cumulated(limbs: Limbs) -> Limbs:
 
 def grouped(limbs: Limbs, codes: Int64s, size: int) -> Limbs:
     """Sums per code, codes being 0 to size - 1."""
+    if limbs.are_ones():
+        return Limbs(0, (np.bincount(codes, minlength=size),))
     if len(limbs) * limbs.magnitude() >= EXACT_DOUBLE:
         limbs = settled(limbs)
     if len(limbs) * limbs.magnitude() < EXACT_DOUBLE:
@@ -156,6 +163,8 @@ def multiplied(limbs: Limbs, factor: Int64s | int) -> Limbs:
     """Each number times an integer of its own."""
     factors = np.asarray(factor, np.int64)
     largest = max(int(factors.max()), -int(factors.min())) if factors.size else 0
+    if largest == 1 and factors.min() == 1:
+        return limbs
     if largest * limbs.magnitude() >= HEADROOM:
         limbs = settled(limbs)
     if largest * limbs.magnitude() < HEADROOM:

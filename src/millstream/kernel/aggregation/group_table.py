@@ -50,6 +50,23 @@ class Arrivals:
     fresh: pl.DataFrame  # the keys and numbers of those that were not there
 
 
+def _close_integers(keys: pl.DataFrame) -> tuple[Int64s, pl.DataFrame] | None:
+    """Of each row the place of its key among the distinct ones, and those, where it is one integer and there are no
+    more between the least and the greatest than there are rows: counting them is faster than hashing."""
+    column = keys.to_series(0)
+    if keys.width > 1 or not column.dtype.is_signed_integer() or column.null_count():
+        return None
+    values = column.to_numpy()
+    least, greatest = int(values.min()), int(values.max())
+    if greatest - least >= keys.height:
+        return None
+    codes = values.astype(np.int64, copy=False) - least
+    there = np.flatnonzero(np.bincount(codes))
+    place = np.zeros(greatest - least + 1, np.int64)
+    place[there] = np.arange(len(there))
+    return place[codes], pl.DataFrame({column.name: pl.Series(there + least, dtype=column.dtype)})
+
+
 class GroupTable:
     """Finds, reads and writes groups; `columns` are what a record holds beside its key."""
 
@@ -71,18 +88,20 @@ class GroupTable:
         )
         if not rows.height:
             return Arrivals(np.zeros(0, np.int64), np.zeros(0, np.int64), none)
-        firsts = keys.with_row_index("_row").select(pl.col("_row").first().over(self.keys)).to_series()
-        representative = firsts.to_numpy().astype(np.int64)
-        is_first = representative == np.arange(rows.height)
-        places = np.flatnonzero(is_first)
-        owner = (np.cumsum(is_first) - 1)[representative]
-        distinct = keys.gather(places)
+        owner, distinct = _close_integers(keys) or self._distinct(keys)
         number = self._numbers(distinct, state)
         unknown = np.flatnonzero(number < 0)
         following = self._next(state)
         number[unknown] = following + np.arange(len(unknown))
         fresh = distinct.gather(unknown).with_columns(pl.Series(GROUP, number[unknown]))
         return Arrivals(owner, number, fresh)
+
+    def _distinct(self, keys: pl.DataFrame) -> tuple[Int64s, pl.DataFrame]:
+        """Of each row the place of its key among the distinct ones, and those."""
+        firsts = keys.with_row_index("_row").select(pl.col("_row").first().over(self.keys)).to_series()
+        representative = firsts.to_numpy().astype(np.int64)
+        is_first = representative == np.arange(keys.height)
+        return (np.cumsum(is_first) - 1)[representative], keys.gather(np.flatnonzero(is_first))
 
     def _numbers(self, distinct: pl.DataFrame, state: State) -> Int64s:
         number = np.full(distinct.height, -1, np.int64)
