@@ -15,92 +15,119 @@ import numpy as np
 from millstream.kernel.keys import Positions
 from millstream.kernel.sharing.index import BlockFilter, IndexedBlock
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
+from millstream.kernel.sharing.predicates import Module
 from millstream.kernel.sharing.routing import Experience, Memory, Policy
 
-_BYTES = 1 << 17  # of the bitmaps of a chunk: with those of the filters they stay in the cache
+_BYTES = 1 << 18  # of the bitmaps of a chunk: they stay in the cache with those of the filters
 _MOST_ROWS = 1 << 12
-_LESSON = 4  # the eddy learns from every fourth chunk, and sends the next ones the same way
-_SAMPLE = 64  # rows of a chunk that it learns from
+_SAMPLE = 64  # rows of a chunk that the eddy learns from
+_RAREST_LESSON = 16  # chunks from one lesson to the next, while nothing changes
+_SURPRISE = 0.2  # a change in the part of the rows that leave
 # Rows that leave are taken out where each row is expected to be spared so much of a module: looking for them costs.
 _WORTH_WHILE = 0.4
 
 
 class Eddy:
-    """Routes rows through blocks. `entered` counts the rows that each module was given, for those who measure it."""
+    """Routes rows through blocks. `entered` counts the rows that each module was given, for those who measure it.
+
+    It learns from some chunks and sends those after them the same way; the more seldom, the longer nothing changed.
+    """
 
     def __init__(self, policy: Policy, memory: Memory) -> None:
         self.policy = policy
         self.memory = memory
         self.entered: dict[str, int] = {}
-        self._chunks = 0
+        self._orders: dict[tuple[Module, ...], list[int]] = {}
+        self._pause = 0  # chunks until the next lesson
+        self._longest = 1
 
     def route(self, block: IndexedBlock, ranks: Sequence[Positions], bits: Bitmaps) -> None:
         """Write the bits of each row into `bits`, given its rank on each axis."""
         height, width = bits.shape
         size = min(_BYTES // (8 * width), _MOST_ROWS)
         buffer = np.empty((min(size, height), width), np.uint64)
-        passage = _Passage(block, self.policy, [self.memory.of(each.module) for each in block.filters])
+        modules = tuple(each.module for each in block.filters)
+        passage = _Passage(block, self.policy, [self.memory.of(module) for module in modules])
         for low in range(0, height, size):
             part = slice(low, min(low + size, height))
-            chunk = _Chunk(block, [rank[part] for rank in ranks], bits[part], buffer)
-            passage.send(chunk, self._chunks % _LESSON == 0)
-            self._chunks += 1
-        for each, entered in zip(block.filters, passage.entered, strict=True):
-            name = str(each.module)
-            self.entered[name] = self.entered.get(name, 0) + entered
+            chunk = _Chunk(block, ranks, part, bits[part], buffer)
+            order = self._orders.get(modules)
+            if self._pause and order is not None and self.policy.is_steady:
+                self._pause -= 1
+                if passage.follow(chunk, order):
+                    self._pause, self._longest = 0, 1
+            else:
+                self._orders[modules], surprising = passage.learn(chunk)
+                is_same = order == self._orders[modules] and not surprising
+                self._longest = min(2 * self._longest, _RAREST_LESSON) if is_same else 1
+                self._pause = self._longest - 1
+        for module, entered in zip(modules, passage.entered, strict=True):
+            self.entered[str(module)] = self.entered.get(str(module), 0) + entered
 
 
 class _Passage:
-    """The way of chunks through one block: the order of its filters, by their places, and what is learnt of them."""
+    """The way of chunks through one block: its filters by their places, and what is known of them."""
 
     def __init__(self, block: IndexedBlock, policy: Policy, known: Sequence[Experience]) -> None:
         self.block = block
         self.policy = policy
         self.known = known
         self.entered = [0] * len(known)
-        self._order: list[int] = []
         self._pending: dict[tuple[int, ...], Bitmaps | None] = {}
 
-    def send(self, chunk: _Chunk, lesson: bool) -> None:
-        follow = self.policy.is_steady and not lesson and self._order
-        left = list(self._order) if follow else list(range(len(self.known)))
-        order = []
+    def follow(self, chunk: _Chunk, order: Sequence[int]) -> bool:
+        """Send a chunk in a given order; whether it went otherwise than expected."""
+        surprising = False
+        for number, place in enumerate(order):
+            entered = chunk.height
+            self.entered[place] += entered
+            chunk.apply(self.block.filters[place])
+            expected = self.known[place].leaving
+            left = order[number + 1 :]
+            if expected * len(left) >= _WORTH_WHILE:
+                chunk.keep(self._pending_of(left))
+                surprising |= abs(1 - chunk.height / entered - expected) > _SURPRISE
+                if not chunk.height:
+                    break
+        chunk.finish()
+        return surprising
+
+    def learn(self, chunk: _Chunk) -> tuple[list[int], bool]:
+        """Send a chunk as the policy chooses, step by step; the order, and whether something is not as it was."""
+        left, order, surprising = list(range(len(self.known))), [], False
         while left and chunk.height:
-            place = left[0] if follow or len(left) == 1 else self._chosen(left, chunk)
+            place = left[0] if len(left) == 1 else self._chosen(left, chunk)
             left.remove(place)
             order.append(place)
-            self._visit(chunk, place, left, lesson)
+            before = self.known[place].leaving
+            self._visit(chunk, place, left)
+            surprising |= abs(self.known[place].leaving - before) > _SURPRISE
         chunk.finish()
-        if not follow:
-            self._order = order + left
-        if lesson:
-            for place in left:
-                self.known[place].learn(0, 0, 0, 0)
+        for place in left:
+            self.known[place].learn(0, 0, 0, 0)
+        return order + left, surprising
 
     def _chosen(self, left: Sequence[int], chunk: _Chunk) -> int:
         def leaving(place: int) -> int:
             others = [other for other in left if other != place]
-            return chunk.leaving(self.block.filters[place], self.pending(others))
+            return chunk.leaving(self.block.filters[place], self._pending_of(others))
 
         return self.policy.choose(left, self.known, leaving)
 
-    def _visit(self, chunk: _Chunk, place: int, left: Sequence[int], lesson: bool) -> None:
+    def _visit(self, chunk: _Chunk, place: int, left: Sequence[int]) -> None:
         each, known, entered = self.block.filters[place], self.known[place], chunk.height
         self.entered[place] += entered
-        pending = self.pending(left)
-        if lesson:
-            before = chunk.sampled(each.relevant)
-            began = perf_counter()
-            chunk.apply(each)
-            seconds = perf_counter() - began
-            decided = (before - chunk.sampled(each.relevant)) * entered
-            known.learn(entered, decided, 1 - chunk.sampled_staying(pending), seconds)
-        else:
-            chunk.apply(each)
+        pending = self._pending_of(left)
+        before = chunk.sampled(each.relevant)
+        began = perf_counter()
+        chunk.apply(each)
+        seconds = perf_counter() - began
+        decided = (before - chunk.sampled(each.relevant)) * entered
+        known.learn(entered, decided, 1 - chunk.sampled_staying(pending), seconds)
         if known.leaving * len(left) >= _WORTH_WHILE:
             chunk.keep(pending)
 
-    def pending(self, left: Sequence[int]) -> Bitmaps | None:
+    def _pending_of(self, left: Sequence[int]) -> Bitmaps | None:
         """The queries that the modules left have something to say about; None for all of them."""
         key = tuple(sorted(left))
         if key not in self._pending:
@@ -115,9 +142,13 @@ class _Passage:
 class _Chunk:
     """Rows that travel together. `bits` has the bits of all of them, `current` those of the rows still on their way."""
 
-    def __init__(self, block: IndexedBlock, ranks: Sequence[Positions], bits: Bitmaps, buffer: Bitmaps) -> None:
+    def __init__(
+        self, block: IndexedBlock, ranks: Sequence[Positions], part: slice, bits: Bitmaps, buffer: Bitmaps
+    ) -> None:
         self.members = block.members
         self.ranks = ranks
+        self.first = part.start
+        self.part: slice | Positions = part  # which of the ranks are those of the current rows
         self.bits = bits
         self.buffer = buffer
         self.current = bits
@@ -126,7 +157,7 @@ class _Chunk:
 
     @property
     def height(self) -> int:
-        return self.current.shape[0]
+        return len(self.current)
 
     def apply(self, each: BlockFilter) -> None:
         if self.is_new:
@@ -138,9 +169,9 @@ class _Chunk:
     def _accepted(self, each: BlockFilter, into: Bitmaps) -> Bitmaps:
         first, *others = each.lookups
         # Clipping, since the check of bounds would go through a copy.
-        first.bits.take(first.rows(self.ranks[first.axis]), axis=0, out=into, mode="clip")
+        first.bits.take(first.rows(self.ranks[first.axis][self.part]), axis=0, out=into, mode="clip")
         for lookup in others:
-            into |= lookup.bits.take(lookup.rows(self.ranks[lookup.axis]), axis=0)
+            into |= lookup.bits.take(lookup.rows(self.ranks[lookup.axis][self.part]), axis=0)
         return into
 
     def keep(self, pending: Bitmaps | None) -> None:
@@ -153,7 +184,7 @@ class _Chunk:
         else:
             self.bits[self.rows] = self.current
             self.rows = self.rows[stay]
-        self.ranks = [rank[stay] for rank in self.ranks]
+        self.part = self.rows + self.first
         self.current = self.current[stay]
 
     def finish(self) -> None:
@@ -173,10 +204,11 @@ class _Chunk:
         if self.is_new:
             return float(np.bitwise_count(queries & self.members).sum())
         sample = self._sample()
-        return float(np.bitwise_count(sample & queries).sum(dtype=np.int64)) / sample.shape[0]
+        return float(np.bitwise_count(sample & queries).sum()) / len(sample)
 
     def sampled_staying(self, pending: Bitmaps | None) -> float:
-        return float(_wanted(self._sample(), pending).mean())
+        wanted = _wanted(self._sample(), pending)
+        return float(np.count_nonzero(wanted)) / wanted.size
 
     def _sample(self) -> Bitmaps:
         return self.current[:: max(1, self.height // _SAMPLE)]

@@ -33,6 +33,7 @@ from millstream.kernel.sharing.lineage import (
     BLOCK,
     LINEAGE_TYPE,
     WORD_BITS,
+    WORDS,
     Bitmaps,
     any_bit,
     expand,
@@ -47,6 +48,7 @@ from millstream.types import Schema
 
 EDDY = "eddy"  # the synopsis of what the eddy has learnt
 _ROWS = 2048  # rows whose bits are taken apart together
+_SPACE = 1 << 25  # bytes that room for bitmaps is asked for at a time
 _PAIRS = 1 << 18  # pairs of a row and a query that are evaluated together
 
 
@@ -72,18 +74,21 @@ class GroupedSelection(Operator):
         index = index_of(self._tables(state))
         ranks = [axis.ranks(batch) for axis in index.axes]
         eddy = Eddy(policy(self.policy), Memory(state.get(EDDY, ())))
-        pieces = [self._selected(block, batch, ranks, eddy) for block in index.blocks]
+        space = _Space()
+        pieces = [self._selected(block, batch, ranks, eddy, space) for block in index.blocks]
         return concat(pieces, empty), {EDDY: eddy.memory.segments()}
 
     def _tables(self, state: State) -> list[tuple[Shape, Segment]]:
-        return [(shape, part) for name, shape in self._parts.items() for part in state.get(synopsis_of(name), ())]
+        return [(shape, part) for synopsis, shape in self._parts.items() for part in state.get(synopsis, ())]
 
     @cached_property
     def _parts(self) -> dict[str, Shape]:
-        return {name: shape_of(condition) for name, condition in self.shapes.items()}
+        return {synopsis_of(name): shape_of(condition) for name, condition in self.shapes.items()}
 
-    def _selected(self, block: IndexedBlock, batch: Batch, ranks: Sequence[Positions], eddy: Eddy) -> Batch:
-        bits = np.empty((batch.height, block.members.size), np.uint64)
+    def _selected(
+        self, block: IndexedBlock, batch: Batch, ranks: Sequence[Positions], eddy: Eddy, space: _Space
+    ) -> Batch:
+        bits = space.free(batch.height, block.members.size)
         eddy.route(block, ranks, bits)
         for residual in block.residuals:
             self._apply(residual, batch, bits)
@@ -92,6 +97,8 @@ class GroupedSelection(Operator):
         if not wanted.all():
             rows = np.flatnonzero(wanted)
             columns, bits = gather(batch, batch.columns, rows), bits[rows]
+        elif bits.shape[1] == WORDS:
+            space.take(bits)  # the column is these very words
         return pl.DataFrame([*columns, number.new_from_index(0, bits.shape[0]), lineage_series(bits)])
 
     def _apply(self, residual: Residual, batch: Batch, lineage: Bitmaps) -> None:
@@ -104,3 +111,20 @@ class GroupedSelection(Operator):
                 true = holds(residual.condition, batch, row, residual.table, residual.row[bit], len(self.schema))
                 row, bit = row[~true], bit[~true]
                 np.bitwise_xor.at(lineage, (row, bit // WORD_BITS), np.uint64(1) << (bit % WORD_BITS).astype(np.uint64))
+
+
+class _Space:
+    """Where bitmaps are made: large pieces, whose pages come much cheaper from the system than those of many arrays."""
+
+    def __init__(self) -> None:
+        self._words = np.empty(0, np.uint64)
+
+    def free(self, rows: int, width: int) -> Bitmaps:
+        """Room for rows of words, which stays free until it is taken."""
+        size = rows * width
+        if self._words.size < size:
+            self._words = np.empty(max(size, _SPACE // 8), np.uint64)
+        return self._words[:size].reshape(rows, width)
+
+    def take(self, bits: Bitmaps) -> None:
+        self._words = self._words[bits.size :]
