@@ -14,7 +14,7 @@ from tests.kernel.sharing.conditions import NO_TIME
 from millstream.kernel.batch import batch_schema
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter
 from millstream.kernel.scalar.functions import call
-from millstream.kernel.sharing import grouped_selection, index
+from millstream.kernel.sharing import eddy, index
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.identity import Recent
 from millstream.kernel.sharing.lineage import wanted_by
@@ -91,7 +91,7 @@ def test_blocks_of_many_constants_have_their_own_intervals() -> None:
 
 def test_chunks_of_rows_do_not_matter() -> None:
     tables = [table(BIGINT, [3], [5])]
-    with patch.object(grouped_selection, "_CHUNK", 4):
+    with patch.object(eddy, "_MOST_ROWS", 4):
         assert wanted(BIGINT, tables, list(range(11))) == {3: [5, 6, 7, 8, 9, 10]}
 
 

@@ -15,6 +15,7 @@ in the process as long as they stay the same, and what is new makes only the blo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -26,7 +27,8 @@ from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, St
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.segments import gather
 from millstream.kernel.sharing.block import Residual
-from millstream.kernel.sharing.index import BlockFilter, IndexedBlock, index_of
+from millstream.kernel.sharing.eddy import Eddy
+from millstream.kernel.sharing.index import IndexedBlock, index_of
 from millstream.kernel.sharing.lineage import (
     BLOCK,
     LINEAGE_TYPE,
@@ -41,14 +43,13 @@ from millstream.kernel.sharing.lineage import LINEAGE as LINEAGE
 from millstream.kernel.sharing.parameters import synopsis_of
 from millstream.kernel.sharing.predicates import Shape, shape_of
 from millstream.kernel.sharing.residual import holds
+from millstream.kernel.sharing.routing import Memory, policy
 from millstream.types import Schema
 
-_CHUNK = 2048  # rows looked at together: their bitmaps stay in the cache
+EDDY = "eddy"  # the synopsis of what the eddy has learnt
+_ROWS = 2048  # rows whose bits are taken apart together
+_SPACE = 1 << 25  # bytes that room for bitmaps is asked for at a time
 _PAIRS = 1 << 18  # pairs of a row and a query that are evaluated together
-
-
-def tables_of(shapes: Mapping[str, Shape], state: State) -> list[tuple[Shape, Segment]]:
-    return [(shape, segment) for name, shape in shapes.items() for segment in state.get(synopsis_of(name), ())]
 
 
 class GroupedSelection(Operator):
@@ -69,31 +70,41 @@ class GroupedSelection(Operator):
             pl.Series(BLOCK, [], dtype=pl.UInt32), pl.Series(LINEAGE, [], dtype=LINEAGE_TYPE)
         )
         if not batch.height:
-            return empty, NO_STATE
-        shapes = {name: shape_of(condition) for name, condition in self.shapes.items()}
-        index = index_of(tables_of(shapes, state))
+            return empty, {EDDY: state[EDDY]} if EDDY in state else NO_STATE
+        index = index_of(self._tables(state))
         ranks = [axis.ranks(batch) for axis in index.axes]
-        pieces = [self._selected(block, batch, ranks) for block in index.blocks]
-        return concat(pieces, empty), NO_STATE
+        eddy = Eddy(policy(self.policy), Memory(state.get(EDDY, ())))
+        space = _Space()
+        pieces = [self._selected(block, batch, ranks, eddy, space) for block in index.blocks]
+        return concat(pieces, empty), {EDDY: eddy.memory.segments()}
 
-    def _selected(self, block: IndexedBlock, batch: Batch, ranks: Sequence[Positions]) -> Batch:
-        lineage = np.zeros((batch.height, WORDS), np.uint64)
-        for low in range(0, batch.height, _CHUNK):
-            part = slice(low, low + _CHUNK)
-            lineage[part, : block.members.size] = _bits(block, [rank[part] for rank in ranks])
+    def _tables(self, state: State) -> list[tuple[Shape, Segment]]:
+        return [(shape, part) for synopsis, shape in self._parts.items() for part in state.get(synopsis, ())]
+
+    @cached_property
+    def _parts(self) -> dict[str, Shape]:
+        return {synopsis_of(name): shape_of(condition) for name, condition in self.shapes.items()}
+
+    def _selected(
+        self, block: IndexedBlock, batch: Batch, ranks: Sequence[Positions], eddy: Eddy, space: _Space
+    ) -> Batch:
+        bits = space.free(batch.height, block.members.size)
+        eddy.route(block, ranks, bits)
         for residual in block.residuals:
-            self._apply(residual, batch, lineage[:, : block.members.size])
-        rows = np.flatnonzero(any_bit(lineage))
-        columns = batch.get_columns()
-        if rows.size < batch.height:
-            columns, lineage = gather(batch, batch.columns, rows), lineage[rows]
-        number = pl.repeat(block.number, rows.size, dtype=pl.UInt32, eager=True).alias(BLOCK)
-        return pl.DataFrame([*columns, number, lineage_series(lineage)])
+            self._apply(residual, batch, bits)
+        wanted = any_bit(bits)
+        columns, number = batch.get_columns(), pl.Series(BLOCK, [block.number], dtype=pl.UInt32)
+        if not wanted.all():
+            rows = np.flatnonzero(wanted)
+            columns, bits = gather(batch, batch.columns, rows), bits[rows]
+        elif bits.shape[1] == WORDS:
+            space.take(bits)  # the column is these very words
+        return pl.DataFrame([*columns, number.new_from_index(0, bits.shape[0]), lineage_series(bits)])
 
     def _apply(self, residual: Residual, batch: Batch, lineage: Bitmaps) -> None:
         """Take the bits of those queries from the rows on which their condition is not true."""
-        for low in range(0, batch.height, _CHUNK):
-            rows, bits = expand(lineage[low : low + _CHUNK] & residual.mask)
+        for low in range(0, batch.height, _ROWS):
+            rows, bits = expand(lineage[low : low + _ROWS] & residual.mask)
             for first in range(0, rows.size, _PAIRS):
                 part = slice(first, first + _PAIRS)
                 row, bit = rows[part] + low, bits[part]
@@ -102,16 +113,18 @@ class GroupedSelection(Operator):
                 np.bitwise_xor.at(lineage, (row, bit // WORD_BITS), np.uint64(1) << (bit % WORD_BITS).astype(np.uint64))
 
 
-def _bits(block: IndexedBlock, ranks: Sequence[Positions]) -> Bitmaps:
-    found = np.empty((ranks[0].size if ranks else 1, block.members.size), np.uint64)
-    found[:] = block.members
-    for each in block.filters:
-        found &= _accepted(each, ranks)
-    return found
+class _Space:
+    """Where bitmaps are made: large pieces, whose pages come much cheaper from the system than those of many arrays."""
 
+    def __init__(self) -> None:
+        self._words = np.empty(0, np.uint64)
 
-def _accepted(each: BlockFilter, ranks: Sequence[Positions]) -> Bitmaps:
-    first, *others = (lookup.bits.take(lookup.rows(ranks[lookup.axis]), axis=0) for lookup in each.lookups)
-    for other in others:
-        first |= other
-    return first
+    def free(self, rows: int, width: int) -> Bitmaps:
+        """Room for rows of words, which stays free until it is taken."""
+        size = rows * width
+        if self._words.size < size:
+            self._words = np.empty(max(size, _SPACE // 8), np.uint64)
+        return self._words[:size].reshape(rows, width)
+
+    def take(self, bits: Bitmaps) -> None:
+        self._words = self._words[bits.size :]

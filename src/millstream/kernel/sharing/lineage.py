@@ -44,9 +44,13 @@ def lineage_of(frame: pl.DataFrame) -> Bitmaps:
 
 
 def lineage_series(bitmaps: Bitmaps) -> pl.Series:
-    if not bitmaps.shape[0]:
+    """The column for bitmaps of some words, those after them being 0."""
+    height, width = bitmaps.shape
+    if not height:
         return pl.Series(LINEAGE, [], dtype=LINEAGE_TYPE)
-    return pl.Series(LINEAGE, np.ascontiguousarray(bitmaps).reshape(-1)).reshape((bitmaps.shape[0], WORDS))
+    if width < WORDS:
+        bitmaps = np.concatenate([bitmaps, np.zeros((height, WORDS - width), np.uint64)], axis=1)
+    return pl.Series(LINEAGE, bitmaps.reshape(-1)).reshape((height, WORDS))
 
 
 def wanted_by(frame: pl.DataFrame, query: int) -> Flags:

@@ -1,0 +1,218 @@
+"""The eddy: chunks of rows on their way through the grouped filters of a block.
+
+A row's bits start as all queries of the block; every module takes some away. A row need not go to a module that is
+relevant to none of the queries still interested in it: it leaves the eddy when this is so for all modules that are
+left, be it that no query wants it or that those which do have no further question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+import numpy as np
+
+from millstream.kernel.keys import Positions
+from millstream.kernel.sharing.index import BlockFilter, IndexedBlock
+from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
+from millstream.kernel.sharing.predicates import Module
+from millstream.kernel.sharing.routing import Experience, Memory, Policy
+
+_BYTES = 1 << 18  # of the bitmaps of a chunk: they stay in the cache with those of the filters
+_MOST_ROWS = 1 << 12
+_SAMPLE = 64  # rows of a chunk that the eddy learns from
+_RAREST_LESSON = 16  # chunks from one lesson to the next, while nothing changes
+_SURPRISE = 0.2  # a change in the part of the rows that leave
+# Rows that leave are taken out where each row is expected to be spared so much of a module: looking for them costs.
+_WORTH_WHILE = 0.4
+
+
+class Eddy:
+    """Routes rows through blocks. `entered` counts the rows that each module was given, for those who measure it.
+
+    It learns from some chunks and sends those after them the same way; the more seldom, the longer nothing changed.
+    """
+
+    def __init__(self, policy: Policy, memory: Memory) -> None:
+        self.policy = policy
+        self.memory = memory
+        self.entered: dict[str, int] = {}
+        self._orders: dict[tuple[Module, ...], list[int]] = {}
+        self._pause = 0  # chunks until the next lesson
+        self._longest = 1
+
+    def route(self, block: IndexedBlock, ranks: Sequence[Positions], bits: Bitmaps) -> None:
+        """Write the bits of each row into `bits`, given its rank on each axis."""
+        height, width = bits.shape
+        size = min(_BYTES // (8 * width), _MOST_ROWS)
+        buffer = np.empty((min(size, height), width), np.uint64)
+        modules = tuple(each.module for each in block.filters)
+        passage = _Passage(block, self.policy, [self.memory.of(module) for module in modules])
+        for low in range(0, height, size):
+            part = slice(low, min(low + size, height))
+            chunk = _Chunk(block, ranks, part, bits[part], buffer)
+            order = self._orders.get(modules)
+            if self._pause and order is not None and self.policy.is_steady:
+                self._pause -= 1
+                if passage.follow(chunk, order):
+                    self._pause, self._longest = 0, 1
+            else:
+                self._orders[modules], surprising = passage.learn(chunk)
+                is_same = order == self._orders[modules] and not surprising
+                self._longest = min(2 * self._longest, _RAREST_LESSON) if is_same else 1
+                self._pause = self._longest - 1
+        for module, entered in zip(modules, passage.entered, strict=True):
+            self.entered[str(module)] = self.entered.get(str(module), 0) + entered
+
+
+class _Passage:
+    """The way of chunks through one block: its filters by their places, and what is known of them."""
+
+    def __init__(self, block: IndexedBlock, policy: Policy, known: Sequence[Experience]) -> None:
+        self.block = block
+        self.policy = policy
+        self.known = known
+        self.entered = [0] * len(known)
+        self._pending: dict[tuple[int, ...], Bitmaps | None] = {}
+
+    def follow(self, chunk: _Chunk, order: Sequence[int]) -> bool:
+        """Send a chunk in a given order; whether it went otherwise than expected."""
+        surprising = False
+        for number, place in enumerate(order):
+            entered = chunk.height
+            self.entered[place] += entered
+            chunk.apply(self.block.filters[place])
+            expected = self.known[place].leaving
+            left = order[number + 1 :]
+            if expected * len(left) >= _WORTH_WHILE:
+                chunk.keep(self._pending_of(left))
+                surprising |= abs(1 - chunk.height / entered - expected) > _SURPRISE
+                if not chunk.height:
+                    break
+        chunk.finish()
+        return surprising
+
+    def learn(self, chunk: _Chunk) -> tuple[list[int], bool]:
+        """Send a chunk as the policy chooses, step by step; the order, and whether something is not as it was."""
+        left, order, surprising = list(range(len(self.known))), [], False
+        while left and chunk.height:
+            place = left[0] if len(left) == 1 else self._chosen(left, chunk)
+            left.remove(place)
+            order.append(place)
+            before = self.known[place].leaving
+            self._visit(chunk, place, left)
+            surprising |= abs(self.known[place].leaving - before) > _SURPRISE
+        chunk.finish()
+        for place in left:
+            self.known[place].learn(0, 0, 0, 0)
+        return order + left, surprising
+
+    def _chosen(self, left: Sequence[int], chunk: _Chunk) -> int:
+        def leaving(place: int) -> int:
+            others = [other for other in left if other != place]
+            return chunk.leaving(self.block.filters[place], self._pending_of(others))
+
+        return self.policy.choose(left, self.known, leaving)
+
+    def _visit(self, chunk: _Chunk, place: int, left: Sequence[int]) -> None:
+        each, known, entered = self.block.filters[place], self.known[place], chunk.height
+        self.entered[place] += entered
+        pending = self._pending_of(left)
+        before = chunk.sampled(each.relevant)
+        began = perf_counter()
+        chunk.apply(each)
+        seconds = perf_counter() - began
+        decided = (before - chunk.sampled(each.relevant)) * entered
+        known.learn(entered, decided, 1 - chunk.sampled_staying(pending), seconds)
+        if known.leaving * len(left) >= _WORTH_WHILE:
+            chunk.keep(pending)
+
+    def _pending_of(self, left: Sequence[int]) -> Bitmaps | None:
+        """The queries that the modules left have something to say about; None for all of them."""
+        key = tuple(sorted(left))
+        if key not in self._pending:
+            found = np.zeros_like(self.block.members)
+            for place in key:
+                found |= self.block.filters[place].relevant
+            everyone = not left or bool((found == self.block.members).all())
+            self._pending[key] = None if everyone else found
+        return self._pending[key]
+
+
+class _Chunk:
+    """Rows that travel together. `bits` has the bits of all of them, `current` those of the rows still on their way."""
+
+    def __init__(
+        self, block: IndexedBlock, ranks: Sequence[Positions], part: slice, bits: Bitmaps, buffer: Bitmaps
+    ) -> None:
+        self.members = block.members
+        self.ranks = ranks
+        self.first = part.start
+        self.part: slice | Positions = part  # which of the ranks are those of the current rows
+        self.bits = bits
+        self.buffer = buffer
+        self.current = bits
+        self.rows: Positions | None = None  # None while all are on their way
+        self.is_new = True
+
+    @property
+    def height(self) -> int:
+        return len(self.current)
+
+    def apply(self, each: BlockFilter) -> None:
+        if self.is_new:
+            self._accepted(each, self.current)
+            self.is_new = False
+        else:
+            np.bitwise_and(self.current, self._accepted(each, self.buffer[: self.height]), out=self.current)
+
+    def _accepted(self, each: BlockFilter, into: Bitmaps) -> Bitmaps:
+        first, *others = each.lookups
+        # Clipping, since the check of bounds would go through a copy.
+        first.bits.take(first.rows(self.ranks[first.axis][self.part]), axis=0, out=into, mode="clip")
+        for lookup in others:
+            into |= lookup.bits.take(lookup.rows(self.ranks[lookup.axis][self.part]), axis=0)
+        return into
+
+    def keep(self, pending: Bitmaps | None) -> None:
+        """Let all rows leave that no pending query wants."""
+        stay = np.flatnonzero(_wanted(self.current, pending))
+        if stay.size == self.height:
+            return
+        if self.rows is None:
+            self.rows = stay
+        else:
+            self.bits[self.rows] = self.current
+            self.rows = self.rows[stay]
+        self.part = self.rows + self.first
+        self.current = self.current[stay]
+
+    def finish(self) -> None:
+        if self.is_new:
+            self.bits[:] = self.members
+        elif self.rows is not None:
+            self.bits[self.rows] = self.current
+
+    def leaving(self, each: BlockFilter, pending: Bitmaps | None) -> int:
+        """How many rows would leave after a module."""
+        accepted = self._accepted(each, self.buffer[: self.height])
+        bits = accepted if self.is_new else accepted & self.current
+        return self.height - int(np.count_nonzero(_wanted(bits, pending)))
+
+    def sampled(self, queries: Bitmaps) -> float:
+        """How many of these queries want a row, on average."""
+        if self.is_new:
+            return float(np.bitwise_count(queries & self.members).sum())
+        sample = self._sample()
+        return float(np.bitwise_count(sample & queries).sum()) / len(sample)
+
+    def sampled_staying(self, pending: Bitmaps | None) -> float:
+        wanted = _wanted(self._sample(), pending)
+        return float(np.count_nonzero(wanted)) / wanted.size
+
+    def _sample(self) -> Bitmaps:
+        return self.current[:: max(1, self.height // _SAMPLE)]
+
+
+def _wanted(bits: Bitmaps, pending: Bitmaps | None) -> Flags:
+    return any_bit(bits if pending is None else bits & pending)
