@@ -192,7 +192,8 @@ class Database:
         return self._rewritten(self._binder(text).bind(query), self.engine.statistics())
 
     def _rewritten(self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics]) -> BoundQuery:
-        return replace(bound, plan=rewrite(bound.plan, statistics, self.settings.disabled))
+        settings, shards = self.settings, self.engine.runner.planner.shards
+        return replace(bound, plan=rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards))
 
     def _register(self, name: str, mode: str | None, statement: st.RegisterQuery | st.Query) -> Query:
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None

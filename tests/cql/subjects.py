@@ -48,13 +48,13 @@ class OracleSubject:
 
 
 class EngineSubject:
-    """The engine in this process, under one of its strategies, on so many shards."""
+    """The engine in this process, under one of its strategies, with joins run one way, on so many shards."""
 
-    def __init__(self, strategy: str = "upa", shards: int = 1) -> None:
+    def __init__(self, strategy: str = "upa", shards: int = 1, joins: str = "auto") -> None:
         # Here and not above, so that the oracle's tests run without the engine.
         millstream: Any = importlib.import_module("millstream")
         self.db = millstream.connect(engine="inprocess")
-        self.db.execute(f"SET strategy = '{strategy}'; SET shards = {shards}")
+        self.db.execute(f"SET strategy = '{strategy}'; SET shards = {shards}; SET joins = '{joins}'")
 
     def __enter__(self) -> Self:
         return self

@@ -15,6 +15,7 @@ SUBJECTS: dict[str, Callable[[], OracleSubject | EngineSubject]] = {
     "oracle": OracleSubject,
     "upa": EngineSubject,
     "negative": partial(EngineSubject, "negative"),
+    "stems": partial(EngineSubject, joins="stems"),
 }
 
 

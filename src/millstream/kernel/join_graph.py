@@ -16,7 +16,8 @@ from itertools import accumulate
 from millstream.kernel.batch import value_column
 from millstream.kernel.probing import FLIPPED, Band, Bound, column_and_offset
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import Call, Column, Expression, columns_used, conjuncts
+from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, columns_used, conjuncts
+from millstream.types import INTEGER_BITS, INTEGERS
 
 Inputs = frozenset[int]
 
@@ -76,6 +77,15 @@ class _Comparison:
     function: str
     other: int
     offset: int
+
+
+def equal_column(expression: Expression) -> int | None:
+    """The column whose value an expression has: itself, or an integer that was widened, which has the same code."""
+    while isinstance(expression, Cast) and {expression.type, expression.argument.type} <= set(INTEGERS):
+        if INTEGER_BITS[expression.type] < INTEGER_BITS[expression.argument.type]:
+            return None
+        expression = expression.argument
+    return expression.index if isinstance(expression, Column) else None
 
 
 class JoinGraph:
@@ -178,12 +188,10 @@ class JoinGraph:
     def _equality(self, part: Expression) -> tuple[Expression, int, int, bool] | None:
         if not (isinstance(part, Call) and part.function in ("=", "<=>")):
             return None
-        one, other = part.arguments
-        if not (isinstance(one, Column) and isinstance(other, Column)):
+        one, other = (equal_column(argument) for argument in part.arguments)
+        if one is None or other is None or self._owner[one] == self._owner[other]:
             return None
-        if self._owner[one.index] == self._owner[other.index]:
-            return None
-        return part, one.index, other.index, part.function == "<=>"
+        return part, one, other, part.function == "<=>"
 
     def _classes(
         self, equalities: Iterable[tuple[Expression, int, int, bool]]
@@ -206,7 +214,7 @@ class JoinGraph:
             )
             for columns, safe in found
         )
-        return tuple(classes), implied
+        return tuple(sorted(classes, key=lambda c: c.columns)), implied
 
     def _comparison(self, part: Expression) -> list[_Comparison]:
         """The comparison as each of its two sides sees it."""
