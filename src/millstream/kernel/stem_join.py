@@ -23,8 +23,8 @@ from millstream.kernel.stem_routing import POLICIES, Experience
 from millstream.kernel.synopsis import Consolidated, Synopsis
 from millstream.types import Schema
 
-CHUNK = 4096  # rows that one route is chosen for
-_TRIED = 256  # of them, that are sent another way than the best one known
+CHUNK = 8192  # rows that one route is chosen for
+_TRIED = 256  # rows that try what nothing is known of, or what seems worse than the best
 _MOST_TOGETHER = 1 << 18  # combinations that go on together: bounds the memory of large results
 _ROUTING = "routing"
 
@@ -152,8 +152,10 @@ class _Eddy:
         """All combinations with the rows, in pieces."""
         if not all(stem for source, stem in enumerate(self.stems) if source != self.origin):
             return
-        for low in range(0, rows.height, self.join.chunk):
-            chunk = rows.slice(low, self.join.chunk)
+        low = 0
+        while low < rows.height:
+            chunk = rows.slice(low, self.join.chunk if self.experience.knows(self.origin) else _TRIED)
+            low += chunk.height
             measures = {name: numbers(chunk, name) for name in (START, END, WEIGHT, BORN) if name in chunk.columns}
             self.experience.fade(self.origin)
             waiting = [_Combinations({self.origin: (chunk, None)}, measures)]

@@ -61,6 +61,10 @@ class Experience:
         self.work[origin, stem] += work
         self.is_new = True
 
+    def knows(self, origin: int) -> bool:
+        """Whether there is anything to know for rows from there, and something is known."""
+        return self.probes.shape[0] < 3 or bool(self.probes[origin].any())
+
     def fade(self, origin: int) -> None:
         for known in (self.probes, self.returned, self.work):
             known[origin] *= _DECAY

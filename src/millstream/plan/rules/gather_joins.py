@@ -84,7 +84,7 @@ class _Gathering:
         if len(cluster.inputs) < 3:
             return False
         graph = JoinGraph([len(child.schema) for child in stems.inputs], conjunction(list(stems.conditions)))
-        if self.shards > 1 and not graph.common_keys()[0]:
+        if self.shards > 1 and graph.classes and not graph.common_keys()[0]:
             return False
         stored = sum(estimate(child, self.statistics).size for child in cluster.inputs)
         inner = [estimate(join, self.statistics).size for join in _joins(node)[1:]]
