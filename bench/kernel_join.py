@@ -45,6 +45,7 @@ class Step(NamedTuple):
     rows_held: int
     wall: float
     cpu: float  # of all threads: what a core of one's own would have taken, where others use the machine too
+    bytes_held: int
 
 
 def run(operator: Operator, inputs: Sequence[pl.DataFrame], batch: int) -> Iterator[Step]:
@@ -56,8 +57,9 @@ def run(operator: Operator, inputs: Sequence[pl.DataFrame], batch: int) -> Itera
         wall, cpu = time.perf_counter(), time.process_time()
         output, state = operator.step(parts, state, progress)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        held = sum(segment.height for segments in state.values() for segment in segments)
-        yield Step(output.height, held, wall, cpu)
+        segments = [segment for kept in state.values() for segment in kept]
+        held, size = sum(s.height for s in segments), sum(s.estimated_size() for s in segments)
+        yield Step(output.height, held, wall, cpu, size)
 
 
 def rate(name: str, operator: Operator, inputs: Sequence[pl.DataFrame], batch: int = BATCH) -> None:

@@ -34,6 +34,7 @@ EXPERIMENTS = (
     "update_patterns",  # the longest, and the one that the others explain
     "batch_sizes",
     "window_join",
+    "n_way_joins",
     "set_operations",
     "sliding_aggregate",
     "window_sizes",

@@ -210,8 +210,8 @@ class Database:
     def rewritten(
         self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics], settings: Settings | None = None
     ) -> BoundQuery:
-        disabled = (settings or self.settings).disabled
-        return replace(bound, plan=rewrite(bound.plan, statistics, disabled))
+        settings, shards = settings or self.settings, self.engine.runner.planner.shards
+        return replace(bound, plan=rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards))
 
     # What an earlier process declared
 

@@ -48,13 +48,22 @@ class OracleSubject:
 
 
 class EngineSubject:
-    """The engine, in this process unless said otherwise, under one of its strategies, on so many shards."""
+    """The engine, in this process unless said otherwise, with settings of its own, on so many shards."""
 
-    def __init__(self, strategy: str = "upa", shards: int = 1, sharing: str = "auto", **where: Any) -> None:
+    def __init__(
+        self,
+        strategy: str = "upa",
+        shards: int = 1,
+        sharing: str = "auto",
+        joins: str = "auto",
+        **where: Any,
+    ) -> None:
         # Here and not above, so that the oracle's tests run without the engine.
         millstream: Any = importlib.import_module("millstream")
         self.db = millstream.connect(**(where or {"engine": "inprocess"}))
-        self.db.execute(f"SET strategy = '{strategy}'; SET shards = {shards}; SET sharing = '{sharing}'")
+        self.db.execute(
+            f"SET strategy = '{strategy}'; SET shards = {shards}; SET sharing = '{sharing}'; SET joins = '{joins}'"
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ SUBJECTS: dict[str, Callable[[], OracleSubject | EngineSubject]] = {
     "upa": EngineSubject,
     "negative": partial(EngineSubject, "negative"),
     "shared": partial(EngineSubject, sharing="on"),
+    "stems": partial(EngineSubject, joins="stems"),
 }
 
 

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,30 @@ def test_everything_declared_comes_back(tmp_path: Path) -> None:
         assert sorted(db.query("of mine").result().to_pydict()["d"]) == [2, 2, 4, 6]
         with pytest.raises(ms.CatalogError, match="already"):
             db.execute("CREATE STREAM S (a INT) TIMESTAMP BY t")
+
+
+def test_stems_and_what_they_learned_come_back(tmp_path: Path) -> None:
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.execute("""
+            SET joins = 'stems';
+            CREATE STREAM s (a INT, b INT) TIMESTAMP BY t;
+            CREATE STREAM u (a INT, b INT) TIMESTAMP BY t;
+        """)
+        query = "SELECT x.b, y.b, z.b FROM s [RANGE 9] x, s [ROWS 2] y, u [RANGE 9] z WHERE x.a = y.a AND y.b = z.b"
+        db.register(query, name="q")
+        db.insert("s", [(1, 7, 1), (1, 8, 2)])
+        db.insert("u", [(0, 7, 2), (0, 8, 2)])
+        (step,) = [name for name in db.engine.snapshot.states if name.startswith("stemjoin")]
+        state = db.engine.snapshot.states[step]
+        assert set(state) == {"0/stem 0", "0/stem 1", "0/stem 2", "0/routing"}
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        assert db.engine.snapshot.states[step] == state
+        db.insert("s", [(1, 9, 3)])
+        db.insert("u", [(0, 9, 3)])
+        db.advance(to=3)
+        found = Counter(tuple(row.values()) for row in db.query("q").result().to_pylist())
+        # Of y the last two rows of s are left.
+        assert found == Counter((x, y, y) for x in (7, 8, 9) for y in (8, 9))
 
 
 def test_a_failed_query_is_still_failed(tmp_path: Path) -> None:

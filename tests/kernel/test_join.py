@@ -134,7 +134,7 @@ def odd_sizes(collide: bool) -> Iterator[None]:
         stack.enter_context(patch.object(synopsis, "_SMALLEST_CLASS", 1))
         if collide:
             stack.enter_context(patch.object(keys, "mix_bits", lambda codes: codes & np.uint64(1)))
-            for module in ("join", "multiplicity"):
+            for module in ("join", "stem", "multiplicity"):
                 stack.enter_context(patch(f"millstream.kernel.{module}.are_codes_exact", lambda *_: False))
         yield
 

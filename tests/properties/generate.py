@@ -76,6 +76,8 @@ def switches(dice: Dice) -> list[str]:
     found = []
     if dice.chance(25):
         found.append(f"SET strategy = '{dice.pick(('negative', 'direct', 'negative'))}'")
+    if dice.chance(30):
+        found.append(f"SET joins = '{dice.pick(('stems', 'tree', 'stems'))}'")
     if dice.chance(20):
         found.append(f"SET expiry_groups = {dice.number(1, 3)}")
         found.append(f"SET lazy_interval = {dice.pick((0, 5, 40, 200))}")

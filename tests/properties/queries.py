@@ -74,6 +74,41 @@ class QueryMaker:
         self._leaves = leaves
         return self._relation(levels, wanted)
 
+    def inner_joins(self, inputs: int) -> Query:
+        """Columns of so many inputs, joined by equalities, ranges and other conditions on any of them."""
+        self._aliases, self._leaves = 0, inputs
+        items = [self._from_item(1) for _ in range(inputs)]
+        scope = list(items[0].columns)
+        conditions = []
+        for item in items[1:]:
+            if not self.dice.chance(8):
+                conditions.append(self._connection(scope, item.columns))
+            scope += item.columns
+        if self.dice.chance(30):
+            conditions.append(condition(self.dice, scope))
+        kinds = self._kinds(scope)
+        chosen = [expression(self.dice, scope, kind) for kind in kinds]
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return self._assembled(Grouping(chosen, kinds, ""), ", ".join(item.text for item in items), where, None)
+
+    def _connection(self, left: Scope, right: Scope) -> str:
+        """Mostly equalities of columns, sometimes of all that can be equal; else a range."""
+        pairs = [(one.name, other.name) for one in left for other in right if one.kind is other.kind]
+        integers = [[c.name for c in side if c.kind is Kind.INTEGER] for side in (left, right)]
+        one, other = self.dice.pick(pairs) if pairs else ("1", "1")
+        match self.dice.pick(("key", "key", "key", "keys", "range", "band")):
+            case "keys" if pairs:
+                another = self.dice.pick(pairs)
+                return f"{one} = {other} AND {another[0]} {self.dice.pick(('=', '<=>'))} {another[1]}"
+            case "range" if all(integers):
+                one, other = (self.dice.pick(side) for side in integers)
+                return f"{one} {self.dice.pick(('<', '<=', '>', '>='))} {other}"
+            case "band" if all(integers):
+                one, other = (self.dice.pick(side) for side in integers)
+                return f"{one} BETWEEN {other} - {self.dice.number(0, 1)} AND {other} + {self.dice.number(0, 1)}"
+            case _:
+                return f"{one} {self.dice.pick(('=', '=', '=', '<=>'))} {other}"
+
     def _outermost(self, levels: int) -> Query:
         return self._stream(levels) if self.dice.chance(40) else self._relation(levels)
 

@@ -55,7 +55,7 @@ def pairs_of_runs(first: Positions, past: Positions) -> Iterator[Pairs]:
 
 
 @dataclass(frozen=True)
-class _Bound:
+class Bound:
     """The value of the probing row's column plus an offset."""
 
     column: int
@@ -67,8 +67,8 @@ class Band:
     """What a condition says about one column of the stored rows: inclusive bounds that every pair keeps."""
 
     column: int
-    lower: tuple[_Bound, ...]
-    upper: tuple[_Bound, ...]
+    lower: tuple[Bound, ...]
+    upper: tuple[Bound, ...]
 
     def runs(self, stored: Codes, probe: Segment) -> Pairs:
         first = np.zeros(probe.height, np.intp)
@@ -82,7 +82,7 @@ class Band:
         return first, past
 
 
-def _bound_codes(probe: Segment, bound: _Bound) -> Codes:
+def _bound_codes(probe: Segment, bound: Bound) -> Codes:
     series = probe[value_column(bound.column)]
     if not bound.offset:
         return order_codes(series)
@@ -93,32 +93,32 @@ def _bound_codes(probe: Segment, bound: _Bound) -> Codes:
     return order_ticks(np.clip(ticks, least, most) + bound.offset)
 
 
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def find_band(condition: Expression, left_width: int, side: int) -> Band | None:
     """The best band for storing this side: bounded from both sides if there is one."""
-    lower: dict[int, list[_Bound]] = {}
-    upper: dict[int, list[_Bound]] = {}
+    lower: dict[int, list[Bound]] = {}
+    upper: dict[int, list[Bound]] = {}
     for part in conjuncts(condition):
-        if not (isinstance(part, Call) and part.function in _FLIPPED):
+        if not (isinstance(part, Call) and part.function in FLIPPED):
             continue
-        one, other = (_column_and_offset(argument) for argument in part.arguments)
+        one, other = (column_and_offset(argument) for argument in part.arguments)
         if one is None or other is None or (one[0] < left_width) == (other[0] < left_width):
             continue
         function = part.function
         if (one[0] < left_width) != (side == 0):
-            one, other, function = other, one, _FLIPPED[function]
+            one, other, function = other, one, FLIPPED[function]
         local = [index - left_width if index >= left_width else index for index in (one[0], other[0])]
         bounds = upper if function in ("<", "<=") else lower
-        bounds.setdefault(local[0], []).append(_Bound(local[1], other[1] - one[1]))
+        bounds.setdefault(local[0], []).append(Bound(local[1], other[1] - one[1]))
     columns = [*(lower.keys() & upper.keys()), *lower, *upper]
     if not columns:
         return None
     return Band(columns[0], tuple(lower.get(columns[0], ())), tuple(upper.get(columns[0], ())))
 
 
-def _column_and_offset(expression: Expression) -> tuple[int, int] | None:
+def column_and_offset(expression: Expression) -> tuple[int, int] | None:
     """(position, offset) of a column, perhaps widened, plus or minus a constant that can be added exactly."""
     kind = expression.type
     if isinstance(expression, Column):
@@ -126,13 +126,13 @@ def _column_and_offset(expression: Expression) -> tuple[int, int] | None:
         return (expression.index, 0) if ordered else None
     if isinstance(expression, Cast) and kind in INTEGERS and expression.argument.type in INTEGERS:
         wider = INTEGER_BITS[kind] >= INTEGER_BITS[expression.argument.type]
-        return _column_and_offset(expression.argument) if wider else None
+        return column_and_offset(expression.argument) if wider else None
     if not isinstance(expression, Call) or expression.function not in ("+", "-"):
         return None
     one, other = expression.arguments[0], expression.arguments[-1]
     if expression.function == "+" and isinstance(one, Literal):
         one, other = other, one
-    base, value = _column_and_offset(one), other.value if isinstance(other, Literal) else None
+    base, value = column_and_offset(one), other.value if isinstance(other, Literal) else None
     if isinstance(value, timedelta) and kind in (TIMESTAMP, TIMESTAMP_NTZ, INTERVAL):
         value = value // timedelta(microseconds=1)
     elif not kind.is_integer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -26,7 +27,7 @@ class ConstantsOnly:
     def __init__(self, text: str) -> None:
         self.text = text
         self.code = UserCode()
-        self.parameters: tuple[DataType, ...] = ()
+        self.parameters: Sequence[DataType] = ()
 
     def bind_subquery(self, query: exp.Expr, scope: Scope) -> Any:
         raise BindError("a subquery where a constant is wanted")

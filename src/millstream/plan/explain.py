@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from millstream.kernel.join_graph import JoinGraph
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
 from millstream.plan.keys import split_condition
@@ -44,6 +45,8 @@ def describe(node: lo.Node) -> str:
             return f"Project {', '.join(str(expression) for expression in node.expressions)}"
         case lo.Join():
             return _join(node)
+        case lo.StemJoin():
+            return _stem_join(node)
         case lo.Aggregate():
             key = f" key {', '.join(map(str, node.keys))}" if node.keys else ""
             return f"Aggregate{key} computing {', '.join(map(str, node.calls)) or 'nothing'}"
@@ -78,4 +81,18 @@ def _join(node: lo.Join) -> str:
         words.append(f"key {', '.join(pairs)}")
     if residual:
         words.append(f"where {' AND '.join(map(str, residual))}")
+    return " ".join(words)
+
+
+def _stem_join(node: lo.StemJoin) -> str:
+    graph = JoinGraph([len(child.schema) for child in node.inputs], node.condition)
+    words = [f"Join of {len(node.inputs)} by SteMs"]
+    if graph.classes:
+        keys = (
+            (" <=> " if equal.null_safe else " = ").join(node.inputs[n].schema[at].name for n, at in equal.columns)
+            for equal in graph.classes
+        )
+        words.append(f"key {', '.join(keys)}")
+    if graph.conditions:
+        words.append(f"where {' AND '.join(str(condition.expression) for condition in graph.conditions)}")
     return " ".join(words)

@@ -55,6 +55,8 @@ def lives_one_tick(plan: lo.Node) -> bool:
             return bool(plan.keys) and lives_one_tick(plan.input)
         case lo.Join(join="inner"):
             return lives_one_tick(plan.left) or lives_one_tick(plan.right)
+        case lo.StemJoin():
+            return any(lives_one_tick(child) for child in plan.inputs)
         case lo.Join(join="left" | "semi" | "anti"):
             return lives_one_tick(plan.left)
         case lo.Join(join="right"):

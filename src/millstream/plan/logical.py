@@ -220,6 +220,30 @@ class Join(Node):
 
 
 @dataclass(frozen=True)
+class StemJoin(Node):
+    """An inner join of several inputs at once; the condition is over the columns of all of them, in order."""
+
+    inputs: tuple[Node, ...]
+    condition: Expression = TRUE
+
+    def __post_init__(self) -> None:
+        _check(len(self.inputs) > 1, "a join of one input")
+        _check(all(child.kind == "relation" for child in self.inputs), "a join of streams")
+        _check_columns(self.condition, self.schema)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, inputs=children)
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(field for child in self.inputs for field in child.schema)
+
+
+@dataclass(frozen=True)
 class AggregateCall:
     """One aggregate of a GROUP BY; the argument is None for COUNT(*)."""
 

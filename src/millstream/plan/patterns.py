@@ -39,6 +39,8 @@ def pattern_of(plan: lo.Node) -> Pattern:
             return _of_join(plan)
         case lo.Join(join="semi"):
             return _at_least_weak(plan.left, plan.right)
+        case lo.StemJoin():
+            return _at_least_weak(*plan.inputs)
         case lo.SetOperation(operation="union all"):
             return _of_union(plan)
         case lo.SetOperation(operation="union" | "intersect" | "intersect all"):

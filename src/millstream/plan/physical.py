@@ -24,6 +24,7 @@ from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
+from millstream.kernel.stem_join import StemJoin
 from millstream.kernel.streams import ChangeStream
 from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
 from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
@@ -101,6 +102,8 @@ class Lowering:
                 return self._aggregate(node)
             case lo.Join(join="inner"):
                 return self._join(node)
+            case lo.StemJoin():
+                return self._stem_join(node)
             case lo.Join(join="semi" | "anti"):
                 return self._existence(node)
             case lo.Join():
@@ -227,6 +230,11 @@ class Lowering:
         edge = self._step(node, NonRetroactiveJoin(*arguments, lag=0 if punctual else None), *edges)
         return self._marked(edge, edges[0] in self._retracting)
 
+    def _stem_join(self, node: lo.StemJoin) -> str:
+        edges = [self.lower(child) for child in node.inputs]
+        synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=True)]
+        return self._step(node, StemJoin([child.schema for child in node.inputs], node.condition, synopses), *edges)
+
     def _existence(self, node: lo.Join) -> str:
         """Partners that are never taken back need not be counted: δ* knows how long they stay."""
         parts, negated = existence_of(node), node.join == "anti"
@@ -288,7 +296,9 @@ def _keeps_births(plan: lo.Node) -> bool:
     match plan:
         case lo.Window():
             return True
-        case lo.Filter() | lo.Project() | lo.Join(join="inner") | lo.SetOperation(operation="union all"):
+        case (
+            lo.Filter() | lo.Project() | lo.Join(join="inner") | lo.StemJoin() | lo.SetOperation(operation="union all")
+        ):
             return all(_keeps_births(child) or isinstance(child, lo.TableScan) for child in plan.children)
         case _:
             return False

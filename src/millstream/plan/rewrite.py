@@ -8,6 +8,7 @@ from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.rules.commute_windows import commute_windows
 from millstream.plan.rules.foretell_negation import foretell_negation
+from millstream.plan.rules.gather_joins import gather_joins
 from millstream.plan.rules.merge_projections import merge_projections
 from millstream.plan.rules.order_joins import order_joins
 from millstream.plan.rules.prune_columns import prune_columns
@@ -33,9 +34,20 @@ RULES: tuple[Rule, ...] = (
 REQUIRED = (order_joins,)
 
 
-def rewrite(plan: lo.Node, statistics: Statistics | None = None, disabled: Collection[str] = ()) -> lo.Node:
-    """An equivalent plan with the same kind and column types."""
-    for rule in RULES:
+def rewrite(
+    plan: lo.Node,
+    statistics: Statistics | None = None,
+    disabled: Collection[str] = (),
+    joins: str = "auto",
+    shards: int = 1,
+) -> lo.Node:
+    """An equivalent plan with the same kind and column types, for so many shards; `joins` says how inner joins run."""
+
+    def gather(plan: lo.Node, statistics: Statistics) -> lo.Node:
+        return gather_joins(plan, statistics, joins, shards)
+
+    # Whether joins are gathered is a setting of its own; it comes last, since no other rule knows what it makes.
+    for rule in (*RULES, gather):
         if rule.__name__ in disabled and rule not in REQUIRED:
             continue
         rewritten = rule(plan, statistics or {})

@@ -98,7 +98,7 @@ def _is_row_wise(node: lo.Node) -> bool:
     match node:
         case lo.Filter() | lo.Project():
             return _is_row_wise(node.input)
-        case lo.Join(join="inner"):
+        case lo.Join(join="inner") | lo.StemJoin():
             return not any(is_non_retroactive(child) for child in node.children) and all(
                 _is_row_wise(child) for child in node.children
             )
@@ -142,15 +142,25 @@ def _pull(node: lo.Node) -> _Pulled:
         case lo.Project():
             below = _pull(node.input)
             return replace(below, columns=[_over(e, below.columns) for e in node.expressions])
-        case lo.Join():
-            left, right = _pull(node.left), _pull(node.right)
-            width = len(left.core.schema)
-            columns = [*left.columns, *(shift_columns(e, width) for e in right.columns)]
-            core = lo.Join(left.core, right.core, "inner", _over(node.condition, columns))
-            moved = shift_columns(right.condition, width)
-            return _Pulled(core, conjunction([*conjuncts(left.condition), *conjuncts(moved)]), columns)
+        case lo.Join() | lo.StemJoin():
+            return _pull_join(node)
         case _:
             return _Pulled(node, TRUE, [Column(f.type, index, f.name) for index, f in enumerate(node.schema)])
+
+
+def _pull_join(node: lo.Join | lo.StemJoin) -> _Pulled:
+    inputs = [_pull(child) for child in node.children]
+    conditions: list[Expression] = []
+    columns: list[Expression] = []
+    width = 0
+    for pulled in inputs:
+        conditions += conjuncts(shift_columns(pulled.condition, width))
+        columns += (shift_columns(column, width) for column in pulled.columns)
+        width += len(pulled.core.schema)
+    cores, condition = tuple(pulled.core for pulled in inputs), _over(node.condition, columns)
+    many = isinstance(node, lo.StemJoin)
+    core = lo.StemJoin(cores, condition) if many else lo.Join(cores[0], cores[1], "inner", condition)
+    return _Pulled(core, conjunction(conditions), columns)
 
 
 def _over(expression: Expression, columns: Sequence[Expression]) -> Expression:

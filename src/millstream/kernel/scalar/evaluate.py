@@ -46,6 +46,15 @@ def select_true(frame: pl.DataFrame, condition: Expression) -> pl.DataFrame:
     return frame.filter(program.run(frame, ["condition"]).to_series())
 
 
+def can_fail(expression: Expression) -> bool:
+    """Whether there may be rows on which it cannot be computed: users' code and dates may always be too much."""
+    if any(
+        isinstance(node, UserCall) or (isinstance(node, Call) and node.type.is_temporal) for node in expression.walk()
+    ):
+        return True
+    return bool(compile_expressions((expression,)).checks)
+
+
 def fold(expression: Expression) -> Expression:
     """The expression with its constant parts computed; a part that fails is left for the run to fail on."""
 

@@ -1,0 +1,252 @@
+"""Joins of several inputs at once, by SteMs and an eddy (CACQ, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.batch import BORN, END, START, WEIGHT, Batch, batch_schema, concat, value_column, value_columns
+from millstream.kernel.distribution import Distribution, by_key
+from millstream.kernel.join_graph import Inputs, JoinGraph
+from millstream.kernel.keys import Positions
+from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.scalar.evaluate import evaluate
+from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
+from millstream.kernel.segments import gather, horizon_of, numbers
+from millstream.kernel.stem import Probe, arranged
+from millstream.kernel.stem_routing import POLICIES, Experience
+from millstream.kernel.synopsis import Consolidated, Synopsis
+from millstream.types import Schema
+
+CHUNK = 8192  # rows that one route is chosen for
+_TRIED = 256  # rows that try what nothing is known of, or what seems worse than the best
+_MOST_TOGETHER = 1 << 18  # combinations that go on together: bounds the memory of large results
+_ROUTING = "routing"
+
+Numbers = npt.NDArray[np.int64]
+
+
+class StemJoin(Operator):
+    """A1 join ... join An = {(a1 ... an, [max si, min ei), product of wi) : ai in Ai, the condition true}
+
+        change(A1 join ... join An) = sum over i of (A1 .. A(i-1))_after join change(Ai) join (A(i+1) .. An)_before.
+
+    Keeps the rows of every input in a SteM, and no intermediate result. New rows of an input are routed in chunks
+    through the SteMs of all others, in an order that is chosen for each chunk by what was met before (`stem_routing`).
+    A SteM that nothing connects with what is joined comes last. What was met is kept as well: it decides how soon an
+    answer is found, and never which.
+
+    A row is forgotten once the frontiers of all other inputs have reached its end - 1: no partner can start in time any
+    more, whichever input it would come from. Rows that lack a value which an equality or a comparison needs are not
+    kept.
+
+    `_born` of a result is the greatest of its components; an input without the column has no say in it.
+
+    Where a class of equal columns has one of every input, rows are hashed by it. Otherwise no hash brings together all
+    that may meet, and all rows go to one shard.
+    """
+
+    def __init__(
+        self,
+        schemas: Sequence[Schema],
+        condition: Expression = TRUE,
+        synopses: Sequence[Synopsis] | None = None,
+        policy: str = "ticket",
+        chunk: int = CHUNK,
+    ) -> None:
+        self.schemas = tuple(schemas)
+        self.schema = tuple(chain(*schemas))
+        self.condition = condition
+        self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
+        self.policy, self.chunk = policy, chunk
+        self.graph = JoinGraph([len(schema) for schema in schemas], condition)
+        self.usual = [self.graph.usual_access(source) for source in range(len(schemas))]
+        self.columns = [value_columns(len(schema)) for schema in schemas]
+
+    @property
+    def distribution(self) -> Distribution:
+        copies = (
+            tuple((index, start + index) for index in range(width))
+            for start, width in zip(self.graph.starts, self.graph.widths, strict=True)
+        )
+        return by_key(self.graph.common_keys(), *copies)
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        everyone = range(len(inputs))
+        arrived = [arranged(inputs[i], self.columns[i], self.graph.never_null(i), self.usual[i]) for i in everyone]
+        before = [state.get(f"stem {i}", ()) for i in everyone]
+        routing = state.get(_ROUTING, ())
+        experience = Experience.of(len(inputs), routing)
+        pieces: list[Batch] = []
+        for origin, rows in enumerate(arrived):
+            stems = [(*before[i], arrived[i]) if i < origin else before[i] for i in everyone]
+            pieces += (self._side_by_side(found) for found in _Eddy(self, origin, stems, experience).run(rows))
+        after = {
+            f"stem {i}": self.synopses[i].retain(
+                before[i], arrived[i], _horizon(progress.after, i), _horizon(progress.before, i)
+            )
+            for i in everyone
+        }
+        after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
+        return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived))), after
+
+    def _side_by_side(self, found: _Combinations) -> Batch:
+        """The values of all inputs, in their order."""
+        columns = [
+            series.alias(value_column(start + number))
+            for source, start in enumerate(self.graph.starts)
+            for number, series in enumerate(found.values(source, self.columns[source]))
+        ]
+        return pl.DataFrame([*columns, *(pl.Series(name, measure) for name, measure in found.measures.items())])
+
+    def _empty(self, born: bool) -> Batch:
+        return pl.DataFrame(schema=batch_schema(self.schema) | ({BORN: pl.Int64()} if born else {}))
+
+
+def _horizon(frontiers: Sequence[int], source: int) -> int:
+    """The first instant that any other input can still reach."""
+    return min(horizon_of(frontier) for other, frontier in enumerate(frontiers) if other != source)
+
+
+@dataclass(frozen=True)
+class _Combinations:
+    """Rows of some inputs put together. Of each input there is a frame, and which of its rows take part (None: all of
+    them, in order), so that values are copied when a row is found and when a result is made, but not in between."""
+
+    parts: Mapping[int, tuple[pl.DataFrame, Positions | None]]
+    measures: Mapping[str, Numbers]  # start, end, weight, and born where there is one
+
+    @property
+    def height(self) -> int:
+        return int(self.measures[START].size)
+
+    @property
+    def joined(self) -> Inputs:
+        return frozenset(self.parts)
+
+    def values(self, source: int, columns: Sequence[str]) -> list[pl.Series]:
+        frame, rows = self.parts[source]
+        return [frame.get_column(name) for name in columns] if rows is None else gather(frame, columns, rows)
+
+    def only(self, rows: Positions) -> _Combinations:
+        parts = {
+            source: (frame, rows if chosen is None else chosen[rows]) for source, (frame, chosen) in self.parts.items()
+        }
+        return _Combinations(parts, {name: measure[rows] for name, measure in self.measures.items()})
+
+
+class _Eddy:
+    """Routes the new rows of one input through the SteMs of all others."""
+
+    def __init__(self, join: StemJoin, origin: int, stems: Sequence[Sequence[Segment]], experience: Experience) -> None:
+        self.join, self.graph, self.origin, self.experience = join, join.graph, origin, experience
+        self.stems = [[segment for segment in stem if segment.height] for stem in stems]
+        self.policy = POLICIES[join.policy]
+
+    def run(self, rows: Segment) -> Iterator[_Combinations]:
+        """All combinations with the rows, in pieces."""
+        if not all(stem for source, stem in enumerate(self.stems) if source != self.origin):
+            return
+        low = 0
+        while low < rows.height:
+            chunk = rows.slice(low, self.join.chunk if self.experience.knows(self.origin) else _TRIED)
+            low += chunk.height
+            measures = {name: numbers(chunk, name) for name in (START, END, WEIGHT, BORN) if name in chunk.columns}
+            self.experience.fade(self.origin)
+            waiting = [_Combinations({self.origin: (chunk, None)}, measures)]
+            while waiting:
+                found = waiting.pop()
+                if len(found.parts) == len(self.stems):
+                    yield found
+                else:
+                    waiting += (more for more in self._routed(found) if more.height)
+
+    def _routed(self, found: _Combinations) -> Iterator[_Combinations]:
+        options = self.graph.options(found.joined)
+        if len(options) == 1:
+            yield from self._probed(found, options[0])
+            return
+        route = self.policy.choose(options, self.origin, self.experience)
+        if route.stem != route.best and found.height > _TRIED:
+            yield from self._probed(found.only(np.arange(_TRIED)), route.stem)
+            yield from self._probed(found.only(np.arange(_TRIED, found.height)), route.best)
+        else:
+            yield from self._probed(found, route.stem)
+
+    def _probed(self, found: _Combinations, stem: int) -> Iterator[_Combinations]:
+        """The combinations with the rows that a SteM has for them, in pieces."""
+        access = self.graph.access(stem, found.joined)
+        probe = Probe(self._frame(found, access.read), access, self.join.usual[stem])
+        condition = conjunction(self.graph.decided(found.joined, stem))
+        returned, work, together = 0, found.height * len(self.stems[stem]), 0
+        matches: list[_Matches] = []
+        for stored in self.stems[stem]:
+            for i, j in probe.candidates(stored):
+                matches.append(self._matching(found, probe, stored, i, j))
+                work += i.size
+                together += matches[-1].rows.size
+                if together >= _MOST_TOGETHER:
+                    more = self._satisfying(self._combined(found, stem, matches), condition)
+                    returned += more.height
+                    yield more
+                    matches, together = [], 0
+        if together:
+            more = self._satisfying(self._combined(found, stem, matches), condition)
+            returned += more.height
+            yield more
+        if len(self.stems) > 2:
+            self.experience.add(self.origin, stem, found.height, returned, work)
+
+    def _matching(self, found: _Combinations, probe: Probe, stored: Segment, i: Positions, j: Positions) -> _Matches:
+        """Those of the pairs (combination, stored row) that live at the same time and have equal keys."""
+        start = np.maximum(found.measures[START][i], numbers(stored, START)[j])
+        end = np.minimum(found.measures[END][i], numbers(stored, END)[j])
+        kept = probe.agreeing(stored, i, j, np.flatnonzero(start < end))
+        i, j = i[kept], j[kept]
+        measures = {START: start[kept], END: end[kept], WEIGHT: found.measures[WEIGHT][i] * numbers(stored, WEIGHT)[j]}
+        births = [found.measures[BORN][i]] if BORN in found.measures else []
+        births += [numbers(stored, BORN)[j]] if BORN in stored.columns else []
+        if births:
+            measures[BORN] = np.maximum(births[0], births[-1])
+        return _Matches(i, stored, j, measures)
+
+    def _combined(self, found: _Combinations, stem: int, matches: Sequence[_Matches]) -> _Combinations:
+        columns = self.join.columns[stem]
+        frames = [pl.DataFrame(gather(match.stored, columns, match.positions)) for match in matches]
+        rows = np.concatenate([match.rows for match in matches])
+        parts: dict[int, tuple[pl.DataFrame, Positions | None]] = {
+            source: (frame, rows if chosen is None else chosen[rows]) for source, (frame, chosen) in found.parts.items()
+        }
+        parts[stem] = pl.concat(frames, rechunk=True) if len(frames) > 1 else frames[0], None
+        names = matches[0].measures
+        return _Combinations(parts, {name: np.concatenate([m.measures[name] for m in matches]) for name in names})
+
+    def _satisfying(self, found: _Combinations, condition: Expression) -> _Combinations:
+        if condition == TRUE or not found.height:
+            return found
+        read = [value_column(index) for index in sorted(columns_used(condition))]
+        holds = evaluate(self._frame(found, read), [condition], ["holds"]).to_series().fill_null(value=False).to_numpy()
+        return found if holds.all() else found.only(np.flatnonzero(holds))
+
+    def _frame(self, found: _Combinations, columns: Sequence[str]) -> pl.DataFrame:
+        """Columns of the row of all inputs."""
+        series = []
+        for name in dict.fromkeys(columns):
+            source, own = self.graph.places[name]
+            series.append(found.values(source, [own])[0].alias(name))
+        return pl.DataFrame(series) if series else pl.DataFrame(height=found.height)
+
+
+@dataclass(frozen=True)
+class _Matches:
+    """Pairs of combinations (by number) and rows of a stored segment (by position), and what becomes of each."""
+
+    rows: Positions
+    stored: Segment
+    positions: Positions
+    measures: Mapping[str, Numbers]

@@ -1,0 +1,198 @@
+"""Neighbouring inner joins become one join of all their inputs, by SteMs.
+
+    (A ⋈ B) ⋈ C ...  =  ⋈(A, B, C, ...)
+
+A tree stores what its inner joins give; SteMs store the inputs only, and join anew what a tree would look up. So SteMs
+are chosen where an inner join is expected to give more rows than all inputs have together, the tree elsewhere. Without
+columns that are equal in all inputs the rows of SteMs cannot be spread: on several shards the tree is chosen then.
+`SET joins = 'tree'` or `'stems'` decides it without statistics.
+
+Conditions on a single input that cannot fail move below; projections in between are put off to the end. Joins with NON
+RETROACTIVE tables are no part of it, since those meet whole combinations as of an instant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from millstream.kernel.join_graph import JoinGraph, equal_column
+from millstream.kernel.scalar.evaluate import can_fail
+from millstream.kernel.scalar.expressions import (
+    Call,
+    Column,
+    Expression,
+    columns_used,
+    conjunction,
+    conjuncts,
+    map_columns,
+    shift_columns,
+)
+from millstream.plan import logical as lo
+from millstream.plan.column_keys import extended
+from millstream.plan.cost import Statistics, estimate
+from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.rules.merge_projections import merge_projections
+
+
+def gather_joins(plan: lo.Node, statistics: Statistics, joins: str = "auto", shards: int = 1) -> lo.Node:
+    if joins == "tree":
+        return plan
+    gathered = _Gathering(statistics, joins == "stems", shards).visit(plan)
+    return plan if gathered == plan else merge_projections(gathered, statistics)
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """Neighbouring joins: their inputs, the conditions over the row of all inputs, and which of its columns show."""
+
+    inputs: tuple[lo.Node, ...]
+    conditions: tuple[Expression, ...]
+    shown: tuple[int, ...]
+
+    @property
+    def width(self) -> int:
+        return sum(len(node.schema) for node in self.inputs)
+
+
+@dataclass(frozen=True)
+class _Gathering:
+    statistics: Statistics
+    always: bool
+    shards: int
+
+    def visit(self, node: lo.Node) -> lo.Node:
+        """Top-down, so that neighbours are seen together."""
+        if not _is_member(node):
+            return node.with_children(tuple(self.visit(child) for child in node.children)) if node.children else node
+        cluster = _cluster(node)
+        stems = _stems(cluster)
+        if self.always or self._is_worth_it(node, cluster, stems):
+            inputs = tuple(self.visit(child) for child in stems.inputs)
+            joined = lo.StemJoin(inputs, conjunction(list(stems.conditions)))
+            names = tuple(field.name for field in node.schema)
+            columns = (Column(f.type, at, f.name) for f, at in zip(node.schema, stems.shown, strict=True))
+            return lo.Project(joined, tuple(columns), names)
+        return self._tree(node)
+
+    def _tree(self, node: lo.Node) -> lo.Node:
+        """The joins as they are, their inputs visited."""
+        if not _is_member(node):
+            return self.visit(node)
+        return node.with_children(tuple(self._tree(child) for child in node.children))
+
+    def _is_worth_it(self, node: lo.Node, cluster: _Cluster, stems: _Cluster) -> bool:
+        if len(cluster.inputs) < 3:
+            return False
+        graph = JoinGraph([len(child.schema) for child in stems.inputs], conjunction(list(stems.conditions)))
+        if self.shards > 1 and graph.classes and not graph.common_keys()[0]:
+            return False
+        stored = sum(estimate(child, self.statistics).size for child in cluster.inputs)
+        inner = [estimate(join, self.statistics).size for join in _joins(node)[1:]]
+        return max(inner) > stored
+
+
+def _is_member(node: lo.Node) -> bool:
+    """Whether a node is a join that can be gathered, or only picks columns or rows of one."""
+    if isinstance(node, lo.Filter) or (isinstance(node, lo.Project) and all(map(_is_column, node.expressions))):
+        return _is_member(node.input)
+    if not (isinstance(node, lo.Join) and node.join == "inner"):
+        return False
+    return not any(is_non_retroactive(child) for child in node.children)
+
+
+def _is_column(expression: Expression) -> bool:
+    return isinstance(expression, Column)
+
+
+def _joins(node: lo.Node) -> list[lo.Join]:
+    """The joins of a cluster, the outermost first."""
+    if not _is_member(node):
+        return []
+    own = [node] if isinstance(node, lo.Join) else []
+    return own + [join for child in node.children for join in _joins(child)]
+
+
+def _cluster(node: lo.Node) -> _Cluster:
+    if not _is_member(node):
+        return _Cluster((node,), (), tuple(range(len(node.schema))))
+    parts = [_cluster(child) for child in node.children]
+    inputs, conditions, shown = parts[0].inputs, parts[0].conditions, parts[0].shown
+    if isinstance(node, lo.Join):
+        start = parts[0].width
+        inputs += parts[1].inputs
+        conditions += tuple(shift_columns(condition, start) for condition in parts[1].conditions)
+        shown += tuple(index + start for index in parts[1].shown)
+    if isinstance(node, lo.Join | lo.Filter):
+        conditions += tuple(_moved(condition, shown) for condition in conjuncts(node.condition))
+    if isinstance(node, lo.Project):
+        shown = tuple(shown[e.index] for e in node.expressions if isinstance(e, Column))
+    return _Cluster(inputs, conditions, shown)
+
+
+def _moved(expression: Expression, positions: tuple[int, ...] | dict[int, int]) -> Expression:
+    return map_columns(expression, lambda column: replace(column, index=positions[column.index]))
+
+
+def _stems(cluster: _Cluster) -> _Cluster:
+    """The cluster as SteMs take it: what concerns one input below, and equalities between columns only."""
+    starts = [sum(len(node.schema) for node in cluster.inputs[:i]) for i in range(len(cluster.inputs))]
+    owner = {start + i: n for n, start in enumerate(starts) for i in range(len(cluster.inputs[n].schema))}
+    inputs, added = list(cluster.inputs), [list[Expression]() for _ in starts]
+    conditions = []
+
+    def place(expression: Expression) -> int | None:
+        """The one input that an expression reads."""
+        read = {owner[index] for index in columns_used(expression)}
+        return read.pop() if len(read) == 1 else None
+
+    def value(expression: Expression, at: int) -> Column:
+        """A further column of the input; for now it is numbered after all others."""
+        own = shift_columns(expression, -starts[at])
+        if own not in added[at]:
+            added[at].append(own)
+        return Column(expression.type, cluster.width * (at + 1) + added[at].index(own), str(expression))
+
+    for condition in cluster.conditions:
+        at = place(condition)
+        if at is not None and not can_fail(condition):
+            inputs[at] = _filtered(inputs[at], shift_columns(condition, -starts[at]))
+            continue
+        if isinstance(condition, Call) and condition.function in ("=", "<=>"):
+            places = [place(side) for side in condition.arguments]
+            if None not in places and places[0] != places[1]:
+                sides = zip(condition.arguments, places, strict=True)
+                condition = replace(
+                    condition,
+                    arguments=tuple(
+                        side if equal_column(side) is not None or n is None else value(side, n) for side, n in sides
+                    ),
+                )
+        conditions.append(condition)
+
+    return _with_columns(cluster, inputs, added, conditions)
+
+
+def _with_columns(
+    cluster: _Cluster, inputs: list[lo.Node], added: list[list[Expression]], conditions: list[Expression]
+) -> _Cluster:
+    """The inputs with further columns, and everything that reads the row of all inputs moved accordingly."""
+    positions: dict[int, int] = {}
+    old = new = 0
+    for n, node in enumerate(inputs):
+        for index in range(len(node.schema)):
+            positions[old + index] = new + index
+        old, new = old + len(node.schema), new + len(node.schema)
+        for index in range(len(added[n])):
+            positions[cluster.width * (n + 1) + index] = new + index
+        new += len(added[n])
+    return _Cluster(
+        tuple(extended(node, more) if more else node for node, more in zip(inputs, added, strict=True)),
+        tuple(_moved(condition, positions) for condition in conditions),
+        tuple(positions[index] for index in cluster.shown),
+    )
+
+
+def _filtered(node: lo.Node, condition: Expression) -> lo.Node:
+    if isinstance(node, lo.Filter):
+        return lo.Filter(node.input, conjunction([*conjuncts(node.condition), condition]))
+    return lo.Filter(node, condition)

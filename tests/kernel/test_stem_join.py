@@ -1,0 +1,271 @@
+"""Joins by SteMs: cases a reader learns from, and random ones against a recomputation of every instant."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.kernel.test_join import Bag, Row, batch, check_steps, floats, less, odd_sizes, small, sources, texts
+
+from millstream.kernel.batch import BORN, END, INF, START, WEIGHT
+from millstream.kernel.distribution import by_key
+from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, conjunction
+from millstream.kernel.stem_join import StemJoin
+from millstream.kernel.stem_routing import POLICIES, Experience
+from millstream.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType, Field, Schema
+
+PAIR: Schema = (Field("k", BIGINT), Field("x", BIGINT))
+
+
+def column(index: int, kind: DataType = BIGINT) -> Column:
+    return Column(kind, index, f"c{index}")
+
+
+def compare(function: str, one: int | Expression, other: int | Expression, kind: DataType = BIGINT) -> Expression:
+    sides = (side if isinstance(side, Expression) else column(side, kind) for side in (one, other))
+    return Call(BOOLEAN, function, tuple(sides))
+
+
+def plus(index: int, value: int) -> Expression:
+    return Call(BIGINT, "+", (column(index), Literal(BIGINT, value)))
+
+
+CHAIN = conjunction([compare("=", 0, 2), compare("=", 3, 4)])  # a.k = b.k, b.x = c.k
+STAR = conjunction([compare("=", 0, 2), compare("=", 2, 4)])  # a.k = b.k = c.k
+
+
+def run(operator: Operator, steps: Sequence[tuple[Sequence[pl.DataFrame], Sequence[int]]]) -> list[list[Row]]:
+    """The output of each step (inputs, frontiers after it)."""
+    state: State = NO_STATE
+    before = [-1] * len(steps[0][1])
+    outputs = []
+    for inputs, after in steps:
+        output, state = operator.step(inputs, state, Progress(tuple(before), tuple(after)))
+        outputs.append(sorted(output.rows(), key=repr))
+        before = list(after)
+    return outputs
+
+
+def test_a_combination_lives_while_all_its_rows_do() -> None:
+    a = batch(PAIR, [(1, 10, 0, 10, 1)])
+    b = batch(PAIR, [(1, 2, 4, 20, 2), (2, 2, 4, 20, 1)])
+    c = batch(PAIR, [(2, 30, 6, 8, 3), (2, 31, 10, 20, 1)])
+    assert run(StemJoin([PAIR] * 3, CHAIN), [((a, b, c), (6, 6, 6))]) == [[(1, 10, 1, 2, 2, 30, 6, 8, 6)]]
+
+
+def test_what_arrives_later_finds_what_was_there_whichever_input_it_comes_from() -> None:
+    rows = [batch(PAIR, [(1, 1, 0, INF, 1)]), batch(PAIR, [(1, 2, 0, INF, 1)]), batch(PAIR, [(2, 3, 0, INF, 1)])]
+    nothing = rows[0].clear()
+    for last in range(3):
+        first = [nothing if i == last else rows[i] for i in range(3)]
+        then = [rows[i] if i == last else nothing for i in range(3)]
+        outputs = run(StemJoin([PAIR] * 3, CHAIN), [(first, (-1, -1, -1)), (then, (0, 0, 0))])
+        assert outputs == [[], [(1, 1, 1, 2, 2, 3, 0, INF, 1)]]
+
+
+def test_a_retraction_takes_back_its_combinations_from_then_on() -> None:
+    row = batch(PAIR, [(1, 1, 0, INF, 1)])
+    gone = batch(PAIR, [(1, 1, 5, INF, -1)])
+    outputs = run(StemJoin([PAIR] * 3, STAR), [((row,) * 3, (0,) * 3), ((row.clear(), gone, row.clear()), (5,) * 3)])
+    assert outputs == [[(1, 1) * 3 + (0, INF, 1)], [(1, 1) * 3 + (5, INF, -1)]]
+
+
+def test_a_self_join_sees_each_combination_once_per_order() -> None:
+    schema: Schema = (Field("k", BIGINT),)
+    first, second = batch(schema, [(1, 0, 9, 1)]), batch(schema, [(1, 3, 12, 1)])
+    condition = conjunction([compare("=", 0, 1), compare("=", 1, 2)])
+    outputs = run(StemJoin([schema] * 3, condition), [((first,) * 3, (0,) * 3), ((second,) * 3, (3,) * 3)])
+    assert outputs == [[(1, 1, 1, 0, 9, 1)], [(1, 1, 1, 3, 12, 1), *[(1, 1, 1, 3, 9, 1)] * 6]]
+
+
+def test_born_is_the_latest_of_the_components() -> None:
+    a = batch(PAIR, [(1, 1, 4, 9, 1, 2)], born=True)
+    b = batch(PAIR, [(1, 1, 3, 9, 1, 3)], born=True)
+    outputs = run(StemJoin([PAIR] * 3, STAR), [((a, b, a.drop(BORN)), (4, 4, 4))])
+    assert outputs == [[(1, 1) * 3 + (4, 9, 1, 3)]]
+
+
+def test_rows_are_forgotten_when_all_other_inputs_have_passed_them() -> None:
+    operator = StemJoin([PAIR] * 3, STAR)
+    row, nothing = batch(PAIR, [(1, 1, 0, 5, 1)]), batch(PAIR, [])
+    _, state = operator.step((row, nothing, nothing), NO_STATE, Progress((-1,) * 3, (0, 9, 3)))
+    assert [segment.height for segment in state["stem 0"]] == [1]
+    _, state = operator.step((nothing,) * 3, state, Progress((0, 9, 3), (0, 9, 4)))
+    assert state["stem 0"] == ()
+
+
+def test_rows_that_lack_what_they_are_compared_by_are_not_kept() -> None:
+    operator = StemJoin([PAIR] * 2, conjunction([compare("=", 0, 2), compare("<", 1, 3)]))
+    rows = batch(PAIR, [(1, None, 0, INF, 1), (None, 1, 0, INF, 1), (1, 1, 0, INF, 1)])
+    _, state = operator.step((rows, rows), NO_STATE, Progress((-1, -1), (0, 0)))
+    assert [state[name][0].height for name in ("stem 0", "stem 1")] == [1, 1]
+
+
+def test_the_rows_of_an_input_are_kept_once_however_they_are_looked_for() -> None:
+    rows = batch(PAIR, [(1, 1, 0, INF, 1)])
+    _, state = StemJoin([PAIR] * 3, CHAIN).step((rows,) * 3, NO_STATE, Progress((-1,) * 3, (0,) * 3))
+    assert {name: [s.height for s in segments] for name, segments in state.items() if name != "routing"} == {
+        "stem 0": [1],
+        "stem 1": [1],
+        "stem 2": [1],
+    }
+
+
+def test_inputs_of_one_class_are_hashed_by_it_and_others_meet_on_one_shard() -> None:
+    copies = tuple(tuple((i, start + i) for i in range(2)) for start in (0, 2, 4))
+    assert StemJoin([PAIR] * 3, STAR).distribution == by_key([(0,), (0,), (0,)], *copies)
+    assert StemJoin([PAIR] * 3, CHAIN).distribution == by_key([(), (), ()], *copies)
+
+
+def test_conditions_that_can_fail_are_tested_on_whole_combinations_only() -> None:
+    division = compare(">", Call(BIGINT, "/", (column(1), column(3))), Literal(BIGINT, 0))
+    a, b = batch(PAIR, [(1, 6, 0, INF, 1)]), batch(PAIR, [(1, 0, 0, INF, 1), (1, 3, 0, INF, 1)])
+    c = batch(PAIR, [(3, 9, 0, INF, 1)])
+    operator = StemJoin([PAIR] * 3, conjunction([CHAIN, division]))
+    assert run(operator, [((a, b, c), (0, 0, 0))]) == [[(1, 6, 1, 3, 3, 9, 0, INF, 1)]]
+
+
+# Routing
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_rows_learn_to_meet_the_selective_stem_first(order: tuple[int, int]) -> None:
+    """The center of a star: of its partners one has twenty rows for every key, the other hardly any."""
+    condition = conjunction([compare("=", 0, 2), compare("=", 0, 4)])
+    many, few = order
+    keys = np.arange(100)
+    held = {many: np.repeat(keys, 20), few: keys[:5]}
+    nothing = batch(PAIR, [])
+    stored = [nothing if i == 0 else _rows(held[i], 0) for i in range(3)]
+    operator = StemJoin([PAIR] * 3, condition, chunk=100)
+    _, state = operator.step(stored, NO_STATE, Progress((-1,) * 3, (0,) * 3))
+    for step in range(1, 31):
+        _, state = operator.step([_rows(keys, step), nothing, nothing], state, Progress((step - 1,) * 3, (step,) * 3))
+    seen = Experience.of(3, state["routing"])
+    assert seen.probes[0, few] > 3 * seen.probes[0, many]
+
+
+def _rows(keys: np.ndarray[Any, Any], start: int) -> pl.DataFrame:
+    times = np.full(keys.size, start)
+    return pl.DataFrame({"c0": keys, "c1": keys, START: times, END: times + 1000, WEIGHT: np.ones_like(times)})
+
+
+# Against every instant
+
+Holds = Callable[[Row], bool]
+
+
+def joined(holds: Holds) -> Callable[[list[Bag]], Bag]:
+    def expected(bags: list[Bag]) -> Bag:
+        result: Bag = Counter()
+        for combination in product(*(bag.items() for bag in bags)):
+            row = tuple(value for values, _ in combination for value in values)
+            if holds(row):
+                result[row] += int(np.prod([count for _, count in combination]))
+        return result
+
+    return expected
+
+
+def equal(one: Any, other: Any) -> bool:
+    zeros = ("0.0", "-0.0")
+    return one is not None and (one == other or (one in zeros and other in zeros))
+
+
+def same(one: Any, other: Any) -> bool:
+    return equal(one, other) or (one is None and other is None)
+
+
+# Of three inputs (k, x): the condition, and what it means for the row of all six values.
+CONDITIONS: dict[str, tuple[Expression, Holds]] = {
+    "star": (STAR, lambda r: equal(r[0], r[2]) and equal(r[2], r[4])),
+    "chain": (CHAIN, lambda r: equal(r[0], r[2]) and equal(r[3], r[4])),
+    "triangle": (
+        conjunction([CHAIN, compare("=", 5, 1)]),
+        lambda r: equal(r[0], r[2]) and equal(r[3], r[4]) and equal(r[5], r[1]),
+    ),
+    "two keys": (
+        conjunction([STAR, compare("=", 3, 1)]),
+        lambda r: equal(r[0], r[2]) and equal(r[2], r[4]) and equal(r[3], r[1]),
+    ),
+    "one column against two of an input": (
+        conjunction([compare("=", 0, 2), compare("=", 1, 2), compare("=", 2, 4)]),
+        lambda r: equal(r[0], r[2]) and equal(r[1], r[2]) and equal(r[2], r[4]),
+    ),
+    "null-safe": (
+        conjunction([compare("<=>", 0, 2), compare("<=>", 3, 4)]),
+        lambda r: same(r[0], r[2]) and same(r[3], r[4]),
+    ),
+    "null-safe and not": (
+        conjunction([compare("<=>", 0, 2), compare("=", 2, 4)]),
+        lambda r: same(r[0], r[2]) and equal(r[2], r[4]),
+    ),
+    "ranges": (
+        conjunction([compare("<=", 1, 3), compare("<", 3, plus(5, 1))]),
+        lambda r: not less(r[3], r[1]) and less(r[3], None if r[5] is None else r[5] + 1) and r[1] is not None,
+    ),
+    "a key and a range": (
+        conjunction([compare("=", 0, 2), compare(">=", 5, 3), compare("<=", 5, plus(3, 2))]),
+        lambda r: equal(r[0], r[2]) and None not in (r[3], r[5]) and r[3] <= r[5] <= r[3] + 2,
+    ),
+    "one left alone": (
+        conjunction([compare("=", 0, 2), compare("<>", 1, 3)]),
+        lambda r: equal(r[0], r[2]) and None not in (r[1], r[3]) and r[1] != r[3],
+    ),
+    "a condition over all": (
+        conjunction([CHAIN, compare("<", Call(BIGINT, "+", (column(1), column(5))), plus(2, 1))]),
+        lambda r: equal(r[0], r[2]) and equal(r[3], r[4]) and None not in (r[1], r[5]) and r[1] + r[5] < r[2] + 1,
+    ),
+    "a condition on one": (
+        conjunction([STAR, compare("<", 1, Literal(BIGINT, 1))]),
+        lambda r: equal(r[0], r[2]) and equal(r[2], r[4]) and less(r[1], 1),
+    ),
+    "nothing": (conjunction([]), lambda r: True),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+@settings(deadline=None, max_examples=15)
+@given(data=st.data(), collide=st.booleans(), policy=st.sampled_from(sorted(POLICIES)), steps=st.integers(1, 4))
+def test_any_condition_is_right_at_every_instant(
+    name: str, data: st.DataObject, collide: bool, policy: str, steps: int
+) -> None:
+    condition, holds = CONDITIONS[name]
+    inputs = [data.draw(sources(st.tuples(small, small), steps, retract=True, size=5)) for _ in range(3)]
+    with odd_sizes(collide):
+        operator = StemJoin([PAIR] * 3, condition, policy=policy, chunk=2)
+        check_steps(operator, [PAIR] * 3, inputs, joined(holds), linear=True)
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=st.data(), collide=st.booleans(), steps=st.integers(1, 4), width=st.integers(2, 4))
+def test_keys_of_any_type_are_right_at_every_instant(
+    data: st.DataObject, collide: bool, steps: int, width: int
+) -> None:
+    kinds = {STRING: texts, BIGINT: small, DOUBLE: floats}
+    kind = data.draw(st.sampled_from(list(kinds)))
+    schema: Schema = (Field("k", kind),)
+    inputs = [data.draw(sources(st.tuples(kinds[kind]), steps, retract=True, size=5)) for _ in range(width)]
+    condition = conjunction([compare("=", i, i + 1, kind) for i in range(width - 1)])
+    with odd_sizes(collide):
+        operator = StemJoin([schema] * width, condition, chunk=2)
+        expected = joined(lambda r: all(equal(r[i], r[i + 1]) for i in range(width - 1)))
+        check_steps(operator, [schema] * width, inputs, expected, linear=True)
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=st.data(), steps=st.integers(1, 4), policy=st.sampled_from(sorted(POLICIES)))
+def test_self_join_is_right_at_every_instant(data: st.DataObject, steps: int, policy: str) -> None:
+    source = data.draw(sources(st.tuples(small, small), steps, retract=True, size=8))
+    condition, holds = CONDITIONS["chain"]
+    with odd_sizes(collide=False):
+        operator = StemJoin([PAIR] * 3, condition, policy=policy)
+        check_steps(operator, [PAIR] * 3, [source] * 3, joined(holds), linear=True)

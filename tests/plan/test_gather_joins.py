@@ -1,0 +1,80 @@
+"""Which joins become one by SteMs: by setting, or by the sizes that statistics let expect."""
+
+from __future__ import annotations
+
+import pytest
+
+import millstream as ms
+from millstream.language.binder import Binder
+from millstream.language.statement_parser import parse_query
+from millstream.plan import logical as lo
+from millstream.plan.cost import SourceStatistics, Statistics
+from millstream.plan.rewrite import rewrite
+
+SCHEMA = """
+CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts;
+CREATE STREAM T (a INT, b INT) TIMESTAMP BY ts;
+CREATE STREAM U (a BIGINT, b INT) TIMESTAMP BY ts;
+CREATE TABLE N (a INT, name STRING) NON RETROACTIVE;
+"""
+ON_A_KEY = "SELECT S.b, T.b, U.b FROM S [RANGE 5000], T [RANGE 5000], U [RANGE 5000] WHERE S.a = T.a AND T.a = U.a"
+CHAIN = "SELECT S.b, U.b FROM S [RANGE 5000], T [RANGE 5000], U [RANGE 5000] WHERE S.a = T.a AND T.b = U.b"
+MANY_KEYS = {name: SourceStatistics(1, 0, (50_000.0, 50_000.0)) for name in "stu"}
+FEW_KEYS = {name: SourceStatistics(1, 0, (500.0, 500.0)) for name in "stu"}
+
+
+def rewritten(cql: str, joins: str = "auto", statistics: Statistics | None = None, shards: int = 1) -> lo.Node:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(SCHEMA)
+        bound = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql))
+    return rewrite(bound.plan, statistics, joins=joins, shards=shards)
+
+
+def widths(plan: lo.Node) -> list[int]:
+    """How many inputs each join by SteMs has."""
+    return [len(node.inputs) for node in plan.walk() if isinstance(node, lo.StemJoin)]
+
+
+@pytest.mark.parametrize(
+    ("cql", "statistics", "shards", "expected"),
+    [
+        (ON_A_KEY, MANY_KEYS, 1, []),
+        (ON_A_KEY, FEW_KEYS, 1, [3]),
+        (ON_A_KEY, FEW_KEYS, 2, [3]),
+        (CHAIN, MANY_KEYS, 1, []),
+        (CHAIN, FEW_KEYS, 1, [3]),
+        (CHAIN, FEW_KEYS, 2, []),
+    ],
+)
+def test_stems_are_chosen_where_an_inner_join_would_be_large_and_rows_can_be_spread(
+    cql: str, statistics: Statistics, shards: int, expected: list[int]
+) -> None:
+    assert widths(rewritten(cql, statistics=statistics, shards=shards)) == expected
+
+
+def test_a_join_of_two_is_left_to_the_tree_unless_asked_for() -> None:
+    cql = "SELECT S.b FROM S [RANGE 5000], T [RANGE 5000] WHERE S.a = T.a"
+    assert widths(rewritten(cql, statistics=FEW_KEYS)) == []
+    assert widths(rewritten(cql, "stems")) == [2]
+    assert widths(rewritten(ON_A_KEY, "tree", FEW_KEYS)) == []
+
+
+def test_joins_are_gathered_through_views_and_outer_joins_are_inputs() -> None:
+    cql = """SELECT x.b, U.b FROM (SELECT T.a, S.b FROM S [RANGE 5], T [RANGE 5] WHERE S.a = T.a) AS x,
+        (SELECT U.a, U.b FROM U [RANGE 5] LEFT JOIN S [RANGE 5] ON S.a = U.b) AS U WHERE x.a = U.a"""
+    plan = rewritten(cql, "stems")
+    assert widths(plan) == [3]
+    assert sum(isinstance(node, lo.Join) and node.join == "left" for node in plan.walk()) == 1
+
+
+def test_non_retroactive_tables_meet_whole_combinations() -> None:
+    cql = "SELECT S.b, name FROM S [RANGE 5], N, T [RANGE 5] WHERE S.a = N.a AND S.a = T.a"
+    plan = rewritten(cql, "stems")
+    (above,) = [node for node in plan.walk() if isinstance(node, lo.Join)]
+    assert widths(above.left) == [2]
+    assert not widths(above.right)
+
+
+def test_widened_integers_need_no_column_of_their_own() -> None:
+    (join,) = [node for node in rewritten(ON_A_KEY, "stems").walk() if isinstance(node, lo.StemJoin)]
+    assert [len(child.schema) for child in join.inputs] == [2, 2, 2]
