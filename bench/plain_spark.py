@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -86,6 +87,39 @@ def sliding_average(spark: SparkSession, directory: Path, checkpoint: Path, file
 def epoch_floor(spark: SparkSession, directory: Path, checkpoint: Path) -> int:
     """One tiny file per batch, and a trivial job in each."""
     return finish(stream(spark, directory, 1), checkpoint)
+
+
+def rules_join(
+    spark: SparkSession, directory: Path, checkpoint: Path, files: int | None, rules: Sequence[tuple[int, ...]]
+) -> int:
+    """One job for all questions: the stream joined with a broadcast table of rules, counted by rule."""
+    columns = "id INT, a0 INT, a1 INT, b0 INT, b1 INT"
+    table = spark.createDataFrame([(number, *rule) for number, rule in enumerate(rules)], columns)
+    matches = "a >= a0 AND a < a1 AND b >= b0 AND b < b1"
+    counted: Counter[int] = Counter()
+
+    def add(batch: DataFrame, _: int) -> None:
+        joined = batch.select("a", "b").join(f.broadcast(table), f.expr(matches))
+        counted.update({row["id"]: row["count"] for row in joined.groupBy("id").count().collect()})
+
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    writer = stream(spark, directory, files).writeStream.option("checkpointLocation", str(checkpoint))
+    writer.trigger(availableNow=True).foreachBatch(add).start().awaitTermination()
+    return counted.total()
+
+
+def job_per_rule(spark: SparkSession, directory: Path, checkpoint: Path, rules: Sequence[tuple[int, ...]]) -> int:
+    """A streaming job for each question, all of them at the same time."""
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    counts = [Counted() for _ in rules]
+    queries = []
+    for number, ((low_a, high_a, low_b, high_b), counted) in enumerate(zip(rules, counts, strict=True)):
+        matching = stream(spark, directory).where(f"a >= {low_a} AND a < {high_a} AND b >= {low_b} AND b < {high_b}")
+        writer = matching.writeStream.option("checkpointLocation", str(checkpoint / str(number)))
+        queries.append(writer.trigger(availableNow=True).foreachBatch(counted.add).start())
+    for query in queries:
+        query.awaitTermination()
+    return sum(counted.rows for counted in counts)
 
 
 def measured(work: Callable[[], int]) -> tuple[float, int]:

@@ -182,7 +182,7 @@ class Database:
     def explain(self, cql: str) -> str:
         """The plan of a query, and the defaults it would get."""
         self.check_open()
-        return explain_bound(self._bind(parse_query(cql), cql))
+        return self._explained(self._bind(parse_query(cql), cql))
 
     def drop_query(self, name: str) -> None:
         query = self.registry.find(name)
@@ -277,12 +277,17 @@ class Database:
                 text += "\napproximate: elements were shed" if query.is_approximate else ""
         elif statement.query is not None:
             bound = self._bind(statement.query, statement.place.text)
-            text = explain_bound(bound)
+            text = self._explained(bound)
             if statement.analyze:
                 reports = self.engine.measure(bound.plan, self.options(), self._latest(bound))
         if statement.analyze:
             text = f"{text}\n\n{as_text(reports)}"
         return Result(text, table=pa.table({"plan": text.split("\n")}))
+
+    def _explained(self, bound: BoundQuery) -> str:
+        """The plan of a query that is not registered, its defaults, and what it would share."""
+        notes = [f"default: {text}" for text in bound.defaults]
+        return "\n".join([explain(bound.plan), *notes, *(f"sharing: {text}" for text in self.registry.explain(bound))])
 
     # Functions of users
 
@@ -559,8 +564,3 @@ class Database:
 def _check_mode(mode: str) -> None:
     if mode.upper() not in ("EAGER", "LAZY", "NONE"):
         raise BindError(f"mode is eager, lazy or none, not {mode!r}")
-
-
-def explain_bound(bound: BoundQuery) -> str:
-    notes = [f"default: {text}" for text in bound.defaults]
-    return "\n".join([explain(bound.plan), *notes])

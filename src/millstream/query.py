@@ -119,6 +119,7 @@ class Query:
             "epoch": snapshot.epoch,
             "rows": rows.height,
             "mode": self.mode,
+            **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
         }
 

@@ -29,6 +29,7 @@ from millstream.language.dialect import CQL
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.parameters import parameter_columns
+from millstream.plan.explain_sharing import service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.logical import map_expressions, sources
 from millstream.plan.sharing import Shape, Split, shape_of, split
@@ -107,7 +108,7 @@ class Registry:
             if found is not None:
                 shape, constants = _constants(found)
                 group = self._group(found, shape, constants)
-                if self._is_to_share(found, group):
+                if self._is_to_share(group):
                     template = self._template(bound, statistics, group, shape, (), text)
                     rows = _with_names(constants, [name], mode, text, template.name)
                     record = {} if recorded else {NAME: name, MODE: mode, TEXT: text}
@@ -169,7 +170,7 @@ class Registry:
                 return keyed
         return groups.find(found, None, options)
 
-    def _is_to_share(self, found: Split, group: Group) -> bool:
+    def _is_to_share(self, group: Group) -> bool:
         if self._database.settings.sharing == "on" or group.edge in self._database.engine.groups:
             return True
         return self._alone[group.edge] >= ENOUGH_TO_SHARE
@@ -260,6 +261,39 @@ class Registry:
             if f"q{number}" not in self._queries:
                 names.append(f"q{number}")
         return names
+
+    # What is shared
+
+    def explain(self, bound: BoundQuery) -> list[str]:
+        """What a query would share if it were registered now, what it would add, and what would serve it."""
+        engine, options = self._database.engine, self._database.options()
+        found = split(bound.plan) if self._database.settings.sharing != "off" else None
+        if found is not None:
+            shape, constants = _constants(found)
+            group = self._group(found, shape, constants)
+            if self._is_to_share(group):
+                return self._explain_group(group, found)
+        steps = engine.steps_of(bound.plan, options)
+        known = {step.name for step in engine.pipeline.steps}
+        shared = [name for name in steps if name in known]
+        return [f"shares {len(shared)} of its {len(steps)} operators: {', '.join(shared)}"] if shared else []
+
+    def _explain_group(self, group: Group, found: Split) -> list[str]:
+        count = self._database.engine.shown(group.edge)
+        others = f"with {count} others" if count else "of its own, which others may join"
+        shape, values = shape_of(found.condition)
+        service = service_of(shape.condition, keyed=group.key is not None, constants=values)
+        return [f"a row of the query table of a group {others}", *service.lines()]
+
+    def sharing(self, query: Query) -> dict[str, Any]:
+        """What a query of a group shares, and what serves it."""
+        template = self._templates[query.template or ""]
+        service = service_of(template.shape.condition, keyed=template.group.key is not None)
+        return {
+            "shared_by": self._database.engine.shown(query.edge),
+            "indexes": [service.key] if service.key is not None else list(service.attributes),
+            "unindexed": list(service.residual),
+        }
 
     # What a query is by itself
 

@@ -245,3 +245,61 @@ def test_what_cannot_be_shared_is_registered_one_by_one(db: ms.Database) -> None
     db.insert("s", ROWS)
     db.advance("s", to=4)
     assert [values(query, "c") for query in queries] == [[2, 3, 6], [11, 12, 15]]
+
+
+def test_explain_says_what_a_new_query_would_share(db: ms.Database) -> None:
+    db.register_many("SELECT a FROM s WHERE a > ? AND (b < ? OR t = 'x')", [(1, 2), (3, 4)])
+    indexed = db.explain("SELECT a FROM s WHERE a > 7 AND t LIKE 'z%' AND a + b > 3")
+    assert "a row of the query table of a group with 2 others" in indexed
+    assert "filtered by the indexes on a, t" in indexed
+    assert "evaluated last, row by row: ((a + b) > 3)" in indexed
+    assert "no index serves it" in db.explain("SELECT a FROM s WHERE a + b > 3")
+    assert "sharing" not in db.explain("SELECT COUNT(*) FROM s")
+    db.register("SELECT b, COUNT(*) FROM s GROUP BY b")
+    assert "shares 1 of its 3 operators" in db.explain("SELECT COUNT(*) FROM s")
+
+
+def test_statistics_say_what_serves_a_query(db: ms.Database) -> None:
+    filtered = db.register_many("SELECT a FROM s WHERE a > ? AND a + b > ?", [(1, 2), (3, 4)])[0]
+    looked_up = db.register_many("SELECT a FROM s WHERE a = ?", [1, 2, 3])[0]
+    assert {key: filtered.stats()[key] for key in ("shared_by", "indexes", "unindexed")} == {
+        "shared_by": 2,
+        "indexes": ["a"],
+        "unindexed": ["((a + b) > ?2)"],
+    }
+    assert looked_up.stats()["indexes"] == ["a"]
+    assert looked_up.stats()["shared_by"] == 3
+
+
+def test_noted_queries_come_back(reopen: Open) -> None:
+    """Those that came one by one into a group are in no commit yet, only in a log."""
+    db = reopen()
+    db.execute(f"{STREAM}; SET sharing = 'on'")
+    for number in range(5):
+        db.register(f"SELECT a FROM s WHERE a > {number}", name=f"more_than_{number}")
+    db = reopen()
+    assert [query.name for query in db.queries()] == [f"more_than_{number}" for number in range(5)]
+    db.insert("s", ROWS)
+    db.register("SELECT a FROM s WHERE a > 4", name="again")
+    db.query("more_than_0").drop()
+    db = reopen()
+    db.advance("s", to=9)
+    assert values(db.query("again")) == values(db.query("more_than_4")) == [5]
+    assert values(db.query("more_than_1")) == [2, 5]
+    assert len(db.queries()) == 5
+
+
+def test_a_damaged_log_is_named(reopen: Open, tmp_path: Path) -> None:
+    db = reopen()
+    db.execute(f"{STREAM}; SET sharing = 'on'")
+    for number in range(3):
+        db.register(f"SELECT a FROM s WHERE a > {number}")
+    db.close()
+    (log,) = tmp_path.rglob("notes.log")
+    content = bytearray(log.read_bytes())
+    content[20] ^= 1
+    log.write_bytes(content)
+    with pytest.raises(ms.StateError, match=r"notes\.log is damaged"):
+        reopen()
+    log.write_bytes(content[:0])  # cut short before anybody was told
+    assert len(reopen().queries()) == 1

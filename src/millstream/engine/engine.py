@@ -414,6 +414,14 @@ class Engine:
         """The edge that would carry a plan's rows."""
         return self._prepare(plan, options)[0]
 
+    def steps_of(self, plan: lo.Node, options: Options) -> list[str]:
+        """The names of the steps that a plan is made of."""
+        return [step.name for step in self._prepare(plan, options)[1].steps]
+
+    def shown(self, edge: str) -> int:
+        """How many queries show an edge."""
+        return self._shown[edge]
+
     def attach(self, plan: lo.Node, options: Options) -> None:
         """Go on with a plan that the snapshot holds the state and results of."""
         with self.lock:

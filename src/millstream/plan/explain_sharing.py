@@ -1,0 +1,53 @@
+"""What serves the selection of a query among many: indexes on attributes, and what is left to be evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.kernel.scalar.expressions import TRUE, Expression
+from millstream.kernel.sharing.keyed_selection import equality_key
+from millstream.kernel.sharing.normal_form import normal_form
+from millstream.kernel.sharing.parameters import with_values
+
+
+@dataclass(frozen=True)
+class Service:
+    """The attribute whose value is looked up, those that are compared by indexes, and the conditions that no index can
+    serve: they are evaluated last, on the rows that are left."""
+
+    key: str | None
+    attributes: tuple[str, ...]
+    residual: tuple[str, ...]
+
+    @property
+    def is_indexed(self) -> bool:
+        return self.key is not None or bool(self.attributes)
+
+    def lines(self) -> list[str]:
+        found = []
+        if self.key is not None:
+            found.append(f"looked up by the value of {self.key}")
+        if self.attributes:
+            found.append(f"filtered by the indexes on {', '.join(self.attributes)}")
+        if not found:
+            found.append("no index serves it")
+        if self.residual:
+            found.append(f"evaluated last, row by row: {' AND '.join(self.residual)}")
+        return found
+
+
+def service_of(condition: Expression, *, keyed: bool, constants: Sequence[object] | None = None) -> Service:
+    """What serves queries of a shape; with constants, what serves the one that has these."""
+
+    def shown(left: Expression) -> str:
+        return str(left if constants is None else with_values(left, constants))
+
+    asked = equality_key(condition) if keyed else None
+    if asked is not None:
+        # Rows are few once the key is looked up: the rest is evaluated on them as it is.
+        rest = [] if asked[2] == TRUE else [shown(asked[2])]
+        return Service(str(asked[0]), (), tuple(rest))
+    form = normal_form(condition)
+    attributes = dict.fromkeys(str(atom.attribute) for clause in form.clauses for atom in clause)
+    return Service(None, tuple(attributes), tuple(map(shown, form.residual)))
