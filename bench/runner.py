@@ -41,6 +41,7 @@ EXPERIMENTS = (
     "operator_costs",
     "pipeline",  # starts Spark
     "join_memory",  # as does this one, in processes of their own
+    "many_queries",  # and this one
 )
 SCRIPTS = ("kernel_join", "kernel_aggregate")
 WIDTH = 140  # of the tables, where there is no terminal to say

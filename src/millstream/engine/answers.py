@@ -16,6 +16,7 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.elements import Elements
 from millstream.kernel.operator import NO_STATE, Progress
+from millstream.kernel.segments import numbers, only
 from millstream.plan.definitions import TimeDomain
 from millstream.types import BIGINT, Field, Schema, arrow_schema, to_arrow
 
@@ -26,14 +27,15 @@ CHANGE = "_weight"
 def relation_at(rows: Batch, schema: Schema, at: int) -> pa.Table:
     """R(at), each copy a row, in the order of the values."""
     columns = value_columns(len(schema))
-    alive = rows.filter((pl.col(START) <= at) & (pl.col(END) > at))
-    counted = alive.group_by(columns).agg(pl.col(WEIGHT).sum()) if columns else alive.select(pl.col(WEIGHT).sum())
-    counted = counted.filter(pl.col(WEIGHT) > 0)
-    if counted.height and counted[WEIGHT].max() != 1:
-        copies = counted.select(pl.exclude(WEIGHT).repeat_by(WEIGHT)).explode(*columns)
-    else:
-        copies = counted
-    return _table(copies.select(columns).sort(columns) if columns else copies.select(columns), schema, columns)
+    alive = only(rows, (numbers(rows, START) <= at) & (numbers(rows, END) > at))
+    counted = alive
+    if (numbers(alive, WEIGHT) < 0).any() or not columns:
+        counted = alive.group_by(columns).agg(pl.col(WEIGHT).sum()) if columns else alive.select(pl.col(WEIGHT).sum())
+        counted = only(counted, numbers(counted, WEIGHT) > 0)
+    copies = counted[columns]
+    if columns and (numbers(counted, WEIGHT) != 1).any():
+        copies = counted.select(pl.col(*columns).repeat_by(WEIGHT)).explode(*columns)
+    return _table(copies.sort(columns) if copies.height > 1 and columns else copies, schema, columns)
 
 
 def elements_until(rows: Batch, schema: Schema, at: int, domain: TimeDomain | None, max_rows: int) -> pa.Table:

@@ -25,7 +25,7 @@ from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.errors import EvaluationError, told
-from millstream.kernel.batch import Batch, empty_batch
+from millstream.kernel.batch import Batch, concat, empty_batch
 from millstream.kernel.distribution import HASH
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan import logical as lo
@@ -504,7 +504,7 @@ class Engine:
             frames = [self.store.read(name) for name in snapshot.results.get(edge, ())]
         if query is None:
             return pl.concat([like, *(frame.select(like.columns) for frame in frames)]), snapshot
-        return pl.concat([like, *self.groups.rows_of(self.groups[edge], schema, query, frames)]), snapshot
+        return concat(self.groups.rows_of(self.groups[edge], schema, query, frames), like), snapshot
 
     def inputs(self, edge: str) -> set[str]:
         """The sources that an edge is made from, but for query tables."""

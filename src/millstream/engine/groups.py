@@ -14,14 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from millstream.engine.parts import Part
 from millstream.engine.task import EVERYWHERE, EpochOutcome
 from millstream.errors import EvaluationError, told
-from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column, value_columns
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.sharing.by_query import rows_of_query, taken
 from millstream.kernel.sharing.lineage import wanted_by
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import logical as lo
@@ -335,12 +337,12 @@ class Groups:
 
     def rows_of(self, group: Group, schema: Schema, query: int, frames: Iterable[pl.DataFrame]) -> list[Batch]:
         """One query's rows of the group's results, with the query's own columns."""
-        columns, intervals = value_columns(len(schema)), (START, END, WEIGHT)
-        if not group.lifted.expanded:
-            return [frame.filter(wanted_by(frame, query)).select(*columns, *intervals) for frame in frames]
-        own = [pl.col(value_column(index + 1)).alias(name) for index, name in enumerate(columns)]
-        mine = pl.col(value_column(0)) == query
-        return [frame.filter(mine).select(*own, *intervals) for frame in frames]
+        shift = int(group.lifted.expanded)
+        columns = {value_column(index + shift): value_column(index) for index in range(len(schema))}
+        columns |= {name: name for name in (START, END, WEIGHT)}
+        if group.lifted.expanded:
+            return [taken(frame, columns, rows_of_query(frame, query)) for frame in frames]
+        return [taken(frame, columns, np.flatnonzero(wanted_by(frame, query))) for frame in frames]
 
 
 def query_tables(synopses: Mapping[str, Names]) -> dict[str, Names]:
