@@ -20,7 +20,6 @@ import polars as pl
 
 from millstream.errors import InputError
 from millstream.kernel.operator import Segment
-from millstream.kernel.sharing.predicates import Module
 
 FLOOR = 1.0
 _FADING = 0.5  # what one lesson leaves of those before
@@ -128,8 +127,8 @@ class Memory:
             for module, *learnt in segment.iter_rows():
                 self._known[module] = Experience(*learnt)
 
-    def of(self, module: Module) -> Experience:
-        return self._known.setdefault(str(module), Experience())
+    def of(self, module: str) -> Experience:
+        return self._known.setdefault(module, Experience())
 
     def shares(self) -> dict[str, float]:
         """Each module's part of all tickets."""
