@@ -36,7 +36,8 @@ from millstream.kernel.sharing.lineage import (
 from millstream.kernel.sharing.parameters import synopsis_of
 from millstream.kernel.sharing.predicates import Shape, shape_of
 from millstream.kernel.sharing.residual import holds
-from millstream.kernel.sharing.routing import Memory, policy
+from millstream.kernel.sharing.routing import Memory
+from millstream.kernel.sharing.routing import policy as routing_policy
 from millstream.kernel.sharing.selected import Selected
 from millstream.types import Schema
 
@@ -52,6 +53,7 @@ class GroupedSelection(Operator):
         self.schema = schema
         self.shapes = dict(shapes)
         self.policy = policy
+        routing_policy(policy)  # an unknown one is refused at once
 
     @property
     def distribution(self) -> Distribution:
@@ -64,7 +66,7 @@ class GroupedSelection(Operator):
             return selected.frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
         index = index_of(self._tables(state))
         ranks = [axis.ranks(batch) for axis in index.axes]
-        eddy = Eddy(policy(self.policy), Memory(state.get(EDDY, ())))
+        eddy = Eddy(routing_policy(self.policy), Memory(state.get(EDDY, ())))
         for block in index.blocks:
             bits = selected.room(block.members.size)
             wanted = eddy.route(block, ranks, bits)
