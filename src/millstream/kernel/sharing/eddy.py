@@ -15,13 +15,12 @@ import numpy as np
 from millstream.kernel.keys import Positions
 from millstream.kernel.sharing.index import BlockFilter, IndexedBlock
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
-from millstream.kernel.sharing.predicates import Module
 from millstream.kernel.sharing.routing import Experience, Memory, Policy
 
 _BYTES = 1 << 18  # of the bitmaps of a chunk: they stay in the cache with those of the filters
 _MOST_ROWS = 1 << 12
 _SAMPLE = 64  # rows of a chunk that the eddy learns from
-_RAREST_LESSON = 16  # chunks from one lesson to the next, while nothing changes
+_RAREST_LESSON = 32  # chunks from one lesson to the next, while nothing changes
 _SURPRISE = 0.2  # a change in the part of the rows that leave
 # Rows that leave are taken out where each row is expected to be spared so much of a module: looking for them costs.
 _WORTH_WHILE = 0.4
@@ -37,15 +36,17 @@ class Eddy:
         self.policy = policy
         self.memory = memory
         self.entered: dict[str, int] = {}
-        self._orders: dict[tuple[Module, ...], list[int]] = {}
+        self._orders: dict[tuple[str, ...], list[int]] = {}
+        self._buffer = np.empty(_BYTES // 8, np.uint64)
         self._pause = 0  # chunks until the next lesson
         self._longest = 1
 
-    def route(self, block: IndexedBlock, ranks: Sequence[Positions], bits: Bitmaps) -> None:
-        """Write the bits of each row into `bits`, given its rank on each axis."""
+    def route(self, block: IndexedBlock, ranks: Sequence[Positions], bits: Bitmaps) -> Flags:
+        """Write the bits of each row into `bits`, given its rank on each axis; which rows have any."""
         height, width = bits.shape
+        wanted = np.empty(height, np.bool_)
         size = min(_BYTES // (8 * width), _MOST_ROWS)
-        buffer = np.empty((min(size, height), width), np.uint64)
+        buffer = self._buffer[: size * width].reshape(size, width)
         modules = tuple(each.module for each in block.filters)
         passage = _Passage(block, self.policy, [self.memory.of(module) for module in modules])
         for low in range(0, height, size):
@@ -58,11 +59,12 @@ class Eddy:
                     self._pause, self._longest = 0, 1
             else:
                 self._orders[modules], surprising = passage.learn(chunk)
-                is_same = order == self._orders[modules] and not surprising
-                self._longest = min(2 * self._longest, _RAREST_LESSON) if is_same else 1
+                self._longest = 1 if surprising else min(2 * self._longest, _RAREST_LESSON)
                 self._pause = self._longest - 1
+            wanted[part] = any_bit(bits[part])  # while they are in the cache
         for module, entered in zip(modules, passage.entered, strict=True):
-            self.entered[str(module)] = self.entered.get(str(module), 0) + entered
+            self.entered[module] = self.entered.get(module, 0) + entered
+        return wanted
 
 
 class _Passage:
@@ -78,14 +80,13 @@ class _Passage:
     def follow(self, chunk: _Chunk, order: Sequence[int]) -> bool:
         """Send a chunk in a given order; whether it went otherwise than expected."""
         surprising = False
-        for number, place in enumerate(order):
-            entered = chunk.height
+        for left, place in zip(range(len(order) - 1, -1, -1), order, strict=True):
+            entered = len(chunk.current)
             self.entered[place] += entered
             chunk.apply(self.block.filters[place])
             expected = self.known[place].leaving
-            left = order[number + 1 :]
-            if expected * len(left) >= _WORTH_WHILE:
-                chunk.keep(self._pending_of(left))
+            if expected * left >= _WORTH_WHILE:
+                chunk.keep(self._pending_of(order[-left:]))
                 surprising |= abs(1 - chunk.height / entered - expected) > _SURPRISE
                 if not chunk.height:
                     break
@@ -167,10 +168,10 @@ class _Chunk:
             np.bitwise_and(self.current, self._accepted(each, self.buffer[: self.height]), out=self.current)
 
     def _accepted(self, each: BlockFilter, into: Bitmaps) -> Bitmaps:
-        first, *others = each.lookups
+        first = each.lookups[0]
         # Clipping, since the check of bounds would go through a copy.
         first.bits.take(first.rows(self.ranks[first.axis][self.part]), axis=0, out=into, mode="clip")
-        for lookup in others:
+        for lookup in each.lookups[1:]:
             into |= lookup.bits.take(lookup.rows(self.ranks[lookup.axis][self.part]), axis=0)
         return into
 

@@ -18,37 +18,31 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-import polars as pl
 
-from millstream.kernel.batch import Batch, concat
+from millstream.kernel.batch import Batch
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
-from millstream.kernel.keys import Positions
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
 from millstream.kernel.scalar.expressions import Expression
-from millstream.kernel.segments import gather
 from millstream.kernel.sharing.block import Residual
 from millstream.kernel.sharing.eddy import Eddy
-from millstream.kernel.sharing.index import IndexedBlock, index_of
+from millstream.kernel.sharing.index import index_of
+from millstream.kernel.sharing.lineage import LINEAGE as LINEAGE
 from millstream.kernel.sharing.lineage import (
-    BLOCK,
-    LINEAGE_TYPE,
     WORD_BITS,
-    WORDS,
     Bitmaps,
     any_bit,
     expand,
-    lineage_series,
 )
-from millstream.kernel.sharing.lineage import LINEAGE as LINEAGE
 from millstream.kernel.sharing.parameters import synopsis_of
 from millstream.kernel.sharing.predicates import Shape, shape_of
 from millstream.kernel.sharing.residual import holds
-from millstream.kernel.sharing.routing import Memory, policy
+from millstream.kernel.sharing.routing import Memory
+from millstream.kernel.sharing.routing import policy as routing_policy
+from millstream.kernel.sharing.selected import Selected
 from millstream.types import Schema
 
 EDDY = "eddy"  # the synopsis of what the eddy has learnt
 _ROWS = 2048  # rows whose bits are taken apart together
-_SPACE = 1 << 25  # bytes that room for bitmaps is asked for at a time
 _PAIRS = 1 << 18  # pairs of a row and a query that are evaluated together
 
 
@@ -59,6 +53,7 @@ class GroupedSelection(Operator):
         self.schema = schema
         self.shapes = dict(shapes)
         self.policy = policy
+        routing_policy(policy)  # an unknown one is refused at once
 
     @property
     def distribution(self) -> Distribution:
@@ -66,17 +61,19 @@ class GroupedSelection(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
-        empty = batch.clear().with_columns(
-            pl.Series(BLOCK, [], dtype=pl.UInt32), pl.Series(LINEAGE, [], dtype=LINEAGE_TYPE)
-        )
+        selected = Selected(batch)
         if not batch.height:
-            return empty, {EDDY: state[EDDY]} if EDDY in state else NO_STATE
+            return selected.frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
         index = index_of(self._tables(state))
         ranks = [axis.ranks(batch) for axis in index.axes]
-        eddy = Eddy(policy(self.policy), Memory(state.get(EDDY, ())))
-        space = _Space()
-        pieces = [self._selected(block, batch, ranks, eddy, space) for block in index.blocks]
-        return concat(pieces, empty), {EDDY: eddy.memory.segments()}
+        eddy = Eddy(routing_policy(self.policy), Memory(state.get(EDDY, ())))
+        for block in index.blocks:
+            bits = selected.room(block.members.size)
+            wanted = eddy.route(block, ranks, bits)
+            for residual in block.residuals:
+                self._apply(residual, batch, bits)
+            selected.add(block.number, bits, any_bit(bits) if block.residuals else wanted)
+        return selected.frame(), {EDDY: eddy.memory.segments()}
 
     def _tables(self, state: State) -> list[tuple[Shape, Segment]]:
         return [(shape, part) for synopsis, shape in self._parts.items() for part in state.get(synopsis, ())]
@@ -84,22 +81,6 @@ class GroupedSelection(Operator):
     @cached_property
     def _parts(self) -> dict[str, Shape]:
         return {synopsis_of(name): shape_of(condition) for name, condition in self.shapes.items()}
-
-    def _selected(
-        self, block: IndexedBlock, batch: Batch, ranks: Sequence[Positions], eddy: Eddy, space: _Space
-    ) -> Batch:
-        bits = space.free(batch.height, block.members.size)
-        eddy.route(block, ranks, bits)
-        for residual in block.residuals:
-            self._apply(residual, batch, bits)
-        wanted = any_bit(bits)
-        columns, number = batch.get_columns(), pl.Series(BLOCK, [block.number], dtype=pl.UInt32)
-        if not wanted.all():
-            rows = np.flatnonzero(wanted)
-            columns, bits = gather(batch, batch.columns, rows), bits[rows]
-        elif bits.shape[1] == WORDS:
-            space.take(bits)  # the column is these very words
-        return pl.DataFrame([*columns, number.new_from_index(0, bits.shape[0]), lineage_series(bits)])
 
     def _apply(self, residual: Residual, batch: Batch, lineage: Bitmaps) -> None:
         """Take the bits of those queries from the rows on which their condition is not true."""
@@ -111,20 +92,3 @@ class GroupedSelection(Operator):
                 true = holds(residual.condition, batch, row, residual.table, residual.row[bit], len(self.schema))
                 row, bit = row[~true], bit[~true]
                 np.bitwise_xor.at(lineage, (row, bit // WORD_BITS), np.uint64(1) << (bit % WORD_BITS).astype(np.uint64))
-
-
-class _Space:
-    """Where bitmaps are made: large pieces, whose pages come much cheaper from the system than those of many arrays."""
-
-    def __init__(self) -> None:
-        self._words = np.empty(0, np.uint64)
-
-    def free(self, rows: int, width: int) -> Bitmaps:
-        """Room for rows of words, which stays free until it is taken."""
-        size = rows * width
-        if self._words.size < size:
-            self._words = np.empty(max(size, _SPACE // 8), np.uint64)
-        return self._words[:size].reshape(rows, width)
-
-    def take(self, bits: Bitmaps) -> None:
-        self._words = self._words[bits.size :]

@@ -23,7 +23,7 @@ from millstream.kernel.sharing.axis import codes_of_values, comparable, dictiona
 from millstream.kernel.sharing.block import Block, Entries, Filter, Residual, Side, build_filters
 from millstream.kernel.sharing.identity import Recent, serial_of, value_of
 from millstream.kernel.sharing.lineage import BLOCK_SIZE, Bitmaps, bitmap
-from millstream.kernel.sharing.predicates import Module, Place, Predicates, Shape, predicates_of
+from millstream.kernel.sharing.predicates import Place, Predicates, Shape, predicates_of
 
 _TABLE = 1 << 16  # the span of codes up to which a row's rank is looked up and not searched for
 _MAP = 1 << 15  # cuts up to which the map from all cuts to those of a block is kept
@@ -105,9 +105,9 @@ class Lookup:
 
 @dataclass(frozen=True)
 class BlockFilter:
-    """A module's part in a block: the OR of its lookups is what it leaves of a row's bits."""
+    """What a module, by its name, does in a block: of a row's bits it leaves the OR of its lookups."""
 
-    module: Module
+    module: str
     lookups: tuple[Lookup, ...]
     relevant: Bitmaps
 
@@ -137,9 +137,8 @@ _indexes: Recent[Index] = Recent(1 << 30, lambda made: made.size)
 
 def index_of(tables: Sequence[tuple[Shape, Segment]]) -> Index:
     """The index of the queries of these segments, each of its shape."""
-    filled = [(shape, segment) for shape, segment in tables if segment.height]
-    keys = tuple((shape.number, serial_of(segment)) for shape, segment in filled)
-    return _indexes.get(keys, lambda: _index(keys, [predicates_of(shape, segment) for shape, segment in filled]))
+    keys = tuple([(shape.number, serial_of(segment)) for shape, segment in tables])
+    return _indexes.get(keys, lambda: _index(keys, [predicates_of(shape, segment) for shape, segment in tables]))
 
 
 def _index(keys: Sequence[tuple[int, int]], parts: Sequence[Predicates]) -> Index:
@@ -273,7 +272,7 @@ def _assembled(blocks: Sequence[Block], dictionaries: Mapping[Expression, pl.Ser
             block.members,
             tuple(
                 BlockFilter(
-                    each.module,
+                    str(each.module),
                     tuple(_lookup(side, numbers[side.attribute], axes[side.attribute].cuts) for side in each.sides),
                     each.relevant,
                 )

@@ -44,13 +44,10 @@ def lineage_of(frame: pl.DataFrame) -> Bitmaps:
 
 
 def lineage_series(bitmaps: Bitmaps) -> pl.Series:
-    """The column for bitmaps of some words, those after them being 0."""
-    height, width = bitmaps.shape
-    if not height:
+    """The column for bitmaps of all words."""
+    if not len(bitmaps):
         return pl.Series(LINEAGE, [], dtype=LINEAGE_TYPE)
-    if width < WORDS:
-        bitmaps = np.concatenate([bitmaps, np.zeros((height, WORDS - width), np.uint64)], axis=1)
-    return pl.Series(LINEAGE, bitmaps.reshape(-1)).reshape((height, WORDS))
+    return pl.Series(LINEAGE, bitmaps.reshape(-1)).reshape((len(bitmaps), WORDS))
 
 
 def wanted_by(frame: pl.DataFrame, query: int) -> Flags:

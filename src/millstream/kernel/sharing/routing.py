@@ -20,7 +20,6 @@ import polars as pl
 
 from millstream.errors import InputError
 from millstream.kernel.operator import Segment
-from millstream.kernel.sharing.predicates import Module
 
 FLOOR = 1.0
 _FADING = 0.5  # what one lesson leaves of those before
@@ -42,15 +41,12 @@ class Experience:
 
     def learn(self, entered: int, decided: float, leaving: float, seconds: float) -> None:
         """From one chunk: the rows, how many pairs of a row and a query were decided, and what that took."""
-        self.tickets = max(FLOOR, _faded(self.tickets, decided))
-        self.time = _faded(self.time, seconds)
+        kept = _FADING if self.cost else 0.0  # the first lesson is all there is to go by
+        self.tickets = max(FLOOR, self.tickets * kept + decided * (1 - kept))
+        self.time = self.time * kept + seconds * (1 - kept)
         if entered:
-            self.cost = _faded(self.cost, seconds / entered)
-            self.leaving = _faded(self.leaving, leaving)
-
-
-def _faded(before: float, now: float) -> float:
-    return before * _FADING + now * (1 - _FADING)
+            self.cost = self.cost * kept + seconds / entered * (1 - kept)
+            self.leaving = self.leaving * kept + leaving * (1 - kept)
 
 
 Leaving = Callable[[int], int]  # how many rows would leave the eddy if they went to a module, by its place
@@ -89,6 +85,8 @@ class Fixed(Policy):
 
 
 class AtRandom(Policy):
+    is_steady = False
+
     def __init__(self, random: Random) -> None:
         self.random = random
 
@@ -113,7 +111,8 @@ _POLICIES: dict[str, Callable[[Random], Policy]] = {
 }
 
 
-def policy(name: str, seed: int = 0) -> Policy:
+def policy(name: str, seed: int | None = None) -> Policy:
+    """A policy by its name; without a seed it draws other lots every time."""
     if name not in _POLICIES:
         raise InputError(f'there is no routing policy "{name}"', hint=f"there are {', '.join(_POLICIES)}")
     return _POLICIES[name](Random(seed))
@@ -128,8 +127,8 @@ class Memory:
             for module, *learnt in segment.iter_rows():
                 self._known[module] = Experience(*learnt)
 
-    def of(self, module: Module) -> Experience:
-        return self._known.setdefault(str(module), Experience())
+    def of(self, module: str) -> Experience:
+        return self._known.setdefault(module, Experience())
 
     def shares(self) -> dict[str, float]:
         """Each module's part of all tickets."""

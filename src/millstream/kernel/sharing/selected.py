@@ -1,0 +1,81 @@
+"""Rows with lineage, gathered block by block.
+
+Blocks that want every row need no copy of anything: the columns are the input's, block after block, and the bitmaps
+stay where they were made, one block's behind the other's. Room for these is asked for in large pieces, whose pages the
+system gives much cheaper than those of many small arrays. Of other blocks the rows that are wanted are picked out, of
+all of them together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.batch import Batch, concat
+from millstream.kernel.keys import Positions
+from millstream.kernel.segments import gather
+from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, LINEAGE_TYPE, WORDS, Bitmaps, Flags, lineage_series
+
+_PIECE = 1 << 25  # bytes of room at a time
+
+
+class Selected:
+    """The rows of a batch that some blocks want."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._room = np.empty(0, np.uint64)
+        self._blocks: list[int] = []  # whose bitmaps stand in the room, before what is free
+        self._whole: list[Batch] = []
+        self._rows: list[Positions] = []
+        self._bits: list[Bitmaps] = []
+        self._numbers: list[int] = []
+
+    def room(self, width: int) -> Bitmaps:
+        """Where the bitmaps of the next block can be made, of so many words."""
+        used = len(self._blocks) * self._batch.height * WORDS
+        size = self._batch.height * width
+        if self._room.size < used + size:
+            self._close()
+            self._room, used = np.empty(max(self._batch.height * WORDS, _PIECE // 8), np.uint64), 0
+        return self._room[used : used + size].reshape(self._batch.height, width)
+
+    def add(self, block: int, bits: Bitmaps, wanted: Flags) -> None:
+        """The rows that a block wants; `bits` is the room last given."""
+        if bits.shape[1] == WORDS and wanted.all():
+            self._blocks.append(block)
+        else:
+            rows = np.flatnonzero(wanted)
+            self._rows.append(rows)
+            self._bits.append(_full(bits[rows]))
+            self._numbers.append(block)
+
+    def frame(self) -> Batch:
+        """All of it: the columns of the batch, `_block` and `_lineage`."""
+        self._close()
+        empty = self._batch.clear().with_columns(
+            pl.Series(BLOCK, [], dtype=pl.UInt32), pl.Series(LINEAGE, [], dtype=LINEAGE_TYPE)
+        )
+        return concat([*self._whole, *self._picked()], empty)
+
+    def _picked(self) -> list[Batch]:
+        if not self._rows:
+            return []
+        columns = gather(self._batch, self._batch.columns, np.concatenate(self._rows))
+        numbers = np.array(self._numbers, np.uint32).repeat([rows.size for rows in self._rows])
+        return [pl.DataFrame([*columns, pl.Series(BLOCK, numbers), lineage_series(np.concatenate(self._bits))])]
+
+    def _close(self) -> None:
+        if self._blocks:
+            height, count = self._batch.height, len(self._blocks)
+            bits = self._room[: height * WORDS * count].reshape(-1, WORDS)
+            numbers = pl.Series(BLOCK, np.array(self._blocks, np.uint32).repeat(height))
+            rows = pl.concat([self._batch] * count, rechunk=False)
+            self._whole.append(pl.DataFrame([*rows.get_columns(), numbers, lineage_series(bits)]))
+            self._blocks = []
+
+
+def _full(bits: Bitmaps) -> Bitmaps:
+    """With words of 0 after those there are."""
+    height, width = bits.shape
+    return bits if width == WORDS else np.concatenate([bits, np.zeros((height, WORDS - width), np.uint64)], axis=1)
