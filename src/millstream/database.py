@@ -18,6 +18,7 @@ from millstream.definitions import Definitions
 from millstream.engine.answers import elements_until, relation_at
 from millstream.engine.engine import Engine
 from millstream.engine.external import External
+from millstream.engine.limits import Limits
 from millstream.engine.reports import OperatorReport, as_text
 from millstream.errors import (
     BindError,
@@ -420,6 +421,7 @@ class Database:
     def _apply(self, settings: Settings) -> None:
         self.settings = settings
         self.engine.store.limit(settings.memory_budget or None)
+        self.engine.limits = Limits(settings.max_query_rows, settings.max_query_state)
 
     def _show(self, statement: st.Show) -> Result:
         if statement.what == "QUERIES":

@@ -114,6 +114,7 @@ class Query:
     def stats(self) -> dict[str, Any]:
         self._check_open()
         rows, snapshot = self._rows()
+        notice = self._database.engine.notices.get((self.edge, self.number))
         return {
             "final": self.final,
             "epoch": snapshot.epoch,
@@ -121,6 +122,7 @@ class Query:
             "mode": self.mode,
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
+            **({"notice": str(notice)} if notice is not None else {}),
         }
 
     @property

@@ -28,6 +28,8 @@ class Settings:
     shedding_lag: int = field(default=10, metadata={"least": 0})  # seconds that a source's epoch may take
     sharing: str = field(default="auto", metadata={"choices": ("auto", "on", "off")})  # of plans, between queries
     max_queries: int = field(default=1_000_000, metadata={"least": 1})
+    max_query_rows: int = field(default=0, metadata={"least": 0})  # of one query's result; 0: no limit
+    max_query_state: int = field(default=0, metadata={"least": 0, "bytes": True})
     by_stream: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what single streams do otherwise
 
     @property

@@ -303,3 +303,33 @@ def test_a_damaged_log_is_named(reopen: Open, tmp_path: Path) -> None:
         reopen()
     log.write_bytes(content[:0])  # cut short before anybody was told
     assert len(reopen().queries()) == 1
+
+
+@pytest.mark.parametrize("kind", ["a", "COUNT(*) AS n"])
+def test_a_query_that_holds_too_much_is_noticed_and_then_stopped(db: ms.Database, kind: str) -> None:
+    db.execute("SET max_query_rows = 10")
+    wide, narrow = db.register_many(f"SELECT {kind} FROM s WHERE a > ?", [(0,), (100,)])
+    alone = db.register("SELECT a, b FROM s")
+    step = 8 if kind == "a" else 5  # a count is replaced: two rows for each element
+    db.insert("s", [(5, 0, "x", ts) for ts in range(step)])
+    db.insert("s", [(5, 0, "x", step)])
+    assert "of 10 rows that max_query_rows allows" in wide.stats()["notice"]
+    assert "notice" not in narrow.stats()
+    db.insert("s", [(5, 0, "x", ts) for ts in range(step + 1, 20)])
+    db.insert("s", [(500, 0, "x", 21)])
+    db.advance("s", to=30)
+    for query in (wide, alone):
+        with pytest.raises(ms.EvaluationError, match="the query was stopped: it holds"):
+            query.result()
+    assert narrow.result().num_rows == 1
+
+
+def test_state_is_limited_too(db: ms.Database) -> None:
+    db.execute("SET max_query_state = '20 KB'")
+    large = db.register("SELECT x.a FROM s [RANGE 1000] x, s [RANGE 1000] y WHERE x.a = y.b")
+    small = db.register("SELECT COUNT(*) AS n FROM s")
+    for start in range(0, 1000, 100):
+        db.insert("s", [(ts, -1, "x", ts) for ts in range(start, start + 100)])
+    with pytest.raises(ms.EvaluationError, match="max_query_state"):
+        large.result()
+    assert small.result().num_rows == 1

@@ -17,6 +17,7 @@ import polars as pl
 
 from millstream.engine.exchange import Skew
 from millstream.engine.groups import Group, Groups, failure_key, query_tables
+from millstream.engine.limits import Limits, Notice, notices
 from millstream.engine.merging import HistoryMerge, Merge, history_merges, most_to_merge, result_merges, with_merged
 from millstream.engine.parts import Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
@@ -71,6 +72,8 @@ class Engine:
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
         self.groups = Groups(self)
+        self.limits = Limits()
+        self.notices: dict[tuple[str, int | None], Notice] = {}  # per edge and query: of those near a limit
         self.memory = MemoryReport()
         self.skew: dict[str, Skew] = {}  # per edge: the last epoch that was skewed
 
@@ -206,6 +209,38 @@ class Engine:
             self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failed))
             if outcome.failures:
                 self.groups.let_in()  # those whose queries must be told apart
+            if self.limits != Limits():
+                self._enforce({edge for edge in self._shown if edge in concerned})
+
+    def _enforce(self, edges: set[str]) -> None:
+        """Note the queries that are near a limit, and stop those that are past it."""
+        found = list(notices(self, {edge for edge in edges if edge not in self.snapshot.failures}))
+        kept = {key: notice for key, notice in self.notices.items() if key[0] not in edges}
+        self.notices = kept | {(notice.edge, notice.query): notice for notice in found}
+        for edge in {notice.edge for notice in found if notice.is_past}:
+            errors = {notice.query: notice.error() for notice in found if notice.edge == edge and notice.is_past}
+            if None in errors:
+                self._stop(edge, errors[None])
+            else:
+                self.groups.stop(self.groups[edge], {query: e for query, e in errors.items() if query is not None})
+
+    def _stop(self, edge: str, error: EvaluationError) -> None:
+        """End an edge that one query shows, with what only it needs."""
+        own, snapshot = self.steps_only_for(edge), self.snapshot
+        self.commit(
+            replace(
+                snapshot,
+                states={step: names for step, names in snapshot.states.items() if step not in own},
+                results={key: names for key, names in snapshot.results.items() if key != edge},
+                failures={**snapshot.failures, edge: told(error)},
+            )
+        )
+        self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in own))
+
+    def steps_only_for(self, edge: str) -> set[str]:
+        """The steps that no other edge needs that is shown."""
+        others = {below for other in self._shown if other != edge for below in self.pipeline.edges_below(other)}
+        return self.pipeline.edges_below(edge) - others - self._sources.keys()
 
     def _run_epoch(self, arrived: Mapping[str, tuple[Part, ...]], moved: Snapshot) -> tuple[EpochOutcome, set[str]]:
         before, after = self.frontiers(self.snapshot), self.frontiers(moved)

@@ -312,6 +312,25 @@ class Groups:
                 failures |= {failure_key(group.edge, query): told(error) for query in frame[QUERY]}
         engine.commit(replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures))
 
+    def taking_part(self, group: Group) -> list[int]:
+        """The queries that take part."""
+        return [query for table in self.tables(group, TABLE).values() for query in table[QUERY]]
+
+    def stop(self, group: Group, errors: Mapping[int, EvaluationError]) -> None:
+        """Put queries aside that take part, each with its error."""
+        engine, gone = self._engine, pl.Series(list(errors), dtype=pl.Int64)
+        stopped = {
+            shape: rows.filter(rows[QUERY].is_in(gone.implode())) for shape, rows in self.tables(group, TABLE).items()
+        }
+        snapshot = self.without(group, errors)
+        tables, failures = dict(snapshot.states.get(group.selection, {})), dict(snapshot.failures)
+        with engine.store.file("queries") as writer:
+            for shape, rows in stopped.items():
+                if rows.height:
+                    tables[FAILED + shape] = (*tables.get(FAILED + shape, ()), writer.write(rows))
+        failures |= {failure_key(group.edge, query): told(error) for query, error in errors.items()}
+        engine.commit(replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures))
+
     def broken(self, failures: Iterable[str]) -> list[Group]:
         """The groups that must find out which of their queries failed: a step of their own did."""
         failed = set(failures)

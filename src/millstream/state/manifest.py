@@ -125,7 +125,9 @@ class Manifests:
         try:
             write_whole(path, kind, FORMAT, json.dumps(content, separators=(",", ":")).encode())
         except OSError as error:
-            path.with_suffix(".tmp").unlink(missing_ok=True)
+            # Also where it has its name already, but that may not last: the one before it counts.
+            for written in (path.with_suffix(".tmp"), path):
+                written.unlink(missing_ok=True)
             raise _not_written(path, error) from error
 
     def open(self) -> Snapshot | None:
