@@ -4,7 +4,7 @@
 
 Joins the streams of DIRECTORY/left and DIRECTORY/right, a file per trigger, within WINDOW seconds. It first joins those
 of DIRECTORY/small, so that all that is loaded but once is there, says `ready`, and waits for a line; then it says what
-it saw as a line of JSON, and waits for another one before it ends.
+it saw as a line of JSON, waits for another one, and ends by saying how many rows there were.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,10 @@ from millstream.spark.session import embedded_session
 COLUMNS = "k BIGINT, v BIGINT, ts TIMESTAMP"
 
 
-def on_millstream(spark: SparkSession, window: int, root: Path, place: Path) -> tuple[dict[str, Any], ms.Database]:
+Rows = Callable[[], int]
+
+
+def on_millstream(spark: SparkSession, window: int, root: Path, place: Path) -> tuple[dict[str, Any], Rows]:
     db = ms.connect(place, spark=spark)
     for name in ("left", "right"):
         db.execute(
@@ -40,11 +44,15 @@ def on_millstream(spark: SparkSession, window: int, root: Path, place: Path) -> 
     stats = db.stats()
     pools = [pool["peak"] for pool in stats["memory"]["pools"]]
     seen = {"state": sum(stats["state_bytes"].values()), "pools": sum(pools), "seconds": seconds}
-    db.advance(to="2000-01-01")  # the last instant is final, too
-    return {**seen, "rows": query.stats()["rows"]}, db  # what it holds is held until the end
+
+    def rows() -> int:
+        db.advance(to="2000-01-01")  # so that the last instant is final, too
+        return int(query.stats()["rows"])
+
+    return seen, rows
 
 
-def on_spark(spark: SparkSession, window: int, root: Path, place: Path) -> tuple[dict[str, Any], None]:
+def on_spark(spark: SparkSession, window: int, root: Path, place: Path) -> tuple[dict[str, Any], Rows]:
     state = [0]
 
     def ended(query: StreamingQuery) -> None:
@@ -54,7 +62,7 @@ def on_spark(spark: SparkSession, window: int, root: Path, place: Path) -> tuple
     begun = time.perf_counter()
     rows = plain_spark.window_join(spark, root / "left", root / "right", place, 1, window, ended)
     # At the end, as with Millstream: the most that it ever has is about twice that.
-    return {"rows": rows, "state": state[-1], "seconds": time.perf_counter() - begun}, None
+    return {"state": state[-1], "seconds": time.perf_counter() - begun}, lambda: rows
 
 
 def heap_in_use(spark: SparkSession) -> int:
@@ -68,14 +76,14 @@ def heap_in_use(spark: SparkSession) -> int:
 def main(side: str, window: str, directory: str) -> None:
     spark, root = embedded_session().session, Path(directory)
     work = {"millstream": on_millstream, "spark": on_spark}[side]
-    held = [work(spark, int(window), root / "small", root / f"{side}-small")]
+    work(spark, int(window), root / "small", root / f"{side}-small")
     before = heap_in_use(spark)
     print("ready", flush=True)
     sys.stdin.readline()
-    held.append(work(spark, int(window), root, root / side))
-    seen = held[-1][0]
+    seen, rows = work(spark, int(window), root, root / side)
     print(json.dumps({**seen, "heap": heap_in_use(spark) - before}), flush=True)
     sys.stdin.readline()
+    print(rows(), flush=True)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ def run(side: str, window: int, root: Path, size: int) -> Sample:
             seen = json.loads(process.stdout.readline())
         process.stdin.write("end\n")
         process.stdin.flush()
+        rows_out = int(process.stdout.readline())
         more = {
             PEAK: peak.bytes / MIB,
             GROWN: (peak.bytes - begun) / MIB,
@@ -86,7 +87,7 @@ def run(side: str, window: int, root: Path, size: int) -> Sample:
             "heap_MiB": seen["heap"] / MIB,
             "pools_MiB": seen.get("pools", 0) / MIB,
         }
-        return Sample(size, seen["seconds"], seen["seconds"], seen["rows"], more=more)
+        return Sample(size, seen["seconds"], seen["seconds"], rows_out, more=more)
 
 
 def bars(measurements: Sequence[Measurement]) -> list[Bar]:
