@@ -38,6 +38,12 @@ EXPERIMENTS = (
     "sliding_aggregate",
     "window_sizes",
     "operator_costs",
+    "shared_queries",
+    "keyed_queries",
+    "lineage_bits",
+    "routing",
+    "adaptivity",
+    "query_storage",
     "pipeline",  # starts Spark
 )
 SCRIPTS = ("kernel_join", "kernel_aggregate")
