@@ -39,6 +39,12 @@ EXPERIMENTS = (
     "sliding_aggregate",
     "window_sizes",
     "operator_costs",
+    "shared_queries",
+    "keyed_queries",
+    "lineage_bits",
+    "routing",
+    "adaptivity",
+    "query_storage",
     "pipeline",  # starts Spark
     "join_memory",  # as does this one, in processes of their own
     "many_queries",  # and this one

@@ -21,7 +21,7 @@ from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, lineage_of, wanted
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_every_query_gets_what_its_own_condition_selects(data: st.DataObject) -> None:
     shapes = data.draw(st.lists(templates(), min_size=1, max_size=3))
     numbers = data.draw(st.lists(st.integers(0, 3000), unique=True, max_size=10))

@@ -56,7 +56,7 @@ def keyed_templates(draw: st.DrawFn, key: Column) -> Template:
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_every_query_gets_the_rows_of_its_key(data: st.DataObject) -> None:
     key = column(data.draw(st.integers(0, WIDTH - 1)))
     shapes = data.draw(st.lists(keyed_templates(key), min_size=1, max_size=3))
@@ -77,28 +77,33 @@ def test_every_query_gets_the_rows_of_its_key(data: st.DataObject) -> None:
     assert by_query(output) == filled(expected)
 
 
-@given(st.data(), st.booleans())
-@settings(max_examples=100)
-def test_expanded_lineage_is_what_each_query_selects_summed_by_cell(data: st.DataObject, counted: bool) -> None:
+WAYS = [{"_SORTED": 0}, {"_FEW": 2}, {"_FEW": 2, "_SORTED": 0}, {"_DENSE": 0}, {"_PAIRS": 3, "_GROUPS": 2}]
+
+
+@given(st.data(), st.sampled_from(WAYS))
+@settings(max_examples=80)
+def test_expanded_lineage_is_what_each_query_selects_summed_by_cell(data: st.DataObject, way: dict[str, int]) -> None:
     template = data.draw(templates(depth=2))
     numbers = data.draw(st.lists(st.integers(0, 3000), unique=True, max_size=10))
     batch = data.draw(batches())
-    batch = pl.concat([batch, batch[: data.draw(st.integers(0, batch.height))]])
+    batch = pl.concat([batch] * data.draw(st.integers(1, 5)) + [batch[: data.draw(st.integers(0, batch.height))]])
     batch = batch.with_columns(pl.Series(ARRIVAL, np.arange(batch.height)))
     state = {"queries/q": data.draw(query_tables(template, numbers))}
     lineage, _ = GroupedSelection(SCHEMA, {"q": template.condition}).step([batch], state, NO_TIME)
-    costs = {"_PAIRS_PER_COUNTED_ROW": 0, "_PAIRS_PER_COUNTED_CELL": 0} if counted else {"_PAIRS": 3}
-    with patch.multiple(expansion, **costs):
+    with patch.multiple(expansion, **way):
         output, _ = Expand(SCHEMA).step([lineage], {}, NO_TIME)
     assert output.columns == ["c0", *(f"c{i + 1}" for i in range(WIDTH)), "_start", "_end", "_weight"]
     assert by_query(output) == filled(of_each_query(batch, template, state["queries/q"]))
     assert sum(len(rows) for rows in by_query(output).values()) == output.height
 
 
-def test_large_cells_are_counted_and_small_ones_expanded() -> None:
+def test_cells_of_all_sizes() -> None:
+    """1 row, 2 rows, and so on, and many rows in the last cell; weights of both signs, and sums that cancel."""
     schema = (Field("a", BIGINT),)
     bits = np.random.default_rng(1).integers(0, 2**63, (5000, 16), dtype=np.uint64)
-    values = np.minimum(np.arange(5000), 100)
+    bits[:500, 1:] = 0
+    ends = np.arange(1, 41).cumsum()
+    values = ends.searchsorted(np.arange(5000), side="right")
     batch = pl.DataFrame(
         {"c0": values, "_start": 0, "_end": 1, "_weight": np.where(np.arange(5000) % 3 == 0, -1, 1)},
         schema=batch_schema(schema),
@@ -106,7 +111,7 @@ def test_large_cells_are_counted_and_small_ones_expanded() -> None:
     output, _ = Expand(schema).step([batch], {}, NO_TIME)
     weights = batch["_weight"].to_numpy()
     plain = np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little").astype(np.int64) * weights[:, None]
-    sums = np.add.reduceat(plain, np.arange(101), axis=0)
+    sums = np.add.reduceat(plain, np.append(0, ends), axis=0)
     expected = {(7 * 1024 + bit, cell): sums[cell, bit] for cell, bit in zip(*np.nonzero(sums), strict=True)}
     found = {(query, cell): weight for query, cell, _, _, weight in output.iter_rows()}
     assert found == expected

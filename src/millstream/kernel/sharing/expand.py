@@ -3,8 +3,12 @@
     E(R) = { (q, r, s, e, sum of w) : (r, s, e, w, lineage) in R, q in lineage }
 
 Rows that agree in everything but their weight are a cell, and are summed for each query before they are written out.
-Cells of few rows are expanded into pairs of a row and a query. In cells of many rows most pairs would only be added up
-again: there the bits are counted, column by column of the bitmaps.
+Rows of a cell that have the same weight are counted, query by query:
+
+    a single row    each of its bits is a pair of a row and a query
+    a few rows      binary counters of all queries side by side, a bit of each in a plane of words: adding a bitmap to
+                    them is some XORs and ANDs, for many cells of as many rows at once
+    many rows       the bits as bytes, added up; or the pairs sorted, where bits are rare
 """
 
 from __future__ import annotations
@@ -25,21 +29,17 @@ from millstream.kernel.sharing.keyed_selection import expanded, with_query
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, LINEAGE, Bitmaps, expand, lineage_of, popcounts
 from millstream.types import Schema
 
-_ROWS = 2048  # rows whose bitmaps are taken apart together
-_PAIRS = 1 << 20  # pairs that are expanded together
-# Measured: to count the bits of a row costs as much as to sort this many pairs, and a cell this many more.
-_PAIRS_PER_COUNTED_ROW, _PAIRS_PER_COUNTED_CELL = 8, 300
+_FEW = 16  # rows from which a group is added up as bytes
+_GROUPS = 2048  # groups that are counted together, and rows whose bits become bytes together
+_PAIRS = 1 << 20  # pairs that are written out together
+_DENSE = 64  # bits of a row from which looking at all of them costs less than looking for them
+_BYTE = 255  # rows that can be added up in bytes
+# Measured, in nanoseconds: to sort a pair; to add up a group as bytes, and each of its rows.
+_SORTED, _ADDED_GROUP, _ADDED_ROW = 150, 20_000, 250
 
 Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class _Sums:
-    """Weights per query and cell; `row` is a row of the batch that has the cell's values."""
-
-    row: Positions
-    query: Numbers
-    weight: Numbers
+Sums = tuple[Positions, Numbers, Numbers]  # a row of the cell, a query, and the sum of the weights
+Counts = tuple[Positions, Positions, Numbers]  # of a group, by its place, and a bit: how many rows have it
 
 
 class Expand(Operator):
@@ -57,102 +57,161 @@ class Expand(Operator):
         batch = inputs[0]
         kept = [name for name in batch.columns if name not in (BLOCK, LINEAGE, ARRIVAL)]
         empty = expanded(pl.Series([], dtype=pl.Int64), batch.clear().select(kept).get_columns())
-        pieces = [_written(batch, kept, sums) for sums in _sums(batch, kept)] if batch.height else []
+        pieces = [_written(batch, kept, *sums) for sums in _sums(batch, kept)] if batch.height else []
         return concat(pieces, empty), NO_STATE
 
 
-def _written(batch: Batch, columns: Sequence[str], sums: _Sums) -> Batch:
-    there = sums.weight != 0
-    query, row = sums.query[there], sums.row[there]
-    weight = pl.Series(WEIGHT, sums.weight[there])
+def _written(batch: Batch, columns: Sequence[str], row: Positions, query: Numbers, weight: Numbers) -> Batch:
+    """Rows of the batch, each for a query and with a weight of its own."""
+    if not weight.all():
+        there = weight != 0
+        row, query, weight = row[there], query[there], weight[there]
     taken = gather(batch, [name for name in columns if name != WEIGHT], row)
-    rows = {series.name: series for series in (*taken, weight)}
-    return expanded(pl.Series(query), [rows[name] for name in columns])
-
-
-def _sums(batch: Batch, columns: Sequence[str]) -> Iterator[_Sums]:
-    cells = _cells(batch, [*(name for name in columns if name != WEIGHT), BLOCK])
-    lineage, weights = lineage_of(batch), numbers(batch, WEIGHT)
-    block = batch[BLOCK].to_numpy().astype(np.int64) * BLOCK_SIZE
-    pairs = np.add.reduceat(popcounts(lineage)[cells.rows], cells.starts)
-    counted = pairs > _PAIRS_PER_COUNTED_ROW * cells.lengths + _PAIRS_PER_COUNTED_CELL
-    counted &= cells.lengths > 1
-    for part in _bounded(np.flatnonzero(~counted), pairs, _PAIRS):
-        rows, cell = cells.rows_of(part)
-        at, bit = expand(lineage[rows])
-        yield _added(cell[at], bit + block[rows[at]], weights[rows[at]], cells)
-    for number in np.flatnonzero(counted):
-        rows = cells.rows[cells.starts[number] : cells.starts[number] + cells.lengths[number]]
-        sums = _counted(lineage, weights, rows)
-        bits = np.flatnonzero(sums)
-        yield _Sums(np.full(bits.size, rows[0]), bits + block[rows[0]], sums[bits])
+    found = {series.name: series for series in (*taken, pl.Series(WEIGHT, weight))}
+    return expanded(pl.Series(query), [found[name] for name in columns])
 
 
 @dataclass(frozen=True)
-class _Cells:
-    """The rows of a batch sorted by cell."""
+class _Groups:
+    """Rows of a batch sorted by cell, then by weight: those of one weight are a group. Some cells have several."""
 
     rows: Positions
     starts: Positions
     lengths: Positions
+    cells: Positions
+    is_alone: npt.NDArray[np.bool_]
 
-    def rows_of(self, cells: Positions) -> tuple[Positions, Positions]:
-        """The rows of some cells, and the cell of each."""
-        lengths = self.lengths[cells]
-        first = np.arange(lengths.sum()) - (lengths.cumsum() - lengths).repeat(lengths)
-        return self.rows[first + self.starts[cells].repeat(lengths)], cells.repeat(lengths)
+    def first(self, groups: Positions) -> Positions:
+        return self.rows[self.starts[groups]]
+
+    def cell_of_row(self) -> Positions:
+        cells = np.empty(self.rows.size, np.intp)
+        cells[self.rows] = self.cells.repeat(self.lengths)
+        return cells
+
+    def rows_of(self, groups: Positions) -> tuple[Positions, Positions]:
+        """The rows of some groups, and the group of each."""
+        lengths = self.lengths[groups]
+        place = np.arange(lengths.sum()) - (lengths.cumsum() - lengths).repeat(lengths)
+        return self.rows[place + self.starts[groups].repeat(lengths)], groups.repeat(lengths)
 
 
-def _cells(batch: Batch, columns: Sequence[str]) -> _Cells:
+def _sums(batch: Batch, columns: Sequence[str]) -> Iterator[Sums]:
+    groups = _grouped(batch, [*(name for name in columns if name != WEIGHT), BLOCK])
+    weights, lineage = numbers(batch, WEIGHT), lineage_of(batch)
+    base = batch[BLOCK].to_numpy().astype(np.int64) * BLOCK_SIZE
+    alone: list[Sums] = []
+    shared: list[Sums] = []  # of cells with several groups, which are to be added
+    for group, bit, count in _counts(lineage, groups):
+        row = groups.first(group)
+        found = (row, bit + base[row], count * weights[row])
+        for chosen, sums in ((groups.is_alone[group], alone), (~groups.is_alone[group], shared)):
+            if chosen.all():
+                sums.append(found)
+            elif chosen.any():
+                sums.append((found[0][chosen], found[1][chosen], found[2][chosen]))
+        if sum(row.size for row, _, _ in alone) >= _PAIRS:
+            yield _joined(alone)
+            alone = []
+    if alone:
+        yield _joined(alone)
+    if shared:
+        yield _added(groups.cell_of_row(), _joined(shared))
+
+
+def _joined(parts: Sequence[Sums]) -> Sums:
+    rows, queries, weights = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return rows, queries, weights
+
+
+def _grouped(batch: Batch, columns: Sequence[str]) -> _Groups:
     # By their bits, 0.0 and -0.0 differ, and a row keeps the values it has.
     bits: dict[type[pl.DataType], type[pl.DataType]] = {pl.Float64: pl.Int64, pl.Float32: pl.Int32}
     plain = batch.select(
         pl.col(name).reinterpret(dtype=bits[type(dtype)]) if dtype.is_float() else name
         for name, dtype in batch.select(columns).schema.items()
     )
-    codes = key_codes(plain, columns)
-    rows = stable_order(codes)
+    codes, weights = key_codes(plain, columns), numbers(batch, WEIGHT)
+    is_uniform = bool((weights == weights[0]).all())
+    rows = stable_order(codes) if is_uniform else np.lexsort((weights, codes))
     same = codes[rows[1:]] == codes[rows[:-1]]
     # Rows of equal codes are hardly ever different, but then they must not be taken for one another.
     at = np.flatnonzero(same)
     for series in plain.get_columns():
         one, other = (series[pl.Series(rows[at + shift].astype(np.uint32))] for shift in (0, 1))
         same[at] &= one.eq_missing(other).to_numpy()
-    starts = np.flatnonzero(np.append(True, ~same))
-    return _Cells(rows, starts, np.diff(starts, append=rows.size))
+    together = same if is_uniform else same & (weights[rows[1:]] == weights[rows[:-1]])
+    starts = np.flatnonzero(np.append(True, ~together))
+    cells = np.append(True, ~same).cumsum()[starts] - 1
+    sizes = np.bincount(cells)
+    return _Groups(rows, starts, np.diff(starts, append=rows.size), cells, sizes[cells] == 1)
 
 
-def _bounded(cells: Positions, pairs: Positions, most: int) -> Iterator[Positions]:
-    """The cells in runs of about `most` pairs."""
-    runs = pairs[cells].cumsum() // most
-    yield from np.split(cells, np.flatnonzero(np.diff(runs)) + 1) if cells.size else ()
+def _counts(lineage: Bitmaps, groups: _Groups) -> Iterator[Counts]:
+    for length in np.unique(np.minimum(groups.lengths, _FEW)).tolist():
+        if length == _FEW:
+            yield from _counted_many(lineage, groups, np.flatnonzero(groups.lengths >= _FEW))
+            continue
+        chosen = np.flatnonzero(groups.lengths == length)
+        for low in range(0, chosen.size, _GROUPS):
+            part = chosen[low : low + _GROUPS]
+            rows = groups.rows[groups.starts[part, None] + np.arange(length)]
+            group, bit, count = _counted_in_planes(lineage, rows)
+            yield part[group], bit, count
 
 
-def _added(cell: Positions, query: Numbers, weight: Numbers, cells: _Cells) -> _Sums:
-    """Sums per cell and query; most cells are a single row, where there is nothing to add."""
-    alone = cells.lengths[cell] == 1
-    first = cells.rows[cells.starts[cell]]
-    if alone.all():
-        return _Sums(first, query, weight)
-    many = np.flatnonzero(~alone)
-    order = many[np.lexsort((query[many], cell[many]))]
-    new = np.append(True, (query[order][1:] != query[order][:-1]) | (cell[order][1:] != cell[order][:-1]))
-    starts = np.flatnonzero(new)
-    added = np.add.reduceat(weight[order], starts)
-    kept = order[starts]
-    return _Sums(
-        np.concatenate([first[alone], first[kept]]),
-        np.concatenate([query[alone], query[kept]]),
-        np.concatenate([weight[alone], added]),
-    )
+def _counted_in_planes(lineage: Bitmaps, rows: Positions) -> Counts:
+    """Counts for groups of as many rows each; plane i holds bit i of every count."""
+    planes = [lineage[rows[:, 0]]]
+    for number in range(1, rows.shape[1]):
+        carry = lineage[rows[:, number]]
+        for place, plane in enumerate(planes):
+            planes[place], carry = plane ^ carry, plane & carry
+        if number + 1 == 1 << len(planes):
+            planes.append(carry)
+    some = np.bitwise_or.reduce(planes)
+    if np.bitwise_count(some).sum(dtype=np.int64) > _DENSE * len(some):
+        counts = sum(_as_bytes(plane) << place for place, plane in enumerate(planes))
+        found = np.flatnonzero(counts)
+        return found // BLOCK_SIZE, found % BLOCK_SIZE, np.asarray(counts).reshape(-1)[found].astype(np.int64)
+    group, bit = expand(some)
+    shift = (bit & 63).astype(np.uint64)
+    bits = [(plane[group, bit >> 6] >> shift & np.uint64(1)).astype(np.int64) for plane in planes]
+    return group, bit, np.asarray(sum(each << place for place, each in enumerate(bits)))
 
 
-def _counted(lineage: Bitmaps, weights: Numbers, rows: Positions) -> Numbers:
-    """The sum of the weights for each bit."""
-    total = np.zeros(BLOCK_SIZE, np.int64)
-    for weight in np.unique(weights[rows]):
-        chosen = rows[weights[rows] == weight]
-        for low in range(0, chosen.size, _ROWS):
-            bits = np.unpackbits(lineage[chosen[low : low + _ROWS]].view(np.uint8), axis=1, bitorder="little")
-            total += weight * bits.sum(axis=0, dtype=np.uint16)
-    return total
+def _counted_many(lineage: Bitmaps, groups: _Groups, chosen: Positions) -> Iterator[Counts]:
+    bits = np.add.reduceat(popcounts(lineage)[groups.rows], groups.starts)[chosen]
+    is_rare = bits * _SORTED < _ADDED_GROUP + groups.lengths[chosen] * _ADDED_ROW
+    rare = chosen[is_rare]
+    runs = bits[is_rare].cumsum() // _PAIRS
+    for part in np.split(rare, np.flatnonzero(np.diff(runs)) + 1) if rare.size else ():
+        rows, group = groups.rows_of(part)
+        row, bit = expand(lineage[rows])
+        pairs, counts = np.unique(group[row] * BLOCK_SIZE + bit, return_counts=True)
+        yield pairs // BLOCK_SIZE, pairs % BLOCK_SIZE, counts
+    yield from _counted_as_bytes(lineage, groups, chosen[~is_rare])
+
+
+def _counted_as_bytes(lineage: Bitmaps, groups: _Groups, chosen: Positions) -> Iterator[Counts]:
+    for group in chosen.tolist():
+        rows = groups.rows[groups.starts[group] : groups.starts[group] + groups.lengths[group]]
+        total = np.zeros(BLOCK_SIZE, np.int64)
+        for low in range(0, rows.size, _BYTE):
+            total += np.add.reduce(_as_bytes(lineage[rows[low : low + _BYTE]]), axis=0, dtype=np.uint8)
+        bit = np.flatnonzero(total)
+        yield np.full(bit.size, group), bit, total[bit]
+
+
+def _as_bytes(bitmaps: Bitmaps) -> npt.NDArray[np.uint8]:
+    return np.unpackbits(bitmaps.view(np.uint8), axis=1, bitorder="little")
+
+
+def _added(cells: Positions, sums: Sums) -> Sums:
+    """Sums over the groups of each cell, given the cells of all rows."""
+    row, query, weight = sums
+    cell = cells[row]
+    order = np.lexsort((query, cell))
+    cell, query = cell[order], query[order]
+    starts = np.flatnonzero(np.append(True, (query[1:] != query[:-1]) | (cell[1:] != cell[:-1])))
+    return row[order][starts], query[starts], np.add.reduceat(weight[order], starts)

@@ -124,11 +124,12 @@ class KeyedSelection(Operator):
     def _satisfying(self, batch: Batch, table: _Table, rows: Positions, found: Positions) -> Batch:
         part, row = (series.to_numpy()[found] for series in (table.found[_PART], table.found[_ROW]))
         kept = np.ones(rows.size, np.bool_)
-        for number, (rest, segment) in enumerate(table.parts):
+        order = np.argsort(part, kind="stable")
+        numbers, starts = np.unique(part[order], return_index=True)
+        for number, here in zip(numbers, np.split(order, starts[1:]), strict=False):
+            rest, segment = table.parts[number]
             if rest != TRUE:
-                here = np.flatnonzero(part == number)
-                if here.size:
-                    kept[here] = holds(rest, batch, rows[here], segment, row[here], self._width)
+                kept[here] = holds(rest, batch, rows[here], segment, row[here], self._width)
         queries = table.found[QUERY][pl.Series(found[kept].astype(np.uint32))]
         return expanded(queries, gather(batch, batch.columns, rows[kept]))
 
