@@ -193,7 +193,10 @@ class Database:
 
     def _rewritten(self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics]) -> BoundQuery:
         settings, shards = self.settings, self.engine.runner.planner.shards
-        return replace(bound, plan=rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards))
+        # Said by negative rows, the end of a window is no longer known where its rows are joined.
+        shared = settings.stem_window if settings.strategy != "negative" else 0
+        plan = rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards, shared)
+        return replace(bound, plan=plan)
 
     def _register(self, name: str, mode: str | None, statement: st.RegisterQuery | st.Query) -> Query:
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None

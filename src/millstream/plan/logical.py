@@ -13,7 +13,7 @@ from typing import Literal as OneOf
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
 from millstream.kernel.window import WindowSpecification
-from millstream.types import BOOLEAN, DataType, Field, Schema
+from millstream.types import BIGINT, BOOLEAN, DataType, Field, Schema
 
 UserDefinition = type[UserAggregate]
 Kind = OneOf["stream", "relation"]
@@ -241,6 +241,28 @@ class StemJoin(Node):
     @property
     def schema(self) -> Schema:
         return tuple(field for child in self.inputs for field in child.schema)
+
+
+@dataclass(frozen=True)
+class Stamped(_Unary):
+    """The rows with the instant at which they start as a further column."""
+
+    def __post_init__(self) -> None:
+        _check(self.input.kind == "relation", "instants of a stream")
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, Field("instant", BIGINT))
+
+
+@dataclass(frozen=True)
+class Shortened(_Unary):
+    """The rows, each ending so many ticks after an instant at the latest: pairs (column of the instant, ticks)."""
+
+    ends: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        _check(all(self.input.schema[column].type == BIGINT for column, _ in self.ends), "an instant of another type")
 
 
 @dataclass(frozen=True)
