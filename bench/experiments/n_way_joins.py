@@ -74,7 +74,7 @@ WORKLOADS = {
     "3 around one, selective one changes": around((MANY, FEW), (FEW, MANY)),
     "4 on a key, one input selective": one_key(MANY, MANY, MANY, FEW),
     "4 around one, one selective": around(MANY, MANY, FEW),
-    "4 around one, all with partners": around(MANY, MANY, MANY, center=MANY),
+    "4 around one, one partner each": around(WINDOW, WINDOW, WINDOW, center=WINDOW),
 }
 
 

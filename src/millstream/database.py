@@ -212,7 +212,10 @@ class Database:
         self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics], settings: Settings | None = None
     ) -> BoundQuery:
         settings, shards = settings or self.settings, self.engine.runner.planner.shards
-        return replace(bound, plan=rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards))
+        # Said by negative rows, the end of a window is no longer known where its rows are joined.
+        shared = settings.stem_window if settings.strategy != "negative" else 0
+        plan = rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards, shared)
+        return replace(bound, plan=plan)
 
     # What an earlier process declared
 

@@ -17,6 +17,7 @@ class Settings:
     range_bounds: str = field(default="closed", metadata={"choices": ("closed", "half_open")})
     strategy: str = field(default="upa", metadata={"choices": ("upa", "direct", "negative")})
     joins: str = field(default="auto", metadata={"choices": ("auto", "tree", "stems")})
+    stem_window: int = field(default=0, metadata={"least": 0})  # ticks that joins by SteMs keep; 0: what is asked for
     disabled_rules: str = field(default="", metadata={"text": True})  # names of rewrite rules, with commas between
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})
     sample_seed: int = 0

@@ -23,6 +23,7 @@ QUERIES = {
     "join": "SELECT S.b, T.b FROM S [RANGE 100], T [RANGE 100] WHERE S.a = T.a",
     "rows_join": "SELECT S.b FROM S [ROWS 300], T [ROWS 300] WHERE S.a = T.a AND S.b < T.b",
     "band_join": "SELECT S.b FROM S [RANGE 100], T [RANGE 100] WHERE S.b BETWEEN T.b AND T.b + 2",
+    "stems": "SELECT S.b, T.b FROM S [RANGE 100], T [RANGE 100], S [ROWS 50] r WHERE S.a = T.a AND T.b = r.b",
     "left_join": "SELECT S.b, T.b FROM S [RANGE 100] LEFT JOIN T [RANGE 100] ON S.b = T.b",
     "anti": "SELECT a FROM S [RANGE 100] WHERE NOT EXISTS (SELECT 1 FROM T [RANGE 100] WHERE T.b = S.b AND T.a > S.a)",
     "group_by": "SELECT a, count(*), sum(b), max(b), count(DISTINCT b), stddev(b) FROM S [RANGE 100] GROUP BY a",
@@ -41,7 +42,8 @@ def pipeline_of(text: str, strategy: str) -> Pipeline:
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts; CREATE STREAM T (a INT, b INT) TIMESTAMP BY ts")
         bound = Binder(db.catalog, db.settings, text).bind(parse_query(text))
-    return Pipeline(tuple(Lowering(rewrite(bound.plan), Options(strategy)).steps.values()))
+    plan = rewrite(bound.plan, joins="stems" if text == QUERIES["stems"] else "tree")
+    return Pipeline(tuple(Lowering(plan, Options(strategy)).steps.values()))
 
 
 def elements(rng: np.random.Generator, first: int) -> pl.DataFrame:

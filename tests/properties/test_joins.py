@@ -25,7 +25,8 @@ def joins(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Ca
     dice = HypothesisDice(draw)
     world = make_world(dice, profile)
     case = world.case(*(world.maker.inner_joins(dice.number(2, 4)).text for _ in range(dice.pick((1, 1, 2)))))
-    definitions = (*case.definitions, *switches(dice), "SET joins = 'stems'")
+    shared = f"SET stem_window = {dice.pick((0, 0, 3, 6, 20))}"
+    definitions = (*case.definitions, *switches(dice), "SET joins = 'stems'", shared)
     return replace(case, definitions=definitions, probes=(dice.number(0, 30), dice.number(0, 30)))
 
 
@@ -51,7 +52,7 @@ def test_state_lasts_over_many_windows(case: Case) -> None:
 @given(joins(RELATIONAL))
 def test_neither_batches_nor_trees_matter(case: Case) -> None:
     case = registered_first(case)
-    by_trees = replace(case, definitions=(*case.definitions, "SET joins = 'tree'"))
+    by_trees = replace(case, definitions=(*case.definitions, "SET joins = 'tree'", "SET stem_window = 0"))
     assert outcome(in_single_rows(case)) == outcome(in_large_batches(case)) == outcome(by_trees)
 
 

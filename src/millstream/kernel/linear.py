@@ -11,11 +11,22 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch, batch_schema, value_column, value_columns
+from millstream.kernel.batch import (
+    BORN,
+    END,
+    INTERVAL_COLUMNS,
+    START,
+    Batch,
+    batch_schema,
+    saturating_add,
+    value_column,
+    value_columns,
+)
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.evaluate import evaluate, select_true
 from millstream.kernel.scalar.expressions import Column, Expression
+from millstream.kernel.segments import numbers, only
 from millstream.types import Schema
 
 
@@ -53,6 +64,39 @@ class Project(Operator):
             values = [batch[column].alias(name) for column, name in zip(self._columns, names, strict=True)]
         rest = [batch[name] for name in batch.columns if name.startswith("_")]
         return pl.DataFrame([*values, *rest]), NO_STATE
+
+
+class Stamp(Operator):
+    """{ (r s, s, e, w) : (r, s, e, w) in R }: the start of a row as its last value."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema) - 1))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        batch, values = inputs[0], value_columns(len(self.schema))
+        rest = [batch[name] for name in batch.columns if name.startswith("_")]
+        return pl.DataFrame([*batch[values[:-1]], batch[START].alias(values[-1]), *rest]), NO_STATE
+
+
+class Shorten(Operator):
+    """{ (r, s, min(e, r.c + n ...), w) : (r, s, e, w) in R } for pairs (column c, ticks n), what is left of it."""
+
+    def __init__(self, schema: Schema, ends: Sequence[tuple[int, int]]) -> None:
+        self.schema = schema
+        self.ends = tuple(ends)
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        ends = (saturating_add(pl.col(value_column(column)), ticks) for column, ticks in self.ends)
+        shorter = inputs[0].with_columns(pl.min_horizontal(END, *ends).alias(END))
+        return only(shorter, numbers(shorter, START) < numbers(shorter, END)), NO_STATE
 
 
 class UnionAll(Operator):

@@ -47,6 +47,10 @@ def describe(node: lo.Node) -> str:
             return _join(node)
         case lo.StemJoin():
             return _stem_join(node)
+        case lo.Stamped():
+            return "Stamp with the instant"
+        case lo.Shortened():
+            return f"Shorten to {', '.join(f'instant + {ticks}' for _, ticks in node.ends)}"
         case lo.Aggregate():
             key = f" key {', '.join(map(str, node.keys))}" if node.keys else ""
             return f"Aggregate{key} computing {', '.join(map(str, node.calls)) or 'nothing'}"

@@ -49,7 +49,7 @@ def lives_one_tick(plan: lo.Node) -> bool:
     match plan:
         case lo.Window():
             return isinstance(plan.window, Now)
-        case lo.Filter() | lo.Project() | lo.Distinct():
+        case lo.Filter() | lo.Project() | lo.Distinct() | lo.Stamped() | lo.Shortened():
             return lives_one_tick(plan.input)
         case lo.Aggregate():
             return bool(plan.keys) and lives_one_tick(plan.input)

@@ -244,6 +244,28 @@ class StemJoin(Node):
 
 
 @dataclass(frozen=True)
+class Stamped(_Unary):
+    """The rows with the instant at which they start as a further column."""
+
+    def __post_init__(self) -> None:
+        _check(self.input.kind == "relation", "instants of a stream")
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, Field("instant", BIGINT))
+
+
+@dataclass(frozen=True)
+class Shortened(_Unary):
+    """The rows, each ending so many ticks after an instant at the latest: pairs (column of the instant, ticks)."""
+
+    ends: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        _check(all(self.input.schema[column].type == BIGINT for column, _ in self.ends), "an instant of another type")
+
+
+@dataclass(frozen=True)
 class AggregateCall:
     """One aggregate of a GROUP BY; the argument is None for COUNT(*)."""
 

@@ -33,8 +33,10 @@ def pattern_of(plan: lo.Node) -> Pattern:
     match plan:
         case lo.Window():
             return _of_window(plan)
-        case lo.Filter() | lo.Project() | lo.Selection() | lo.Expand():
+        case lo.Filter() | lo.Project() | lo.Selection() | lo.Expand() | lo.Stamped():
             return pattern_of(plan.input)
+        case lo.Shortened():
+            return _at_least_weak(plan.input)
         case lo.Join(join="inner"):
             return _of_join(plan)
         case lo.Join(join="semi"):

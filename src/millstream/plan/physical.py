@@ -80,6 +80,10 @@ class Lowering:
                 return self._step(node, linear.Filter(node.schema, node.condition), self.lower(node.input))
             case lo.Project():
                 return self._step(node, linear.Project(node.schema, node.expressions), self.lower(node.input))
+            case lo.Stamped():
+                return self._step(node, linear.Stamp(node.schema), self.lower(node.input))
+            case lo.Shortened():
+                return self._step(node, linear.Shorten(node.schema, node.ends), self.lower(node.input))
             case lo.Window():
                 return self._window(node)
             case lo.Sample():
@@ -296,6 +300,8 @@ def _keeps_births(plan: lo.Node) -> bool:
     match plan:
         case lo.Window():
             return True
+        case lo.Stamped() | lo.Shortened():
+            return _keeps_births(plan.input)
         case (
             lo.Filter() | lo.Project() | lo.Join(join="inner") | lo.StemJoin() | lo.SetOperation(operation="union all")
         ):

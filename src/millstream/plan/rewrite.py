@@ -16,6 +16,7 @@ from millstream.plan.rules.pull_up_negation import pull_up_negation
 from millstream.plan.rules.push_distinct import push_distinct
 from millstream.plan.rules.push_selections import push_selections
 from millstream.plan.rules.reduce_windows import reduce_windows
+from millstream.plan.rules.share_windows import share_windows
 
 Rule = Callable[[lo.Node, Statistics], lo.Node]
 
@@ -40,14 +41,19 @@ def rewrite(
     disabled: Collection[str] = (),
     joins: str = "auto",
     shards: int = 1,
+    stem_window: int = 0,
 ) -> lo.Node:
-    """An equivalent plan with the same kind and column types, for so many shards; `joins` says how inner joins run."""
+    """An equivalent plan with the same kind and column types, for so many shards; `joins` and `stem_window` are the
+    settings of these names."""
 
     def gather(plan: lo.Node, statistics: Statistics) -> lo.Node:
         return gather_joins(plan, statistics, joins, shards)
 
-    # Whether joins are gathered is a setting of its own; it comes last, since no other rule knows what it makes.
-    for rule in (*RULES, gather):
+    def share(plan: lo.Node, statistics: Statistics) -> lo.Node:
+        return share_windows(plan, statistics, stem_window)
+
+    # These have settings of their own, and come last, since no other rule knows what they make.
+    for rule in (*RULES, gather, share):
         if rule.__name__ in disabled and rule not in REQUIRED:
             continue
         rewritten = rule(plan, statistics or {})
