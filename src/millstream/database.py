@@ -546,6 +546,10 @@ class Database:
             "sinks": {sink["name"]: sink for sink in self.sinks.shown()},
         }
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
     def check_open(self) -> None:
         if self._closed:
             raise ClosedError("the database is closed", hint="connect again")
@@ -554,7 +558,7 @@ class Database:
         if not self._closed:
             self._closed = True
             self._pump.end()
-            self.engine.runner.close()
+            self.engine.close()
             self._on_close()
 
     def __enter__(self) -> Database:

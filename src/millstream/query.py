@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +22,9 @@ from millstream.types import arrow_schema
 
 if TYPE_CHECKING:
     from millstream.database import Database
+
+
+_GLANCE = 0.5  # seconds
 
 
 class Query:
@@ -80,8 +85,10 @@ class Query:
         if at is None and (pending := self._pending()) is not None:
             tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
         else:
-            rows, _ = self._rows()
-            tick = self._final() if at is None else self._final_instant(at)
+            database.inputs.tick_clocks()
+            rows, snapshot = self._rows()
+            final = database.engine.final(self.edge, snapshot)
+            tick = final if at is None else self._final_instant(at, final)
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
         return elements_until(rows, schema, tick, self._bound.domain, database.settings.max_rstream_rows)
@@ -107,6 +114,45 @@ class Query:
             domain=self._bound.domain,
             max_rows=self._database.settings.max_rstream_rows,
         )
+
+    def follow(self, since: Any = None, timeout: float | None = None) -> Iterator[pa.Table]:
+        """The final changes after `since`, as they become final: tables like those of `changes`, none of them empty.
+
+        Blocks until there are some, and ends when the query is dropped or the database closed, or when nothing has come
+        for `timeout` seconds. A reader that comes back with the last `_ts` it has seen misses nothing and sees nothing
+        twice.
+        """
+        self._check_open()
+        seen = self.first_tick - 1 if since is None else instant(since, self._domain)
+        return self._follow(seen, timeout)
+
+    def _follow(self, seen: int, timeout: float | None) -> Iterator[pa.Table]:
+        while not self._has_ended:
+            final = self._final()
+            if final > seen:
+                changes = self.changes_between(seen, final)
+                seen = final
+                if changes.num_rows:
+                    yield changes
+                    continue
+            if self._has_ended:
+                return
+            self._wait(seen, timeout)
+            if not self._has_ended and self._final() <= seen:
+                return  # nothing came
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._dropped or self._database.is_closed
+
+    def _wait(self, seen: int, timeout: float | None) -> None:
+        """Until more is final; streams that follow the clock of day are looked at now and then."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._has_ended and self._final() <= seen:
+            left = _GLANCE if deadline is None else min(_GLANCE, deadline - time.monotonic())
+            if left <= 0:
+                return
+            self._database.engine.wait_until(lambda: self._has_ended or self.final_tick > seen, left)
 
     def explain(self) -> str:
         return explain(self._own.plan)
@@ -179,7 +225,7 @@ class Query:
         if self.number is not None:
             engine.settle(self.edge)
         engine.check(self.edge, self.number)
-        return min(engine.frontier(source) for source in engine.inputs(self.edge))
+        return engine.final(self.edge, engine.snapshot)
 
     def _final(self) -> int:
         self._database.inputs.tick_clocks()
@@ -193,9 +239,9 @@ class Query:
         last = max((engine.snapshot.progress(source).last_change for source in engine.inputs(self.edge)), default=-1)
         return last if last > self._final() else None
 
-    def _final_instant(self, at: Any) -> int:
+    def _final_instant(self, at: Any, final: int) -> int:
         tick = instant(at, self._domain)
-        final, engine = self._final(), self._database.engine
+        engine = self._database.engine
         first = engine.first_answerable(self.edge)
         if tick < first:
             raise self._forgotten(f"the answer of {self.name} at {at}", first)

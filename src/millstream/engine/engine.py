@@ -25,7 +25,7 @@ from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, re
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
-from millstream.errors import EvaluationError, told
+from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import Batch, concat, empty_batch
 from millstream.kernel.distribution import HASH
 from millstream.kernel.pipeline import Pipeline
@@ -66,6 +66,8 @@ class Engine:
         self.snapshot = snapshot or Snapshot()
         self.pipeline = Pipeline()
         self.lock = threading.RLock()
+        self._changed = threading.Condition(self.lock)  # told of every commit, and of the end
+        self._is_closed = False
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
@@ -89,6 +91,7 @@ class Engine:
             self.journal.commit(snapshot)
             self.groups.release()
             self.snapshot = snapshot
+            self._changed.notify_all()
             reach("before-sweep")
             self.store.sweep(set(before.names()), set(snapshot.names()))
 
@@ -96,6 +99,19 @@ class Engine:
         """Let a snapshot count that names what the committed one names; the next commit carries it."""
         with self.lock:
             self.snapshot = snapshot
+            self._changed.notify_all()
+
+    def wait_until(self, holds: Callable[[], bool], timeout: float | None) -> None:
+        """Wait for a commit that makes something hold, for the end, or for so many seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or holds(), timeout)
+
+    def close(self) -> None:
+        """Nothing is committed any more: whoever waits need not."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        self.runner.close()
 
     def declare(self, catalog: Catalog) -> None:
         """Commit what the database has declared."""
@@ -132,9 +148,12 @@ class Engine:
     def history(self, name: str) -> Batch:
         """All accepted rows of a source."""
         with self.lock:
-            files, schema = self.snapshot.history.get(name, ()), self._sources[name].schema
-            frames = [read_history(self.store, file, schema) for file in files]
-            return pl.concat([self._empty(name), *frames])
+            return self._history(name, self.snapshot)
+
+    def _history(self, name: str, snapshot: Snapshot) -> Batch:
+        files, schema = snapshot.history.get(name, ()), self._sources[name].schema
+        frames = [read_history(self.store, file, schema) for file in files]
+        return pl.concat([self._empty(name), *frames])
 
     def frontier(self, source: str) -> int:
         return self._frontier(source, self.snapshot)
@@ -326,9 +345,13 @@ class Engine:
         retain = self._sources[source].retain
         return 0 if retain is None else max(0, snapshot.progress(source).heartbeat - retain)
 
-    def first_answerable(self, edge: str) -> int:
+    def first_answerable(self, edge: str, snapshot: Snapshot | None = None) -> int:
         """The first instant that an edge can be asked for: later ones need only history that is kept."""
-        return max((self._first_kept(source, self.snapshot) for source in self.inputs(edge)), default=0)
+        return max((self._first_kept(source, snapshot or self.snapshot) for source in self.inputs(edge)), default=0)
+
+    def final(self, edge: str, snapshot: Snapshot) -> int:
+        """The last instant up to which an edge is final; -1 where nothing is."""
+        return min(self._frontier(source, snapshot) for source in self.inputs(edge))
 
     def _firsts(self) -> dict[str, int]:
         return {edge: self.first_answerable(edge) for edge in self.snapshot.results}
@@ -416,8 +439,8 @@ class Engine:
 
     def settle(self, edge: str) -> None:
         """Let the queries of a group that wait take part."""
-        with self.lock:
-            if edge in self.groups:
+        if edge in self.groups and self.groups.is_waited_for(self.groups[edge]):
+            with self.lock:
                 self.groups.let_in(self.groups[edge])
 
     def dismiss(self, edge: str, queries: Sequence[int], catalog: Catalog) -> None:
@@ -528,15 +551,23 @@ class Engine:
                 raise EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))
 
     def rows(self, edge: str, schema: Schema, query: int | None = None) -> tuple[Batch, Snapshot]:
-        """All rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to."""
-        with self.lock:
-            if query is not None:
-                self.settle(edge)
+        """All rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to.
+
+        Readers do not wait for epochs: what a snapshot names stays the same, and is there until some commit later.
+        """
+        if query is not None:
+            self.settle(edge)
+        while True:
             self.check(edge, query)
             snapshot, like = self.snapshot, empty_batch(schema)
-            if edge in self._sources:
-                return self.history(edge).select(like.columns), snapshot
-            frames = [self.store.read(name) for name in snapshot.results.get(edge, ())]
+            try:
+                if edge in self._sources:
+                    return self._history(edge, snapshot).select(like.columns), snapshot
+                frames = [self.store.read(name) for name in snapshot.results.get(edge, ())]
+                break
+            except StateError:
+                if self.snapshot is snapshot:
+                    raise  # not because a commit has removed what the one before it named
         if query is None:
             return pl.concat([like, *(frame.select(like.columns) for frame in frames)]), snapshot
         return concat(self.groups.rows_of(self.groups[edge], schema, query, frames), like), snapshot

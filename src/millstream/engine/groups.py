@@ -218,11 +218,12 @@ class Groups:
     def let_in(self, group: Group | None = None) -> None:
         """Let all that wait take part, of one group or of all."""
         for each in [group] if group is not None else self:
-            if self._is_waited_for(each):
+            if self.is_waited_for(each):
                 self._engine.keep_held()
                 self._let_in(each, self.tables(each, WAITING))
 
-    def _is_waited_for(self, group: Group) -> bool:
+    def is_waited_for(self, group: Group) -> bool:
+        """Whether queries of a group wait to be let in."""
         kept = self._engine.snapshot.states.get(group.selection, {})
         return any(synopsis.startswith(WAITING) for synopsis in kept) or any(e == group.edge for e, _ in self._held)
 

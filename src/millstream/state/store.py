@@ -91,10 +91,13 @@ class MemoryStore:
         yield _MemoryWriter(self, label)
 
     def read(self, name: str) -> pl.DataFrame:
-        return self._frames[name]
+        frame = self._frames.get(name)
+        if frame is None:
+            raise StateError(f"there is no segment {name}")
+        return frame
 
     def read_once(self, name: str) -> pl.DataFrame:
-        return self._frames[name]
+        return self.read(name)
 
     def size(self, name: str) -> int:
         return int(self._frames[name].estimated_size())
@@ -106,7 +109,7 @@ class MemoryStore:
         return self.keep(f"{source}-{label}", pl.read_parquet(io.BytesIO(content)))
 
     def read_history(self, name: str) -> pl.DataFrame:
-        return self._frames[name]
+        return self.read(name)
 
     def limit(self, budget: int | None) -> None:
         self.pool.limit(budget)

@@ -1,0 +1,113 @@
+"""Following a query: nothing missed, nothing twice, from any thread, while rows come in."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import millstream as ms
+
+STREAM = "CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts"
+
+
+@pytest.fixture
+def db() -> Iterator[ms.Database]:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        yield db
+
+
+def test_changes_come_as_they_become_final(db: ms.Database) -> None:
+    query = db.register("SELECT k, COUNT(*) AS n FROM s [RANGE 2] GROUP BY k")
+    db.insert("s", [(1, 0, 1), (1, 0, 2)])
+    following = query.follow(timeout=5)
+    assert next(following).to_pylist() == [{"_ts": 1, "_weight": 1, "k": 1, "n": 1}]
+    db.insert("s", [(2, 0, 4)])
+    assert next(following).to_pylist() == [
+        {"_ts": 2, "_weight": -1, "k": 1, "n": 1},
+        {"_ts": 2, "_weight": 1, "k": 1, "n": 2},
+    ]
+
+
+def test_a_reader_comes_back_with_the_last_instant_it_saw(db: ms.Database) -> None:
+    query = db.register("SELECT ISTREAM(v) FROM s [NOW] WHERE k = 1")
+    db.insert("s", [(1, v, v) for v in range(10)])
+    first = next(query.follow(timeout=5))
+    last = first["_ts"][-1].as_py()
+    db.insert("s", [(1, v, v) for v in range(10, 20)])
+    db.advance("s", to=30)
+    rest = next(query.follow(since=last, timeout=5))
+    assert first["v"].to_pylist() + rest["v"].to_pylist() == list(range(20))
+
+
+def test_it_ends_when_nothing_comes_or_the_query_goes(db: ms.Database) -> None:
+    query = db.register("SELECT v FROM s")
+    db.insert("s", [(1, 1, 1), (1, 2, 2)])
+    assert len(list(query.follow(timeout=0.05))) == 1
+    found: list[pa.Table] = []
+    reader = threading.Thread(target=lambda: found.extend(query.follow()))
+    reader.start()
+    db.insert("s", [(1, 3, 3)])
+    time.sleep(0.2)
+    query.drop()
+    reader.join(timeout=10)
+    assert not reader.is_alive()
+    assert [v for table in found for v in table["v"].to_pylist()] == [1, 2]
+    with pytest.raises(ms.ClosedError):
+        query.follow()
+
+
+def test_it_ends_with_the_database() -> None:
+    db = ms.connect(engine="inprocess")
+    db.execute(STREAM)
+    query = db.register("SELECT v FROM s")
+    reader = threading.Thread(target=lambda: list(query.follow()))
+    reader.start()
+    time.sleep(0.1)
+    db.close()
+    reader.join(timeout=10)
+    assert not reader.is_alive()
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_many_threads_follow_many_queries(tmp_path: Path, on_disk: bool) -> None:
+    path = tmp_path / "db" if on_disk else None
+    with ms.connect(path, engine="inprocess") as db:
+        db.execute(STREAM)
+        queries = db.register_many("SELECT v FROM s WHERE k = ?", list(range(6)))
+        queries += [db.register("SELECT k, SUM(v) AS total FROM s [RANGE 7] GROUP BY k")]
+        seen: dict[str, list[str]] = {query.name: [] for query in queries}
+        failures: list[BaseException] = []
+
+        def read(query: ms.Query) -> None:
+            last = None
+            try:
+                while True:
+                    # Comes back again and again, as a client that loses its connection does.
+                    for number, table in enumerate(query.follow(since=last, timeout=3)):
+                        seen[query.name] += map(repr, table.to_pylist())
+                        last = table["_ts"][-1].as_py()
+                        if number == 2:
+                            break
+                    else:
+                        return
+            except BaseException as error:  # of a thread: shown below
+                failures.append(error)
+
+        readers = [threading.Thread(target=read, args=(query,)) for query in queries]
+        for reader in readers:
+            reader.start()
+        for start in range(0, 600, 10):
+            db.insert("s", [(ts % 6, ts, ts) for ts in range(start, start + 10)])
+        db.advance("s", to=700)
+        for reader in readers:
+            reader.join(timeout=60)
+        assert not failures
+        for query in queries:
+            assert seen[query.name] == [repr(row) for row in query.changes().to_pylist()], query.cql
+            assert len(seen[query.name]) >= 100
