@@ -27,7 +27,6 @@ from millstream.errors import (
     Error,
     NameError,
     NotSupportedError,
-    Place,
     did_you_mean,
 )
 from millstream.feeds import Feeds, feed_of
@@ -159,7 +158,7 @@ class Database:
         _check_mode(mode)
         if name is not None:
             check_query_name(name)
-        return self.registry.register(name, mode, st.Query(Place(cql, 0, len(cql)), parse_query(cql)))
+        return self.registry.register_text(cql, name, mode)
 
     def register_many(
         self, template: str, rows: Any, names: Sequence[str] | None = None, mode: str = "eager"

@@ -18,9 +18,9 @@ from sqlglot import exp
 
 from millstream.declarations import Declarations, Entry, statistics_entry, statistics_of
 from millstream.engine.groups import Group
-from millstream.errors import BindError, CatalogError, InputError, Place
+from millstream.errors import BindError, CatalogError, Error, InputError, Place
 from millstream.kernel.batch import value_column
-from millstream.kernel.scalar.expressions import Parameter
+from millstream.kernel.scalar.expressions import Literal, Parameter
 from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.kernel.sharing.parameters import QUERY, with_values
 from millstream.language import statements as st
@@ -28,6 +28,7 @@ from millstream.language.binder import BoundQuery
 from millstream.language.dialect import CQL
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
+from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.parameters import parameter_columns
 from millstream.plan.explain_sharing import service_of
 from millstream.plan.fingerprint import fingerprint
@@ -61,6 +62,16 @@ class Template:
     parameters: tuple[DataType, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class _KnownText:
+    """Texts of a template that differ in constants only: which constant is which parameter, and the other constants,
+    which are the same in all of them."""
+
+    template: Template
+    sources: tuple[int, ...]
+    fixed: tuple[tuple[int, Literal], ...]
+
+
 class Registry:
     """Owns the queries of a database."""
 
@@ -69,6 +80,8 @@ class Registry:
         self._queries: dict[str, Query] = {}
         self._templates: dict[str, Template] = {}
         self._alone: Counter[str] = Counter()  # queries with plans of their own, by the group they could be in
+        self._texts: dict[tuple[str, ...], list[_KnownText]] = {}
+        self._texts_under: tuple[Entry, ...] = ()  # what was declared when they were learned
         self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def __iter__(self) -> Iterator[Query]:
@@ -91,6 +104,67 @@ class Registry:
         return [query.name for query in self._queries.values() if query.reads & names]
 
     # Registering
+
+    def register_text(self, text: str, name: str | None, mode: str) -> Query:
+        """Make a text a standing query. One like which there are some in a group is not even parsed."""
+        with self._database.engine.lock:
+            found = masked(text)
+            known = self._known_texts(found) if found is not None else None
+            if found is not None and known is not None:
+                query = self._register_known(known, found, text, name, mode)
+                if query is not None:
+                    return query
+            statement = st.Query(Place(text, 0, len(text)), parse_query(text))
+            query = self.register(name, mode, statement)
+            if found is not None and known is None and query.template is not None:
+                self._learn(found, statement, self._templates[query.template])
+        return query
+
+    def _known_texts(self, found: Masked) -> _KnownText | None:
+        if self._texts_under is not self._database.declared.entries:
+            # Something was declared since: names may mean something else now.
+            self._texts.clear()
+            self._texts_under = self._database.declared.entries
+        for known in self._texts.get(found.tokens, ()):
+            if all(found.constants[number] == constant for number, constant in known.fixed):
+                return known
+        return None
+
+    def _register_known(self, known: _KnownText, found: Masked, text: str, name: str | None, mode: str) -> Query | None:
+        """None where the query must be planned after all."""
+        template = known.template
+        columns = []
+        for index, (number, kind) in enumerate(zip(known.sources, template.shape.parameters, strict=True)):
+            value = converted(found.constants[number], kind)
+            if value is None:
+                return None
+            columns.append(pl.Series(value_column(index), [value], to_polars(kind)))
+        constants = pl.DataFrame(columns)
+        if template.group.key is not None and not self._has_room(template.group, template.shape, constants):
+            return None
+        name, mode = name or self._free_names(1)[0], mode.lower()
+        self._check_free([name], None)
+        record = {NAME: name, MODE: mode, TEXT: text}
+        return self._enlist(template, _with_names(constants, [name], mode, text, template.name), record)[0]
+
+    def _learn(self, found: Masked, statement: st.Query, template: Template) -> None:
+        """Find out which constants of a text are which parameters of its template."""
+        text = statement.place.text
+        wanted = in_conditions(statement.query, found)
+        probe, marks = with_marks(text, found, wanted)
+        try:
+            plan = self._planned(self._database.binder(probe).bind(parse_query(probe)))[0].plan
+        except Error:
+            return  # a mark is no date, say; such texts are bound one by one
+        taken = split(plan)
+        if taken is None or taken.skeleton != template.group.split.skeleton:
+            return
+        shape, values = shape_of(taken.condition)
+        sources = sources_of(values, shape.parameters, marks) if shape.name == template.shape.name else None
+        if sources is not None:
+            fixed = tuple((n, constant) for n, constant in enumerate(found.constants) if n not in marks)
+            self._texts.setdefault(found.tokens, []).append(_KnownText(template, sources, fixed))
+            self._texts_under = self._database.declared.entries
 
     def register(
         self, name: str | None, mode: str | None, statement: st.RegisterQuery | st.Query, *, recorded: bool = False
@@ -163,12 +237,19 @@ class Registry:
         asked = equality_key(shape.condition)
         if asked is not None and asked[0].type != BOOLEAN and isinstance(asked[1], Parameter):
             keyed = groups.find(found, asked[0], options)
-            values = constants[value_column(asked[1].index)]
-            known = self._asked_for.get((keyed.edge, shape.name), set())
-            count = self._database.engine.groups.next_query(keyed) + len(values)
-            if count <= MOST_PER_VALUE * (len(known) + (values.n_unique() if len(values) > 1 else 1)):
+            if self._has_room(keyed, shape, constants):
                 return keyed
         return groups.find(found, None, options)
+
+    def _has_room(self, keyed: Group, shape: Shape, constants: pl.DataFrame) -> bool:
+        """Whether there are not too many queries for each value of the key with these."""
+        asked = equality_key(shape.condition)
+        if asked is None or not isinstance(asked[1], Parameter):
+            raise AssertionError(f"{shape.condition} asks for no value")
+        values = constants[value_column(asked[1].index)]
+        known = self._asked_for.get((keyed.edge, shape.name), set())
+        count = self._database.engine.groups.next_query(keyed) + len(values)
+        return count <= MOST_PER_VALUE * (len(known) + (values.n_unique() if len(values) > 1 else 1))
 
     def _is_to_share(self, group: Group) -> bool:
         if self._database.settings.sharing == "on" or group.edge in self._database.engine.groups:

@@ -11,6 +11,9 @@ import polars as pl
 import pytest
 
 import millstream as ms
+from millstream.language.statement_parser import parse_query
+from millstream.state.files import read_whole, write_whole
+from millstream.state.manifest import FORMAT
 
 STREAM = "CREATE STREAM s (a INT, b INT, t STRING) TIMESTAMP BY ts"
 ROWS = [(1, 0, "x", 1), (2, 3, "xy", 2), (5, 4, "z", 3)]
@@ -332,3 +335,69 @@ def test_state_is_limited_too(db: ms.Database) -> None:
     with pytest.raises(ms.EvaluationError, match="max_query_state"):
         large.result()
     assert small.result().num_rows == 1
+
+
+def test_texts_that_differ_in_constants_are_not_parsed_again(db: ms.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    db.execute("SET sharing = 'on'; CREATE STREAM f (x DOUBLE, n DECIMAL(6,2), t STRING) TIMESTAMP BY ts")
+    parsed: list[str] = []
+
+    def counted(text: str) -> object:
+        parsed.append(text)
+        return parse_query(text)
+
+    monkeypatch.setattr("millstream.registry.parse_query", counted)
+    texts = [
+        "SELECT a FROM s WHERE a > {} AND b <= {}",
+        "SELECT x FROM f [RANGE 10] WHERE x >= {} AND n < {}.50",
+        "SELECT COUNT(*) AS n FROM f WHERE n = {}.25 OR x < {}",
+        "SELECT t FROM f WHERE t = 'it''s {}' AND x < {}",
+    ]
+    for text in texts:
+        db.register(text.format(1, 2))
+        before = len(parsed)
+        for number in range(5):
+            db.register(text.format(number, 3), name=f"n{len(db.queries())}")
+        assert len(parsed) == before, text
+    db.insert("s", ROWS)
+    db.insert("f", [(float(x), Decimal(x) + Decimal("0.25"), f"it's {x}", x) for x in range(6)])
+    db.advance(to=10)
+    with ms.connect(engine="inprocess") as alone:
+        alone.execute(
+            f"{STREAM}; SET sharing = 'off'; CREATE STREAM f (x DOUBLE, n DECIMAL(6,2), t STRING) TIMESTAMP BY ts"
+        )
+        for query in db.queries():
+            alone.register(query.cql, name=query.name)
+        alone.insert("s", ROWS)
+        alone.insert("f", [(float(x), Decimal(x) + Decimal("0.25"), f"it's {x}", x) for x in range(6)])
+        alone.advance(to=10)
+        for query in db.queries():
+            assert query.changes().equals(alone.query(query.name).changes()), query.cql
+    assert len({query.cql for query in db.queries()}) >= 20
+
+
+def test_texts_mean_what_is_declared_now(db: ms.Database) -> None:
+    db.execute("SET sharing = 'on'")
+    for number in range(3):
+        db.register(f"SELECT a FROM s WHERE a > {number}").drop()
+    db.execute("DROP STREAM s; CREATE STREAM s (b INT, a INT) TIMESTAMP BY ts")
+    query = db.register("SELECT a FROM s WHERE a > 4")
+    db.insert("s", [(9, 1, 1), (1, 9, 2)])
+    db.advance("s", to=3)
+    assert values(query) == [9]
+
+
+def test_a_group_of_another_version_is_made_again_from_history(reopen: Open, tmp_path: Path) -> None:
+    db = reopen()
+    db.execute(STREAM)
+    db.register_many("SELECT COUNT(*) AS n FROM s WHERE a > ?", [0, 1])
+    db.insert("s", ROWS)
+    db.close()
+    (catalog,) = (tmp_path / "db" / "manifest").glob("catalog-*.json")
+    (manifest,) = (tmp_path / "db" / "manifest").glob("manifest-*.json")
+    for path, kind in ((catalog, "catalog"), (manifest, "manifest")):
+        body = read_whole(path, kind, FORMAT)
+        write_whole(path, kind, FORMAT, body.replace(b"groupedselection-", b"olderselection--"))
+    db = reopen()
+    db.insert("s", [(8, 8, "y", 4)])
+    db.advance("s", to=9)
+    assert [values(query, "n") for query in db.queries()] == [[4], [3]]

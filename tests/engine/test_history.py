@@ -112,9 +112,10 @@ def test_files_that_lie_flat_are_still_read_and_laid_out_when_merged(path: Path)
     for file in files(path):
         file.rename(path / "history" / "s" / file.name)
     from millstream.state.files import read_whole, write_whole
+    from millstream.state.manifest import FORMAT
 
-    body = read_whole(manifest, "manifest", 1)
-    write_whole(manifest, "manifest", 1, body.replace(b"history/s/_period=0/", b"history/s/"))
+    body = read_whole(manifest, "manifest", FORMAT)
+    write_whole(manifest, "manifest", FORMAT, body.replace(b"history/s/_period=0/", b"history/s/"))
     with opened(path) as db:
         assert len(db.engine.history("s")) == 30
         feed(db, range(3, 25))

@@ -187,7 +187,7 @@ def test_an_unknown_format_is_refused_untouched(tmp_path: Path) -> None:
     path = tmp_path / "db"
     fed(path).close()
     (manifest,) = (path / "manifest").glob("manifest-*.json")
-    manifest.write_bytes(manifest.read_bytes().replace(b"manifest 1 ", b"manifest 9 ", 1))
+    manifest.write_bytes(manifest.read_bytes().replace(b"manifest 2 ", b"manifest 9 ", 1))
     (path / "segments" / "e99-orphan.seg").write_bytes(b"of a later version")
     before = contents(path)
     with pytest.raises(ms.StateError, match="has format 9"):
@@ -214,8 +214,9 @@ def test_a_plan_of_another_version_is_made_again_from_history(tmp_path: Path) ->
     entries = json.loads(catalog.read_bytes().partition(b"\n")[2])
     entries[-1]["edge"] = "aggregate-of-old"
     from millstream.state.files import write_whole
+    from millstream.state.manifest import FORMAT
 
-    write_whole(catalog, "catalog", 1, json.dumps(entries).encode())
+    write_whole(catalog, "catalog", FORMAT, json.dumps(entries).encode())
     with ms.connect(path, engine="inprocess") as db:
         assert db.query("q").result(at=2).num_rows == 2
         db.insert("s", [(1, "v", 8)])

@@ -29,7 +29,7 @@ def on_shards(shards: int) -> Database:
 @pytest.mark.parametrize(("shards", "strategy", "joins"), [(2, "upa", "tree"), (3, "negative", "stems")])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_file_on_shards(path: Path, shards: int, strategy: str, joins: str) -> None:
-    with EngineSubject(strategy, shards, joins) as opened:
+    with EngineSubject(strategy, shards, joins=joins) as opened:
         run(load(path), opened)
 
 

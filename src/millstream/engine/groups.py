@@ -133,9 +133,12 @@ class Groups:
         for synopsis, names in query_tables(snapshot.states.get(selection, {})).items():
             waiting = WAITING + synopsis.removeprefix(TABLE).removeprefix(WAITING).removeprefix(FAILED)
             tables[waiting] = (*tables.get(waiting, ()), *names)
-        states = {step: names for step, names in snapshot.states.items() if step != selection}
+        # What was made under the other names is of no use, even where some of them are the same.
+        states = {step: names for step, names in snapshot.states.items() if step not in {selection, *group.above}}
+        results = {key: names for key, names in snapshot.results.items() if key not in (edge, group.edge)}
         queries = {**snapshot.queries, group.edge: max(self.next_query(group), snapshot.queries.get(edge, 0))}
-        self._engine.commit(replace(snapshot, states={**states, group.selection: tables}, queries=queries))
+        moved = replace(snapshot, states={**states, group.selection: tables}, results=results, queries=queries)
+        self._engine.commit(moved)
 
     # The query tables
 
