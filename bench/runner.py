@@ -40,7 +40,7 @@ EXPERIMENTS = (
     "sliding_aggregate",
     "window_sizes",
     "operator_costs",
-    "shared_queries",
+    "shared_queries",  # this one and those up to query_storage: many queries over one stream
     "keyed_queries",
     "lineage_bits",
     "routing",

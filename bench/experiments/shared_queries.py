@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROWS = {1: 400_000, 10: 400_000, 100: 400_000, 1_000: 200_000, 10_000: 40_000, 100_000: 8_192}
-MOST_BY_THEMSELVES = 1_000
+MOST_BY_THEMSELVES, MOST_ROWS_APART = 1_000, 20_000
 TOGETHER, APART = "grouped filters", "a filter for each query"
 WANTED = {1_000: 3.0, 10_000: 1.0, 100_000: 0.1}
 
@@ -39,7 +39,7 @@ def _trial(size: int, settings: Settings) -> Trial:
         runs = {TOGETHER: lambda: sampled(lambda: together.step(batch), batch.height)}
         if size <= MOST_BY_THEMSELVES:
             filters = _filters(queries)
-            some = batch[: max(100, batch.height // size)]
+            some = batch[:MOST_ROWS_APART]
             runs[APART] = lambda: sampled(lambda: sum(each.step(some) for each in filters), some.height)
         found = in_turns(runs, settings.repetitions)
         found[TOGETHER] = _with_making(found[TOGETHER], made)

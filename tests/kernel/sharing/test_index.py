@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
@@ -93,6 +94,16 @@ def test_chunks_of_rows_do_not_matter() -> None:
     tables = [table(BIGINT, [3], [5])]
     with patch.object(eddy, "_MOST_ROWS", 4):
         assert wanted(BIGINT, tables, list(range(11))) == {3: [5, 6, 7, 8, 9, 10]}
+
+
+def test_an_operator_takes_nothing_of_its_process_along() -> None:
+    operator = GroupedSelection((Field("a", BIGINT),), {"q": at_least(BIGINT)})
+    state = {"queries/q": (table(BIGINT, [1], [5]),)}
+    before, _ = operator.step([rows(BIGINT, [4, 5])], state, NO_TIME)
+    copy = pickle.loads(pickle.dumps(operator))
+    assert vars(copy) == vars(GroupedSelection(operator.schema, operator.shapes))
+    after, _ = copy.step([rows(BIGINT, [4, 5])], state, NO_TIME)
+    assert after.equals(before)
 
 
 def test_what_was_used_least_recently_is_forgotten_first() -> None:

@@ -17,8 +17,8 @@ from millstream.kernel.sharing.index import BlockFilter, IndexedBlock
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
 from millstream.kernel.sharing.routing import Experience, Memory, Policy
 
-_BYTES = 1 << 18  # of the bitmaps of a chunk: they stay in the cache with those of the filters
-_MOST_ROWS = 1 << 12
+# A chunk: its bitmaps stay in the cache, and it is large enough that what is done once for it does not count.
+_BYTES, _MOST_ROWS = 1 << 20, 1 << 13
 _SAMPLE = 64  # rows of a chunk that the eddy learns from
 _RAREST_LESSON = 32  # chunks from one lesson to the next, while nothing changes
 _SURPRISE = 0.2  # a change in the part of the rows that leave
@@ -39,7 +39,7 @@ class Eddy:
         self._orders: dict[tuple[str, ...], list[int]] = {}
         self._buffer = np.empty(_BYTES // 8, np.uint64)
         self._pause = 0  # chunks until the next lesson
-        self._longest = 1
+        self._longest = _RAREST_LESSON // 4 if memory else 1  # what is known need not be learnt anew
 
     def route(self, block: IndexedBlock, ranks: Sequence[Positions], bits: Bitmaps) -> Flags:
         """Write the bits of each row into `bits`, given its rank on each axis; which rows have any."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from operator import is_
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, St
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.block import Residual
 from millstream.kernel.sharing.eddy import Eddy
-from millstream.kernel.sharing.index import index_of
+from millstream.kernel.sharing.index import Index, index_of
 from millstream.kernel.sharing.lineage import LINEAGE as LINEAGE
 from millstream.kernel.sharing.lineage import (
     WORD_BITS,
@@ -54,6 +55,11 @@ class GroupedSelection(Operator):
         self.shapes = dict(shapes)
         self.policy = policy
         routing_policy(policy)  # an unknown one is refused at once
+        self._last: tuple[list[tuple[Segment, ...]], Index] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        # What is computed on the way has numbers that mean something in this process only.
+        return {"schema": self.schema, "shapes": self.shapes, "policy": self.policy, "_last": None}
 
     @property
     def distribution(self) -> Distribution:
@@ -64,7 +70,7 @@ class GroupedSelection(Operator):
         selected = Selected(batch)
         if not batch.height:
             return selected.frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
-        index = index_of(self._tables(state))
+        index = self._index(state)
         ranks = [axis.ranks(batch) for axis in index.axes]
         eddy = Eddy(routing_policy(self.policy), Memory(state.get(EDDY, ())))
         for block in index.blocks:
@@ -75,8 +81,12 @@ class GroupedSelection(Operator):
             selected.add(block.number, bits, any_bit(bits) if block.residuals else wanted)
         return selected.frame(), {EDDY: eddy.memory.segments()}
 
-    def _tables(self, state: State) -> list[tuple[Shape, Segment]]:
-        return [(shape, part) for synopsis, shape in self._parts.items() for part in state.get(synopsis, ())]
+    def _index(self, state: State) -> Index:
+        tables = [state.get(synopsis, ()) for synopsis in self._parts]
+        if self._last is None or not all(map(is_, tables, self._last[0])):
+            parts = [(shape, part) for shape, table in zip(self._parts.values(), tables, strict=True) for part in table]
+            self._last = tables, index_of(parts)
+        return self._last[1]
 
     @cached_property
     def _parts(self) -> dict[str, Shape]:

@@ -26,6 +26,7 @@ from millstream.kernel.sharing.lineage import BLOCK_SIZE, Bitmaps, bitmap
 from millstream.kernel.sharing.predicates import Place, Predicates, Shape, predicates_of
 
 _TABLE = 1 << 16  # the span of codes up to which a row's rank is looked up and not searched for
+_ROWS = 1 << 13  # rows that are ranked together: what is computed on the way stays in the cache
 _MAP = 1 << 15  # cuts up to which the map from all cuts to those of a block is kept
 _SEARCH = 64  # a search costs as much as so many entries of a map
 _FEW = 64  # bitmaps more than a block needs, for the sake of a lookup without a map
@@ -59,16 +60,21 @@ class Axis:
         else:
             series = evaluate(batch, [attribute], ["value"]).to_series()
         values = comparable(series, attribute.type)
-        codes = codes_of_values(values, self.constants)
-        table = self._table
-        if table is None:
-            ranks = self.cuts.searchsorted(codes, side="right")
-        else:
-            offsets = np.maximum(codes, self._least) - self._least
-            ranks = table.take(np.minimum(offsets, np.uint64(table.size - 1)).view(np.int64))
+        ranks = np.empty(batch.height, np.intp)
+        for low in range(0, batch.height, _ROWS):
+            ranks[low : low + _ROWS] = self._ranks(codes_of_values(values[low : low + _ROWS], self.constants))
         if values.null_count():
             ranks[values.is_null().to_numpy()] = self.cuts.size + 1
         return ranks
+
+    def _ranks(self, codes: Codes) -> Positions:
+        table = self._table
+        if table is None:
+            return self.cuts.searchsorted(codes, side="right")
+        offsets = np.maximum(codes, self._least)
+        offsets -= self._least
+        np.minimum(offsets, np.uint64(table.size - 1), out=offsets)
+        return table.take(offsets.view(np.int64))
 
 
 @dataclass(frozen=True)

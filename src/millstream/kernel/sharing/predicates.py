@@ -139,10 +139,11 @@ def _predicates(shape: Shape, segment: pl.DataFrame) -> Predicates:
         first.append(holds_first)
         null.append(has_null)
         edges += made
-    dictionaries = {
-        attribute: dictionary([edge.constants for edge in edges if edge.attribute == attribute])
-        for attribute in {edge.attribute for edge in edges if not has_codes(edge.attribute.type)}
-    }
+    texts: dict[Expression, list[pl.Series]] = {}
+    for edge in edges:
+        if not has_codes(edge.attribute.type):
+            texts.setdefault(edge.attribute, []).append(edge.constants)
+    dictionaries = {attribute: dictionary(constants) for attribute, constants in texts.items()}
     cuts = [_cuts(edge, dictionaries.get(edge.attribute)) for edge in edges]
     rows = np.concatenate([np.zeros(0, np.intp), *(rows for rows, _ in cuts)])
     places = np.array([place for place, _ in shape.atoms if shape.possible], np.int64)
@@ -167,12 +168,15 @@ def _edges(place: int, atom: Atom, segment: pl.DataFrame) -> tuple[Flags, Flags,
     if atom.operator in ("isnull", "isnotnull"):
         return (never, always, []) if atom.operator == "isnull" else (always, never, [])
     operands = [_constants(operand, segment) for operand in atom.operands]
-    known = np.logical_and.reduce([operand.is_not_null().to_numpy() for operand in operands])
     negative = atom.operator in ("<>", "not in", "not prefix")
-    # NOT IN is unknown with a NULL among its values; IN is still true of the others.
-    usable = [known if negative else operand.is_not_null().to_numpy() for operand in operands]
-    rows = np.concatenate([np.flatnonzero(mask) for mask in usable])
-    constants = pl.concat([operand.filter(pl.Series(mask)) for operand, mask in zip(operands, usable, strict=True)])
+    known, rows, constants = always, np.arange(segment.height), operands[0]
+    if len(operands) > 1 or constants.null_count():
+        masks = [operand.is_not_null().to_numpy() for operand in operands]
+        known = np.logical_and.reduce(masks)
+        # NOT IN is unknown with a NULL among its values; IN is still true of the others.
+        usable = [known if negative else mask for mask in masks]
+        rows = np.concatenate([np.flatnonzero(mask) for mask in usable])
+        constants = pl.concat([operand.filter(pl.Series(mask)) for operand, mask in zip(operands, usable, strict=True)])
 
     def edge(constants: pl.Series, before: bool, after: bool) -> _Edge:
         return _Edge(place, atom.attribute, rows, constants, before, after)

@@ -127,6 +127,9 @@ class Memory:
             for module, *learnt in segment.iter_rows():
                 self._known[module] = Experience(*learnt)
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def of(self, module: str) -> Experience:
         return self._known.setdefault(module, Experience())
 
