@@ -169,7 +169,7 @@ def _draw(experiment: Experiment, measurements: Sequence[Measurement], out: Path
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help=f"Of: {', '.join((*EXPERIMENTS, *SCRIPTS))}.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, once: about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, once: a few minutes.")] = False,
     trace: Annotated[Path | None, typer.Option(help="A directory of Zeek logs to use as network records.")] = None,
 ) -> None:
     """Measure the kernel, alone and on one core."""

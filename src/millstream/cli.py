@@ -61,7 +61,7 @@ def explain(
 @app.command()
 def bench(
     names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them if none is named.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, once: about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, once: a few minutes.")] = False,
     trace: Annotated[Path | None, typer.Option(help="A directory of Zeek logs to use as network records.")] = None,
 ) -> None:
     """Run the experiments of a source checkout's bench folder."""

@@ -119,6 +119,16 @@ def test_the_rows_of_an_input_are_kept_once_however_they_are_looked_for() -> Non
     }
 
 
+@pytest.mark.parametrize(("condition", "stems"), [(STAR, {"stem 0"}), (CHAIN, {"stem 0", "stem 1"})])
+def test_inputs_that_are_one_edge_have_one_stem_where_they_keep_the_same(
+    condition: Expression, stems: set[str]
+) -> None:
+    rows = batch(PAIR, [(1, 1, 0, INF, 1)])
+    operator = StemJoin([PAIR] * 3, condition, edges=["s", "s", "s"])
+    _, state = operator.step((rows,) * 3, NO_STATE, Progress((-1,) * 3, (0,) * 3))
+    assert state.keys() - {"routing"} == stems
+
+
 def test_inputs_of_one_class_are_hashed_by_it_and_others_meet_on_one_shard() -> None:
     copies = tuple(tuple((i, start + i) for i in range(2)) for start in (0, 2, 4))
     assert StemJoin([PAIR] * 3, STAR).distribution == by_key([(0,), (0,), (0,)], *copies)
@@ -262,10 +272,10 @@ def test_keys_of_any_type_are_right_at_every_instant(
 
 
 @settings(deadline=None, max_examples=30)
-@given(data=st.data(), steps=st.integers(1, 4), policy=st.sampled_from(sorted(POLICIES)))
-def test_self_join_is_right_at_every_instant(data: st.DataObject, steps: int, policy: str) -> None:
-    source = data.draw(sources(st.tuples(small, small), steps, retract=True, size=8))
-    condition, holds = CONDITIONS["chain"]
+@given(data=st.data(), steps=st.integers(1, 4), name=st.sampled_from(["star", "chain", "two keys", "nothing"]))
+def test_self_join_is_right_at_every_instant(data: st.DataObject, steps: int, name: str) -> None:
+    source = data.draw(sources(st.tuples(small, small), steps, retract=True, size=6))
+    condition, holds = CONDITIONS[name]
     with odd_sizes(collide=False):
-        operator = StemJoin([PAIR] * 3, condition, policy=policy)
+        operator = StemJoin([PAIR] * 3, condition, edges=["s", "s", "s"])
         check_steps(operator, [PAIR] * 3, [source] * 3, joined(holds), linear=True)

@@ -36,7 +36,8 @@ class StemJoin(Operator):
 
         change(A1 join ... join An) = sum over i of (A1 .. A(i-1))_after join change(Ai) join (A(i+1) .. An)_before.
 
-    Keeps the rows of every input in a SteM, and no intermediate result. New rows of an input are routed in chunks
+    Keeps the rows of every input in a SteM, and no intermediate result. Inputs that are one edge have one SteM, where
+    they are hashed alike and lack no other values. New rows of an input are routed in chunks
     through the SteMs of all others, in an order that is chosen for each chunk by what was met before (`stem_routing`).
     A SteM that nothing connects with what is joined comes last. What was met is kept as well: it decides how soon an
     answer is found, and never which.
@@ -58,6 +59,7 @@ class StemJoin(Operator):
         synopses: Sequence[Synopsis] | None = None,
         policy: str = "ticket",
         chunk: int = CHUNK,
+        edges: Sequence[str] | None = None,
     ) -> None:
         self.schemas = tuple(schemas)
         self.schema = tuple(chain(*schemas))
@@ -65,8 +67,15 @@ class StemJoin(Operator):
         self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
         self.policy, self.chunk = policy, chunk
         self.graph = JoinGraph([len(schema) for schema in schemas], condition)
-        self.usual = [self.graph.usual_access(source) for source in range(len(schemas))]
         self.columns = [value_columns(len(schema)) for schema in schemas]
+        self.stem_of = self._stems(edges or [str(source) for source in range(len(schemas))])
+        self.usual = [self.graph.usual_access(stem) for stem in self.stem_of]
+
+    def _stems(self, edges: Sequence[str]) -> list[int]:
+        """For each input whose SteM has its rows: the first one that has the same."""
+        keys = self.graph.common_keys()
+        kept = [(edge, keys[source], self.graph.never_null(source)) for source, edge in enumerate(edges)]
+        return [kept.index(same) for same in kept]
 
     @property
     def distribution(self) -> Distribution:
@@ -78,8 +87,11 @@ class StemJoin(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         everyone = range(len(inputs))
-        arrived = [arranged(inputs[i], self.columns[i], self.graph.never_null(i), self.usual[i]) for i in everyone]
-        before = [state.get(f"stem {i}", ()) for i in everyone]
+        new = {
+            i: arranged(inputs[i], self.columns[i], self.graph.never_null(i), self.usual[i]) for i in set(self.stem_of)
+        }
+        arrived = [new[stem] for stem in self.stem_of]
+        before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
         routing = state.get(_ROUTING, ())
         experience = Experience.of(len(inputs), routing)
         pieces: list[Batch] = []
@@ -90,7 +102,7 @@ class StemJoin(Operator):
             f"stem {i}": self.synopses[i].retain(
                 before[i], arrived[i], _horizon(progress.after, i), _horizon(progress.before, i)
             )
-            for i in everyone
+            for i in new
         }
         after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
         return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived))), after

@@ -237,7 +237,8 @@ class Lowering:
     def _stem_join(self, node: lo.StemJoin) -> str:
         edges = [self.lower(child) for child in node.inputs]
         synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=True)]
-        return self._step(node, StemJoin([child.schema for child in node.inputs], node.condition, synopses), *edges)
+        schemas = [child.schema for child in node.inputs]
+        return self._step(node, StemJoin(schemas, node.condition, synopses, edges=edges), *edges)
 
     def _existence(self, node: lo.Join) -> str:
         """Partners that are never taken back need not be counted: δ* knows how long they stay."""
