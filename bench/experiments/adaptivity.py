@@ -48,7 +48,7 @@ def _flip(phase: int) -> list[Measurement]:
     routed, found = Routed("ticket"), []
     queries = fixed_queries({q: [(a, ">", 49 + q) for a in range(5)] for q in range(5)})
     for number in range(2 * phase // BATCH):
-        narrow, wide = (45, 55), (45, 100)
+        narrow, wide = (0, 55), (45, 100)
         ranges = [narrow, wide, wide, wide, wide] if number < phase // BATCH else [wide, wide, wide, wide, narrow]
         found += _measured(FLIP, routed, queries, number, stream(BATCH, number, ranges))
     return found

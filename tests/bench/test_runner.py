@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.answers import ByValue
 from bench.experiment import Bar, Experiment, Measurement, Sample, Settings, Trial, find, in_turns
-from bench.experiments import update_patterns
+from bench.experiments import adaptivity, update_patterns
 from bench.network import Generator
 from bench.pictures import bars as draw_bars
 from bench.queries import QUERIES
@@ -114,3 +114,20 @@ def test_the_command_says_where_benchmarks_are_missing(monkeypatch: pytest.Monke
     assert result.exit_code == 1
     assert "there is no bench folder" in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("name", ["shared_queries", "keyed_queries", "lineage_bits", "routing", "query_storage"])
+def test_experiments_with_many_queries_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    experiment = runner.load(name)
+    if name == "shared_queries":
+        monkeypatch.setattr("bench.experiments.shared_queries.ROWS", {1: 10_000, 10: 10_000})
+    measurements, _ = runner.run(experiment, Settings(quick=True, out=tmp_path), Console(quiet=True))
+    assert all(m.sample.elements > 0 and m.sample.cpu > 0 for m in measurements)
+    assert (tmp_path / f"{name}.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("case", ["workload 1", "flip"])
+def test_who_decides_most_has_most_tickets_in_the_end(case: str) -> None:
+    (trial,) = [trial for trial in adaptivity.trials(Settings()) if trial.label == case]
+    last = {m.variant: m.sample.more["ticket_share"] for m in trial.measure()}
+    assert max(last, key=lambda name: last[name]) == "S.e"

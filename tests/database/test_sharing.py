@@ -400,3 +400,21 @@ def test_a_group_of_another_version_is_made_again_from_history(reopen: Open, tmp
     db.insert("s", [(8, 8, "y", 4)])
     db.advance("s", to=9)
     assert [values(query, "n") for query in db.queries()] == [[4], [3]]
+
+
+def test_users_functions_are_asked_once_for_each_value(db: ms.Database) -> None:
+    asked: list[int] = []
+
+    def slow(column: pl.Series, least: pl.Series) -> pl.Series:
+        asked.append(len(column))
+        return column >= least
+
+    db.create_function("slow", slow, returns="boolean")
+    db.execute("CREATE STREAM u (a INT, w INT) TIMESTAMP BY ts")
+    text = "SELECT s.b, u.w FROM s [RANGE 100], u [RANGE 100] WHERE s.a = u.a AND slow(s.b, ?)"
+    queries = db.register_many(text, [3, 4, 9])
+    db.insert("u", [(1, w, 1) for w in range(50)])
+    db.insert("s", [(1, 3, "x", 2), (1, 5, "x", 3)])
+    db.advance(to=4)
+    assert [query.result().num_rows for query in queries] == [100, 50, 0]
+    assert sum(asked) <= 2 * 3 * 2  # two values of b for three queries, and what is planned with

@@ -27,13 +27,7 @@ from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.block import Residual
 from millstream.kernel.sharing.eddy import Eddy
 from millstream.kernel.sharing.index import Index, index_of
-from millstream.kernel.sharing.lineage import LINEAGE as LINEAGE
-from millstream.kernel.sharing.lineage import (
-    WORD_BITS,
-    Bitmaps,
-    any_bit,
-    expand,
-)
+from millstream.kernel.sharing.lineage import WORD_BITS, Bitmaps, any_bit, expand
 from millstream.kernel.sharing.parameters import synopsis_of
 from millstream.kernel.sharing.predicates import Shape, shape_of
 from millstream.kernel.sharing.residual import holds

@@ -10,8 +10,11 @@ from millstream.kernel.batch import Batch, value_column
 from millstream.kernel.keys import Positions
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Expression, columns_used
+from millstream.kernel.scalar.functions_user import UserCall
 from millstream.kernel.segments import gather
 from millstream.kernel.sharing.parameters import parameters_as_columns, parameters_used
+
+_ROW = "_row"
 
 
 def holds(
@@ -26,5 +29,21 @@ def holds(
         (values,) = gather(table, [value_column(index)], queries)
         columns.append(values.alias(value_column(width + index)))
     pairs = pl.DataFrame(columns) if columns else pl.DataFrame(height=rows.size)
-    found = evaluate(pairs, [parameters_as_columns(condition, width)], ["holds"]).to_series()
-    return found.fill_null(False).to_numpy()
+    plain = parameters_as_columns(condition, width)
+    if columns and any(isinstance(node, UserCall) for node in condition.walk()):
+        return _holds_by_value(plain, pairs)
+    return _truth(plain, pairs)
+
+
+def _truth(condition: Expression, pairs: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    return evaluate(pairs, [condition], ["holds"]).to_series().fill_null(False).to_numpy()
+
+
+def _holds_by_value(condition: Expression, pairs: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Users' functions may be slow, and the rows of a join repeat the values of its inputs: each is asked once."""
+    distinct = pairs.with_row_index(_ROW).group_by(pairs.columns, maintain_order=True).agg(_ROW)
+    found = _truth(condition, distinct.drop(_ROW))
+    rows, counts = distinct[_ROW].explode().to_numpy(), distinct[_ROW].list.len().to_numpy()
+    result = np.empty(pairs.height, np.bool_)
+    result[rows] = found.repeat(counts)
+    return result

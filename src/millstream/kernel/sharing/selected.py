@@ -33,21 +33,27 @@ class Selected:
 
     def room(self, width: int) -> Bitmaps:
         """Where the bitmaps of the next block can be made, of so many words."""
-        used = len(self._blocks) * self._batch.height * WORDS
-        size = self._batch.height * width
+        return self._free() if width == WORDS else np.empty((self._batch.height, width), np.uint64)
+
+    def _free(self) -> Bitmaps:
+        """Room behind the blocks that stand there already."""
+        size = self._batch.height * WORDS
+        used = len(self._blocks) * size
         if self._room.size < used + size:
             self._close()
-            self._room, used = np.empty(max(self._batch.height * WORDS, _PIECE // 8), np.uint64), 0
-        return self._room[used : used + size].reshape(self._batch.height, width)
+            self._room, used = np.empty(max(size, _PIECE // 8), np.uint64), 0
+        return self._room[used : used + size].reshape(-1, WORDS)
 
     def add(self, block: int, bits: Bitmaps, wanted: Flags) -> None:
         """The rows that a block wants; `bits` is the room last given."""
-        if bits.shape[1] == WORDS and wanted.all():
+        if wanted.all():
+            if bits.shape[1] < WORDS:
+                _fill(self._free(), bits)
             self._blocks.append(block)
         else:
             rows = np.flatnonzero(wanted)
             self._rows.append(rows)
-            self._bits.append(_full(bits[rows]))
+            self._bits.append(_fill(np.empty((rows.size, WORDS), np.uint64), bits[rows]))
             self._numbers.append(block)
 
     def frame(self) -> Batch:
@@ -75,7 +81,9 @@ class Selected:
             self._blocks = []
 
 
-def _full(bits: Bitmaps) -> Bitmaps:
-    """With words of 0 after those there are."""
-    height, width = bits.shape
-    return bits if width == WORDS else np.concatenate([bits, np.zeros((height, WORDS - width), np.uint64)], axis=1)
+def _fill(full: Bitmaps, bits: Bitmaps) -> Bitmaps:
+    """The same bitmaps with words of 0 after those there are."""
+    width = bits.shape[1]
+    full[:, :width] = bits
+    full[:, width:] = 0
+    return full
