@@ -48,6 +48,7 @@ EXPERIMENTS = (
     "query_storage",
     "pipeline",  # starts Spark
     "join_memory",  # as does this one, in processes of their own
+    "stocks_and_articles",
     "many_queries",  # and this one
 )
 SCRIPTS = ("kernel_join", "kernel_aggregate")
