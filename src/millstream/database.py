@@ -179,6 +179,14 @@ class Database:
         self.check_open()
         return list(self.registry)
 
+    def results(self, queries: Sequence[Query] | None = None, at: Any = None) -> pa.Table:
+        """The answers of many queries with the same columns in one table, each row with its query's name (`_query`).
+
+        For thousands of queries of one group this is much faster than asking each.
+        """
+        self.check_open()
+        return self.registry.results(list(self.registry) if queries is None else list(queries), at)
+
     def explain(self, cql: str) -> str:
         """The plan of a query, and the defaults it would get."""
         self.check_open()

@@ -16,9 +16,9 @@ from millstream.language.instants import instant, shown_instant
 from millstream.plan.definitions import TimeDomain
 from millstream.plan.explain import explain
 from millstream.plan.lifetime import influence
-from millstream.plan.logical import Kind, has_no_heartbeat
+from millstream.plan.logical import QUERY, Kind, has_no_heartbeat
 from millstream.state.snapshot import Snapshot
-from millstream.types import arrow_schema
+from millstream.types import Schema, arrow_schema
 
 if TYPE_CHECKING:
     from millstream.database import Database
@@ -92,6 +92,20 @@ class Query:
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
         return elements_until(rows, schema, tick, self._bound.domain, database.settings.max_rstream_rows)
+
+    def rows_of_group(self, at: Any) -> tuple[Batch, int]:
+        """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
+        self._check_open()
+        engine = self._database.engine
+        self._database.inputs.tick_clocks()
+        engine.settle(self.edge)
+        rows, snapshot = engine.rows(self.edge, (QUERY, *self._bound.schema))
+        final = engine.final(self.edge, snapshot)
+        return rows, final if at is None else self._final_instant(at, final)
+
+    @property
+    def fields(self) -> Schema:
+        return self._bound.schema
 
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""

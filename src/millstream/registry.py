@@ -14,9 +14,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow as pa
 from sqlglot import exp
 
 from millstream.declarations import Declarations, Entry, statistics_entry, statistics_of
+from millstream.engine.answers import relation_at
 from millstream.engine.groups import Group
 from millstream.errors import BindError, CatalogError, Error, InputError, Place
 from millstream.kernel.batch import value_column
@@ -30,6 +32,7 @@ from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.parameters import parameter_columns
+from millstream.plan import logical as lo
 from millstream.plan.explain_sharing import service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.logical import map_expressions, sources
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from millstream.database import Database
 
 NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
+QUERY_NAME = "_query"
 # From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
 ENOUGH_TO_SHARE = 8
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
@@ -342,6 +346,38 @@ class Registry:
             if f"q{number}" not in self._queries:
                 names.append(f"q{number}")
         return names
+
+    # Answers of many
+
+    def results(self, queries: Sequence[Query], at: Any) -> pa.Table:
+        schemas = {(query.kind, query.schema) for query in queries}
+        if len(schemas) != 1:
+            raise InputError(
+                "queries with different columns in one table" if schemas else "no queries to ask",
+                hint="ask those with the same columns together",
+            )
+        by_group: dict[tuple[str, str | None], list[Query]] = {}
+        for query in queries:
+            by_group.setdefault((query.edge, query.template), []).append(query)
+        return pa.concat_tables([table for members in by_group.values() for table in self._results(members, at)])
+
+    def _results(self, queries: Sequence[Query], at: Any) -> Iterator[pa.Table]:
+        first, engine = queries[0], self._database.engine
+        is_group = first.number is not None and first.kind == "relation" and engine.groups[first.edge].lifted.expanded
+        if not is_group:
+            for query in queries:
+                found = query.result(at)
+                names = pa.array([query.name] * found.num_rows, pa.string())
+                yield found.add_column(0, QUERY_NAME, names)
+            return
+        for query in queries:
+            engine.check(query.edge, query.number)
+        names = {query.number: query.name for query in queries}
+        rows, tick = first.rows_of_group(at)
+        wanted = rows.filter(pl.col(value_column(0)).is_in(list(names)))
+        found = relation_at(wanted, (lo.QUERY, *first.fields), tick)
+        shown = pl.Series(found[lo.QUERY.name]).replace_strict(names, return_dtype=pl.String)
+        yield found.set_column(0, QUERY_NAME, shown.to_arrow().cast(pa.string()))
 
     # What is shared
 

@@ -418,3 +418,19 @@ def test_users_functions_are_asked_once_for_each_value(db: ms.Database) -> None:
     db.advance(to=4)
     assert [query.result().num_rows for query in queries] == [100, 50, 0]
     assert sum(asked) <= 2 * 3 * 2  # two values of b for three queries, and what is planned with
+
+
+def test_the_answers_of_many_in_one_table(db: ms.Database) -> None:
+    many = db.register_many("SELECT COUNT(*) AS n FROM s WHERE a > ?", [0, 1, 4], names=["x", "y", "z"])
+    alone = db.register("SELECT COUNT(*) AS n FROM s", name="all")
+    lists = db.register_many("SELECT a FROM s WHERE a > ? AND b > 0", [0, 4])
+    db.insert("s", ROWS)
+    db.advance("s", to=5)
+    found = db.results([*many, alone])
+    assert found.to_pylist() == [{"_query": name, "n": n} for name, n in (("x", 3), ("y", 2), ("z", 1), ("all", 3))]
+    assert db.results(many, at=2).to_pylist() == [{"_query": n, "n": c} for n, c in (("x", 2), ("y", 1), ("z", 0))]
+    assert db.results(lists)["a"].to_pylist() == [2, 5, 5]
+    with pytest.raises(ms.InputError, match="different columns"):
+        db.results()
+    with pytest.raises(ms.InputError, match="no queries"):
+        db.results([])

@@ -22,6 +22,7 @@ from millstream.kernel.rows_window import RowsWindow
 from millstream.kernel.sample import Sample
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.expand import Expand
+from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
 from millstream.kernel.stem_join import StemJoin
@@ -76,10 +77,8 @@ class Lowering:
                 return self._change_log(node)
             case lo.OneRow():
                 return self._step(node, linear.OneRow(), CLOCK)
-            case lo.Filter():
-                return self._step(node, linear.Filter(node.schema, node.condition), self.lower(node.input))
-            case lo.Project():
-                return self._step(node, linear.Project(node.schema, node.expressions), self.lower(node.input))
+            case lo.Filter() | lo.Project():
+                return self._step(node, _row_wise(node), self.lower(node.input))
             case lo.Stamped():
                 return self._step(node, linear.Stamp(node.schema), self.lower(node.input))
             case lo.Shortened():
@@ -95,7 +94,7 @@ class Lowering:
             case lo.Selection():
                 return self._selection(node)
             case lo.Expand():
-                return self._step(node, Expand(node.input.schema), self.lower(node.input))
+                return self._expand(node)
             case lo.QueryRows():
                 return self._marked(node.group, False)
             case lo.Distinct():
@@ -123,6 +122,21 @@ class Lowering:
         else:
             operator = KeyedSelection(schema, key, {name: _asked(shape, key) for name, shape in node.shapes.items()})
         self.selection = self._step(node, operator, self.lower(node.input))
+        return self.selection
+
+    def _expand(self, node: lo.Expand) -> str:
+        """Together with the selection, where only row-wise work is in between: lineage is too wide to be kept."""
+        row_wise: list[Operator] = []
+        below = node.input
+        while isinstance(below, lo.Project | lo.Filter):
+            row_wise.append(_row_wise(below))
+            below = below.input
+        expand = Expand(node.input.schema)
+        if not isinstance(below, lo.Selection) or below.key is not None:
+            return self._step(node, expand, self.lower(node.input))
+        selection = GroupedSelection(below.input.schema, below.shapes)
+        operator = ExpandedSelection(selection, row_wise[::-1], expand)
+        self.selection = self._step(node, operator, self.lower(below.input))
         return self.selection
 
     def _change_log(self, node: lo.TableScan) -> str:
@@ -280,6 +294,12 @@ class Lowering:
         """Note whether an edge may carry negative weights; operators that pass rows on do as their inputs."""
         (self._retracting.add if retracting else self._retracting.discard)(edge)
         return edge
+
+
+def _row_wise(node: lo.Project | lo.Filter) -> Operator:
+    if isinstance(node, lo.Project):
+        return linear.Project(node.schema, node.expressions)
+    return linear.Filter(node.schema, node.condition)
 
 
 def _asked(shape: Expression, key: Expression) -> tuple[Expression, Expression]:
