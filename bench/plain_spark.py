@@ -15,6 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
+ATTRIBUTES = "abcde"
 Ended = Callable[[StreamingQuery], None]
 
 
@@ -93,13 +94,13 @@ def rules_join(
     spark: SparkSession, directory: Path, checkpoint: Path, files: int | None, rules: Sequence[tuple[int, ...]]
 ) -> int:
     """One job for all questions: the stream joined with a broadcast table of rules, counted by rule."""
-    columns = "id INT, a0 INT, a1 INT, b0 INT, b1 INT"
-    table = spark.createDataFrame([(number, *rule) for number, rule in enumerate(rules)], columns)
-    matches = "a >= a0 AND a < a1 AND b >= b0 AND b < b1"
+    bounds = [f"{name}{side} INT" for name in ATTRIBUTES for side in (0, 1)]
+    table = spark.createDataFrame([(n, *rule) for n, rule in enumerate(rules)], f"id INT, {', '.join(bounds)}")
+    matches = " AND ".join(f"{name} > {name}0 AND {name} < {name}1" for name in ATTRIBUTES)
     counted: Counter[int] = Counter()
 
     def add(batch: DataFrame, _: int) -> None:
-        joined = batch.select("a", "b").join(f.broadcast(table), f.expr(matches))
+        joined = batch.select(*ATTRIBUTES).join(f.broadcast(table), f.expr(matches))
         counted.update({row["id"]: row["count"] for row in joined.groupBy("id").count().collect()})
 
     shutil.rmtree(checkpoint, ignore_errors=True)
@@ -113,9 +114,14 @@ def job_per_rule(spark: SparkSession, directory: Path, checkpoint: Path, rules: 
     shutil.rmtree(checkpoint, ignore_errors=True)
     counts = [Counted() for _ in rules]
     queries = []
-    for number, ((low_a, high_a, low_b, high_b), counted) in enumerate(zip(rules, counts, strict=True)):
-        matching = stream(spark, directory).where(f"a >= {low_a} AND a < {high_a} AND b >= {low_b} AND b < {high_b}")
-        writer = matching.writeStream.option("checkpointLocation", str(checkpoint / str(number)))
+    for number, (rule, counted) in enumerate(zip(rules, counts, strict=True)):
+        pairs = zip(ATTRIBUTES, rule[::2], rule[1::2], strict=True)
+        matching = " AND ".join(f"{name} > {low} AND {name} < {high}" for name, low, high in pairs)
+        writer = (
+            stream(spark, directory)
+            .where(matching)
+            .writeStream.option("checkpointLocation", str(checkpoint / str(number)))
+        )
         queries.append(writer.trigger(availableNow=True).foreachBatch(counted.add).start())
     for query in queries:
         query.awaitTermination()

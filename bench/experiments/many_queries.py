@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 from bench.experiment import Bar, Experiment, Measurement, Settings, Trial
 from bench.experiments.pipeline import MILLSTREAM, SPARK, compare, source, wide_rows, write_files
 from bench.pictures import tidy
@@ -29,17 +30,25 @@ AT_ONCE, BY_FILE, SEPARATE = "1,000 queries, one trigger", "1,000 queries, a fil
 WANTED = {AT_ONCE: 10.0, BY_FILE: 7.0, SEPARATE: 7.0}  # times plain Spark
 COLUMNS = "idx BIGINT, a INT, b INT, c INT, d INT, e INT"
 # Each query counts its matches; the count is shown once, when the input is over.
-TEMPLATE = "SELECT COUNT(*) AS n FROM s [TUMBLE {}] WHERE a >= ? AND a < ? AND b >= ? AND b < ?"
+ATTRIBUTES = "abcde"
+RANGES = " AND ".join(f"{name} > ? AND {name} < ?" for name in ATTRIBUTES)
+TEMPLATE = f"SELECT COUNT(*) AS n FROM s [TUMBLE {{}}] WHERE {RANGES}"
 
-Rule = tuple[int, int, int, int]
+Rule = tuple[int, ...]
 
 
 def rules(count: int) -> list[Rule]:
-    """Ranges over two attributes, as in the workload of CACQ's figure 6."""
+    """Conditions on random attributes, as in the workload of CACQ's figure 6: a bound from above or from below on about
+    half of them, and on one at least. Where there is none, the bound lies outside."""
     dice = np.random.default_rng(11)
-    lows = dice.integers(0, 90, (count, 2))
-    highs = lows + dice.integers(5, 50, (count, 2))
-    return [(int(a), int(x), int(b), int(y)) for (a, b), (x, y) in zip(lows, highs, strict=True)]
+    found = []
+    for _ in range(count):
+        bounded = dice.random(len(ATTRIBUTES)) < 0.5
+        bounded[dice.integers(len(ATTRIBUTES))] = True
+        above, at = dice.random(len(ATTRIBUTES)) < 0.5, dice.integers(0, 100, len(ATTRIBUTES))
+        lows, highs = np.where(bounded & above, at, -1), np.where(bounded & ~above, at, 100)
+        found.append(tuple(int(bound) for pair in zip(lows, highs, strict=True) for bound in pair))
+    return found
 
 
 def on_millstream(
@@ -54,13 +63,13 @@ def on_millstream(
         def fed() -> int:
             db.run(until="idle")
             db.advance("s", to=size)
-            return sum(query.result(at=size)["n"][0].as_py() for query in registered)
+            return int(pc.sum(db.results(registered, at=size)["n"]).as_py())
 
         return plain_spark.measured(fed)
 
 
 def trials(settings: Settings) -> list[Trial]:
-    size = 200_000 if settings.quick else 2_000_000
+    size = 200_000 if settings.quick else 1_000_000
     spark = embedded_session().session
     root = Path(tempfile.mkdtemp(prefix="millstream-bench-"))
     directory = write_files(root / "wide", wide_rows(size), 4)

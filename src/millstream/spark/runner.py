@@ -12,7 +12,16 @@ import os
 from pyspark.sql import SparkSession
 
 from millstream.engine.stages import Planner, StagePlan
-from millstream.engine.task import EpochOutcome, EpochTask, EpochWork, ShardOutcome, prepare, run_here, settle
+from millstream.engine.task import (
+    EVERYWHERE,
+    EpochOutcome,
+    EpochTask,
+    EpochWork,
+    ShardOutcome,
+    prepare,
+    run_here,
+    settle,
+)
 from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
 from millstream.state.store import Store
 
@@ -36,8 +45,7 @@ class SparkRunner:
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
-        if not task.arriving and not task.states:
-            # Nothing to read and nothing known: a query that is registered before its sources have rows.
+        if _is_known_here(task):
             outcomes = run_here(plan, work, 1, self.store)
         elif task.arriving < self._small(plan) and can_tell_tasks():
             outcomes = self._run_small(plan, work)
@@ -64,3 +72,11 @@ class SparkRunner:
 
     def close(self) -> None:
         """The session belongs to whoever made it."""
+
+
+def _is_known_here(task: EpochTask) -> bool:
+    """Whether there is nothing to read but what the driver itself has just written, and no state of other tasks:
+    queries that are registered before their sources have rows."""
+    parts = [part for parts in task.arrived.values() for part in parts]
+    read = [names for step in task.states.values() for key, names in step.items() if not key.startswith(EVERYWHERE)]
+    return not read and all(part.kind == "rows" for part in parts)

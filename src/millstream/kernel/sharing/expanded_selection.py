@@ -17,7 +17,7 @@ from millstream.kernel.segments import summed
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 
-_PIECE = 1 << 14  # rows
+_PIECE = 1 << 15  # rows; smaller pieces cost more calls, larger ones more memory
 
 
 class ExpandedSelection(Operator):
@@ -38,10 +38,11 @@ class ExpandedSelection(Operator):
         return anywhere(copies)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        batch, learned = inputs[0], state
+        batch = inputs[0]
+        learned: State = {}
         pieces: list[Batch] = []
         for first in range(0, max(batch.height, 1), _PIECE):
-            rows, own = self.selection.step([batch[first : first + _PIECE]], learned, progress)
+            rows, own = self.selection.step([batch[first : first + _PIECE]], {**state, **learned}, progress)
             learned = {**learned, **own}
             for operator in (*self.row_wise, self.expand):
                 rows, _ = operator.step([rows], {}, progress)
@@ -49,7 +50,7 @@ class ExpandedSelection(Operator):
         found = concat(pieces, pieces[0])
         if len(pieces) > 1 and _overlap(*pieces[:2]):
             found = summed(found)
-        return found, {name: segments for name, segments in learned.items() if name in own}
+        return found, learned
 
 
 def _overlap(first: Batch, second: Batch) -> bool:
