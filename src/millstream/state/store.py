@@ -12,7 +12,9 @@ import itertools
 import os
 import uuid
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -147,6 +149,7 @@ class DirectoryStore:
         self.segments, self.history = directory / "segments", directory / "history"
         self.segments.mkdir(parents=True, exist_ok=True)
         self.history.mkdir(parents=True, exist_ok=True)
+        self._syncing: list[tuple[Path, Future[None]]] | None = None  # within the block of a task's file
 
     def __reduce__(self) -> tuple[object, ...]:
         return DirectoryStore, (self.directory, self.budget)
@@ -155,12 +158,28 @@ class DirectoryStore:
     def file(self, label: str) -> Iterator[Writer]:
         # A retried task must not meet the file of its first attempt.
         writer = _SegmentWriter(self.segments / f"{label}-{uuid.uuid4().hex[:8]}.seg")
+        syncing: list[tuple[Path, Future[None]]] = []
+        self._syncing = syncing
         try:
             yield writer
             writer.close()
+            for path, synced in syncing:
+                with _disk_errors(path):
+                    synced.result()
         except BaseException:
             writer.discard()
+            for _, synced in syncing:
+                synced.exception()  # the first error is the one to tell
             raise
+        finally:
+            self._syncing = None
+
+    def _sync(self, descriptor: int, path: Path) -> None:
+        """Have a file on disk: now, or, within the block of a task's file, when that ends. The disk works meanwhile."""
+        if self._syncing is None:
+            os.fsync(descriptor)
+        else:
+            self._syncing.append((path, _syncers().submit(_sync_and_close, os.dup(descriptor))))
 
     def read(self, name: str) -> pl.DataFrame:
         _, _, length, _ = _parsed(name)
@@ -196,7 +215,7 @@ class DirectoryStore:
                 try:
                     file.write(content)
                     file.flush()
-                    os.fsync(file.fileno())
+                    self._sync(file.fileno(), path)
                 except BaseException:
                     path.unlink(missing_ok=True)
                     raise
@@ -281,6 +300,18 @@ class _SegmentWriter:
         if self._file is not None:
             self._file.close()
             self._path.unlink(missing_ok=True)
+
+
+@cache
+def _syncers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(4, thread_name_prefix="millstream-sync")
+
+
+def _sync_and_close(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
