@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import duckdb
@@ -21,7 +22,9 @@ def write(directory: Path, number: int) -> None:
     ticks = range(number * STEP, (number + 1) * STEP)
     directory.mkdir(exist_ok=True)
     table = pa.table({"k": pa.array([t % 3 for t in ticks], pa.int32()), "ts": pa.array(ticks, pa.int64())})
-    pq.write_table(table, directory / f"{number:03d}.parquet")
+    path = directory / f"{number:03d}.parquet"
+    pq.write_table(table, path)
+    os.utime(path, (number, number))  # Spark reads files in this order
 
 
 def test_history_of_files_and_of_rows_is_read_by_others(session: SparkSession, tmp_path: Path) -> None:

@@ -76,11 +76,11 @@ def _start(master: str, ui: bool) -> _Started:
     if "SPARK_REMOTE" in os.environ:
         raise _connect_refused("SPARK_REMOTE is set", hint="unset it, or pass a classic session as spark=")
     local = master.startswith("local")
-    environment = {
-        "JAVA_HOME": str(launcher_home(find_java())),
-        # What the program can import, the Python workers of its own Spark can: also what lies beside a script.
-        "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path),
-    }
+    # What the program can import, the Python workers of its own Spark can: also what lies beside a script.
+    importable = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)
+    environment = {"JAVA_HOME": str(launcher_home(find_java())), "PYTHONPATH": importable}
+    # A second Spark of this process is started by the Java of the first, which has its environment.
+    own = _loopback() | {"spark.executorEnv.PYTHONPATH": importable} if local else {}
     if local and "PYSPARK_PYTHON" not in os.environ:
         # Spark runs its workers with the `python3` on PATH, which need not be the one that has millstream.
         environment["PYSPARK_PYTHON"] = sys.executable
@@ -88,7 +88,7 @@ def _start(master: str, ui: bool) -> _Started:
     warehouse = Path(tempfile.gettempdir()) / f"millstream-warehouse-{uuid4().hex}"
     builder = SparkSession.builder.master(master).appName("millstream")
     with as_file(files("millstream.spark") / "log4j2.properties") as logging, _environment(environment):
-        for key, value in (_settings(ui, logging, warehouse) | (_loopback() if local else {})).items():
+        for key, value in (_settings(ui, logging, warehouse) | own).items():
             builder = builder.config(key, value)
         try:
             return _Started(builder.getOrCreate(), warehouse)

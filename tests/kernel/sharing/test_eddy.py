@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import count
 
 import numpy as np
 import polars as pl
@@ -19,6 +21,13 @@ from millstream.kernel.sharing.index import Index, index_of
 from millstream.kernel.sharing.predicates import shape_of
 from millstream.kernel.sharing.routing import FLOOR, Experience, Memory, policy
 from millstream.types import BIGINT, Field
+
+
+@pytest.fixture(autouse=True)
+def even_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every visit of a filter takes as long as any other, however busy the machine is."""
+    monkeypatch.setattr("millstream.kernel.sharing.eddy.perf_counter", partial(next, count()))
+
 
 NAMES = "abcde"
 SCHEMA = tuple(Field(name, BIGINT) for name in NAMES)
