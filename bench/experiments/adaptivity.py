@@ -14,7 +14,7 @@ from bench.experiment import Bar, Experiment, Measurement, Settings, Trial, with
 from bench.pictures import tidy
 from bench.shared_queries import ATTRIBUTES, Predicate, Queries, Routed, fixed_queries, sampled, stream
 
-from millstream.kernel.batch import Batch
+from millstream.kernel.batch import Batch, value_columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,9 +68,9 @@ def _measured(name: str, routed: Routed, queries: Queries, number: int, batch: B
             name,
             f"S.{attribute}",
             (number + 1) * BATCH,
-            with_more(sample, ticket_share=shares.get(attribute, 0.0), entered=entered.get(attribute, 0) / BATCH),
+            with_more(sample, ticket_share=shares.get(module, 0.0), entered=entered.get(module, 0) / BATCH),
         )
-        for attribute in ATTRIBUTES
+        for attribute, module in zip(ATTRIBUTES, value_columns(len(ATTRIBUTES)), strict=True)
     ]
 
 

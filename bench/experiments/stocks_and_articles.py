@@ -127,6 +127,7 @@ def draw(figure: Figure, measurements: Sequence[Measurement]) -> None:
         lines(axes, [m for m in measurements if m.case == case], lambda m: m.milliseconds)
         axes.set_title(case, fontsize=8)
         axes.set_ylabel("ms per 1,000 quotes", fontsize=8)
+        axes.legend(frameon=False, fontsize=8)
 
 
 EXPERIMENT = Experiment("stocks_and_articles", "quotes joined with articles for many queries", trials, bars, draw)

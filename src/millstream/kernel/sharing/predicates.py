@@ -12,7 +12,7 @@ whether it has NULL (`null`).
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -22,7 +22,7 @@ import polars as pl
 from millstream.kernel.batch import value_column
 from millstream.kernel.keys import Codes, Positions
 from millstream.kernel.scalar.evaluate import evaluate
-from millstream.kernel.scalar.expressions import Expression, Parameter, conjunction
+from millstream.kernel.scalar.expressions import Column, Expression, Parameter, conjunction, map_columns
 from millstream.kernel.sharing.axis import LAST_CODE, codes_of_constants, comparable, dictionary, has_codes
 from millstream.kernel.sharing.identity import Recent, number_of, serial_of
 from millstream.kernel.sharing.lineage import Flags
@@ -44,8 +44,13 @@ class Module:
     ordinal: int = 0
 
     def __str__(self) -> str:
-        shown = " or ".join(map(str, self.attributes))
+        """By the positions of columns: names are for display, and different columns may have the same."""
+        shown = " or ".join(str(map_columns(each, _by_position)) for each in self.attributes)
         return f"{shown} ({self.ordinal + 1})" if self.ordinal else shown
+
+
+def _by_position(column: Column) -> Column:
+    return replace(column, name=value_column(column.index))
 
 
 @dataclass(frozen=True)
