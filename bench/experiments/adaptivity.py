@@ -70,7 +70,7 @@ def _measured(name: str, routed: Routed, queries: Queries, number: int, batch: B
             (number + 1) * BATCH,
             with_more(sample, ticket_share=shares.get(module, 0.0), entered=entered.get(module, 0) / BATCH),
         )
-        for attribute, module in zip(ATTRIBUTES, value_columns(len(ATTRIBUTES)), strict=True)
+        for attribute, module in zip(ATTRIBUTES, value_columns(len(ATTRIBUTES) + 1)[1:], strict=True)
     ]
 
 

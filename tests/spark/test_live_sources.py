@@ -82,6 +82,7 @@ def keys(query: ms.Query) -> list[int]:
     return sorted(row["k"] for row in query.result().to_pylist())
 
 
+@pytest.mark.slow  # by the clock of day: on a busy machine more than the source is idle
 def test_a_source_that_goes_quiet_lets_the_others_go_on(db: ms.Database, tmp_path: Path) -> None:
     put(tmp_path / "quiet", "0", [(1, 3)])
     (tmp_path / "busy").mkdir()

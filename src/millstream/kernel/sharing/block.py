@@ -87,7 +87,8 @@ def build_filters(queries: Numbers, entries: Entries) -> tuple[Bitmaps, tuple[Fi
     for number, place in zip(numbers.tolist(), places, strict=True):
         assert isinstance(place, Place)
         modules.setdefault(place.module, []).append((number, place))
-    filters = [_filter(module, placed, members, entries) for module, placed in modules.items()]
+    # In an order that does not depend on what else the process has numbered before.
+    filters = [_filter(module, modules[module], members, entries) for module in sorted(modules, key=str)]
     return members, tuple(filters)
 
 
