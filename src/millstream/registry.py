@@ -292,8 +292,13 @@ class Registry:
         database, engine, group = self._database, self._database.engine, template.group
         first = engine.groups.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
-        database.check_number_of_queries(len(self._queries) + rows.height)
-        engine.enlist(group, template.shape, rows, database.declared.entries, record)
+        try:
+            database.check_number_of_queries(len(self._queries) + rows.height)
+            engine.enlist(group, template.shape, rows, database.declared.entries, record)
+        except BaseException:
+            if not any(query.template == template.name for query in self._queries.values()):
+                database.declared = self._without(template.name)
+            raise
         return self._add_rows(template, rows)
 
     def _add_rows(self, template: Template, rows: pl.DataFrame) -> list[Query]:
@@ -503,10 +508,11 @@ class Registry:
     def _without_template(self, query: Query) -> Declarations:
         """What is declared when a query is gone, and with it its template if it was the last one."""
         users = sum(other.template == query.template for other in self._queries.values())
-        if users > 1 or query.template is None:
-            return self._database.declared
-        self._templates.pop(query.template)
-        return self._database.declared.without("template", query.template)
+        return self._database.declared if users > 1 or query.template is None else self._without(query.template)
+
+    def _without(self, template: str) -> Declarations:
+        self._templates.pop(template)
+        return self._database.declared.without("template", template)
 
 
 def _constants(found: Split) -> tuple[Shape, pl.DataFrame]:

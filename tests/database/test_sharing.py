@@ -434,3 +434,17 @@ def test_the_answers_of_many_in_one_table(db: ms.Database) -> None:
         db.results()
     with pytest.raises(ms.InputError, match="no queries"):
         db.results([])
+
+
+def test_a_refused_template_leaves_nothing_behind(reopen: Open) -> None:
+    db = reopen()
+    db.execute(f"{STREAM}; SET max_queries = 1")
+    with pytest.raises(ms.CatalogError, match="max_queries"):
+        db.register_many("SELECT a FROM s WHERE a > ?", [0, 1])
+    db.execute("SET max_queries = 5")
+    db = reopen()
+    assert not db.queries()
+    (query,) = db.register_many("SELECT a FROM s WHERE a > ?", [1])
+    db.insert("s", ROWS)
+    db.advance("s", to=5)
+    assert values(query) == [2, 5]

@@ -426,11 +426,15 @@ class Engine:
         with self.lock:
             self.groups.open(group, shape)
             self.groups.hold(group, shape, rows)
+            try:
+                if record is None or catalog is not self.snapshot.catalog:
+                    self.commit(replace(self.snapshot, catalog=catalog))
+                elif record:
+                    self.journal.note(record)
+            except BaseException:
+                self.groups.let_go(group, shape)
+                raise
             self._shown[group.edge] += rows.height
-            if record is None or catalog is not self.snapshot.catalog:
-                self.commit(replace(self.snapshot, catalog=catalog))
-            elif record:
-                self.journal.note(record)
 
     def keep_held(self) -> None:
         """Commit queries that wait and are not in the snapshot yet."""

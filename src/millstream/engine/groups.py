@@ -167,6 +167,11 @@ class Groups:
         self._held.setdefault((group.edge, shape.name), []).append(rows)
         group.following = self.next_query(group) + rows.height
 
+    def let_go(self, group: Group, shape: Shape) -> None:
+        """Forget what was held last: it could not be kept."""
+        self._held[group.edge, shape.name].pop()
+        self._held = {key: held for key, held in self._held.items() if held}
+
     def with_held(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what is held; to be committed."""
         if not self._held:
@@ -197,7 +202,8 @@ class Groups:
         states = dict(snapshot.states.get(group.selection, {}))
         for synopsis, names in query_tables(states).items():
             states[synopsis] = tuple(kept for name in names for kept in self._filtered(name, gone))
-        failures = {step: told for step, told in snapshot.failures.items() if not _is_of(step, group, gone)}
+        forgotten = {failure_key(group.edge, query) for query in gone}
+        failures = {step: told for step, told in snapshot.failures.items() if step not in forgotten}
         kept = {synopsis: names for synopsis, names in states.items() if names}
         return replace(snapshot, states={**snapshot.states, group.selection: kept}, failures=failures)
 
@@ -377,17 +383,11 @@ def failure_key(edge: str, query: int) -> str:
     return f"{edge}#{query}"
 
 
-def _is_of(step: str, group: Group, queries: pl.Series) -> bool:
-    return any(step == failure_key(group.edge, query) for query in queries)
-
-
 def _always(schema: Schema, queries: pl.Series) -> Batch:
     """A row of NULLs for each query, from instant 0 on."""
-    count = len(queries)
     nulls = (pl.lit(None, to_polars(f.type)).alias(value_column(i + 1)) for i, f in enumerate(schema[1:]))
     times = (pl.lit(value, pl.Int64).alias(name) for name, value in ((START, 0), (END, INF), (WEIGHT, 1)))
-    frame = pl.DataFrame({value_column(0): queries.cast(pl.Int64)})
-    return frame.with_columns(*nulls, *times) if count else frame.with_columns(*nulls, *times).clear()
+    return pl.DataFrame({value_column(0): queries.cast(pl.Int64)}).with_columns(*nulls, *times)
 
 
 def _halves(rows: Rows) -> list[Rows]:
