@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from bench.experiment import Measurement
@@ -46,6 +46,19 @@ def bars(figure: Figure, measurements: Sequence[Measurement], value: Value, labe
     axes.bar_label(drawn, fmt="%.2f", fontsize=8, padding=2)
     axes.invert_yaxis()
     axes.set_xlabel(label, fontsize=8)
+    tidy(axes)
+
+
+def times_wanted(axes: Axes, found: Mapping[str, float], wanted: Mapping[str, float]) -> None:
+    """How many times as fast as plain Spark, and what was wanted."""
+    drawn = axes.barh(list(found), list(found.values()), color="tab:blue", height=0.6)
+    axes.bar_label(drawn, fmt="%.2f", padding=3)
+    marks = [wanted[case] for case in found]
+    axes.scatter(marks, list(found), marker="|", s=400, color="black", label="wanted", zorder=3)
+    axes.axvline(1, color="grey", linewidth=0.8)
+    axes.set_xlabel("times plain Spark")
+    axes.invert_yaxis()
+    axes.legend(frameon=False)
     tidy(axes)
 
 

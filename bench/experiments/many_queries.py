@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 from bench.experiment import Bar, Experiment, Measurement, Settings, Trial
 from bench.experiments.pipeline import MILLSTREAM, SPARK, compare, source, wide_rows, write_files
-from bench.pictures import tidy
+from bench.pictures import times_wanted
 
 import millstream as ms
 from bench import plain_spark
@@ -102,15 +102,7 @@ def bars(measurements: Sequence[Measurement]) -> list[Bar]:
 
 
 def draw(figure: Figure, measurements: Sequence[Measurement]) -> None:
-    found = ratios(measurements)
-    axes = figure.subplots()
-    drawn = axes.barh(list(found), list(found.values()), color="tab:blue", height=0.6)
-    axes.bar_label(drawn, fmt="%.1f", padding=3)
-    axes.scatter([WANTED[c] for c in found], list(found), marker="|", s=400, color="black", label="wanted", zorder=3)
-    axes.set_xlabel("times plain Spark")
-    axes.invert_yaxis()
-    axes.legend(frameon=False)
-    tidy(axes)
+    times_wanted(figure.subplots(), ratios(measurements), WANTED)
 
 
 EXPERIMENT = Experiment("many_queries", "many queries in one pipeline, and plain Spark", trials, bars, draw)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 from bench.experiment import Bar, Experiment, Measurement, Sample, Settings, Trial, find
-from bench.pictures import tidy
+from bench.pictures import times_wanted
 
 import millstream as ms
 from bench import plain_spark
@@ -161,19 +161,7 @@ def bars(measurements: Sequence[Measurement]) -> list[Bar]:
 
 
 def draw(figure: Figure, measurements: Sequence[Measurement]) -> None:
-    """The ratios, and where they were wanted to be."""
-    found = ratios(measurements)
-    axes = figure.subplots()
-    drawn = axes.barh(list(found), list(found.values()), color="tab:blue", height=0.6)
-    axes.bar_label(drawn, fmt="%.2f", padding=3)
-    axes.scatter(
-        [WANTED[case] for case in found], list(found), marker="|", s=400, color="black", label="wanted", zorder=3
-    )
-    axes.axvline(1, color="grey", linewidth=0.8)
-    axes.set_xlabel("times plain Spark")
-    axes.invert_yaxis()
-    axes.legend(frameon=False)
-    tidy(axes)
+    times_wanted(figure.subplots(), ratios(measurements), WANTED)
 
 
 EXPERIMENT = Experiment("pipeline", "the whole pipeline and plain Spark on the same files", trials, bars, draw)
