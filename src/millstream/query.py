@@ -173,12 +173,14 @@ class Query:
 
     def stats(self) -> dict[str, Any]:
         self._check_open()
-        rows, snapshot = self._rows()
-        notice = self._database.engine.notices.get((self.edge, self.number))
+        engine = self._database.engine
+        engine.check(self.edge, self.number)
+        rows = engine.height(self.edge) if self.number is None else self._rows()[0].height
+        snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
         return {
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": rows.height,
+            "rows": rows,
             "mode": self.mode,
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),

@@ -576,6 +576,18 @@ class Engine:
             return pl.concat([like, *(frame.select(like.columns) for frame in frames)]), snapshot
         return concat(self.groups.rows_of(self.groups[edge], schema, query, frames), like), snapshot
 
+    def height(self, edge: str) -> int:
+        """How many rows an edge has shown, without reading them."""
+        while True:
+            snapshot = self.snapshot
+            if edge in self._sources:
+                return sum(file.rows for file in snapshot.history.get(edge, ()))
+            try:
+                return sum(map(self.store.height, snapshot.results.get(edge, ())))
+            except StateError:
+                if self.snapshot is snapshot:
+                    raise
+
     def inputs(self, edge: str) -> set[str]:
         """The sources that an edge is made from, but for query tables."""
         below = self.pipeline.edges_below(edge)

@@ -18,7 +18,7 @@ from millstream.engine.parts import Part, late_key, take, write_history
 from millstream.engine.stages import Planner, Send, StagePlan, StageStep
 from millstream.errors import EvaluationError
 from millstream.kernel import memory
-from millstream.kernel.batch import Batch, concat
+from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.state.pool import Account, PoolUse
@@ -264,7 +264,8 @@ class _StageRun:
         if kept:
             self.outcome.states[step] = kept
         if step in self.work.shown and batch.height:
-            self.outcome.results[step] = (self.writer.write(batch),)
+            # Whoever asks for answers asks for values and intervals.
+            self.outcome.results[step] = (self.writer.write_packed(batch.drop(ARRIVAL, BORN, strict=False)),)
 
     def _name(self, segment: Segment) -> str:
         name, _ = self._known.get(id(segment), ("", segment))
