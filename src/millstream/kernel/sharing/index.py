@@ -26,7 +26,7 @@ from millstream.kernel.sharing.lineage import BLOCK_SIZE, Bitmaps, bitmap
 from millstream.kernel.sharing.predicates import Place, Predicates, Shape, predicates_of
 
 _TABLE = 1 << 16  # the span of codes up to which a row's rank is looked up and not searched for
-_ROWS = 1 << 13  # rows that are ranked together: what is computed on the way stays in the cache
+_ROWS = 1 << 15  # rows that are ranked together: what is computed on the way stays in the cache
 _MAP = 1 << 15  # cuts up to which the map from all cuts to those of a block is kept
 _SEARCH = 64  # a search costs as much as so many entries of a map
 _FEW = 64  # bitmaps more than a block needs, for the sake of a lookup without a map
