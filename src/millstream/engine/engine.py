@@ -68,6 +68,7 @@ class Engine:
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)  # told of every commit, and of the end
         self._is_closed = False
+        self._listeners: list[Callable[[], None]] = []  # told as well, without a thread of theirs that waits
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
@@ -91,7 +92,7 @@ class Engine:
             self.journal.commit(snapshot)
             self.groups.release()
             self.snapshot = snapshot
-            self._changed.notify_all()
+            self._tell()
             reach("before-sweep")
             self.store.sweep(set(before.names()), set(snapshot.names()))
 
@@ -99,7 +100,23 @@ class Engine:
         """Let a snapshot count that names what the committed one names; the next commit carries it."""
         with self.lock:
             self.snapshot = snapshot
-            self._changed.notify_all()
+            self._tell()
+
+    def listen(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Call something after each commit and at the end, which must not wait for anything; gives what ends that."""
+        with self.lock:
+            self._listeners = [*self._listeners, told]
+
+        def end() -> None:
+            with self.lock:
+                self._listeners = [other for other in self._listeners if other is not told]
+
+        return end
+
+    def _tell(self) -> None:
+        self._changed.notify_all()
+        for told in self._listeners:
+            told()
 
     def wait_until(self, holds: Callable[[], bool], timeout: float | None) -> None:
         """Wait for a commit that makes something hold, for the end, or for so many seconds."""
@@ -110,7 +127,7 @@ class Engine:
         """Nothing is committed any more: whoever waits need not."""
         with self._changed:
             self._is_closed = True
-            self._changed.notify_all()
+            self._tell()
         self.runner.close()
 
     def declare(self, catalog: Catalog) -> None:
@@ -372,7 +389,13 @@ class Engine:
 
     def state_bytes(self) -> dict[str, int]:
         """What each step holds."""
-        return {step: bytes_of(synopses, self.store) for step, synopses in self.snapshot.states.items()}
+        while True:
+            snapshot = self.snapshot
+            try:
+                return {step: bytes_of(synopses, self.store) for step, synopses in snapshot.states.items()}
+            except StateError:
+                if self.snapshot is snapshot:
+                    raise  # not because a commit has removed what the one before it named
 
     def memory_report(self) -> dict[str, Any]:
         """What operators took from the pools, and the pools: this process', and those of the tasks."""

@@ -102,7 +102,7 @@ class MemoryStore:
         return self.read(name)
 
     def size(self, name: str) -> int:
-        return int(self._frames[name].estimated_size())
+        return int(self.read(name).estimated_size())
 
     def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
         return self.keep(f"{source}-{label}", frame)
