@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from millstream.engine.exchange import Skew
+from millstream.engine.extents import Extent, Extents, Wanted
 from millstream.engine.groups import Group, Groups, failure_key, query_tables
 from millstream.engine.limits import Limits, Notice, notices
 from millstream.engine.merging import HistoryMerge, Merge, history_merges, most_to_merge, result_merges, with_merged
@@ -72,6 +73,7 @@ class Engine:
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
+        self._extents = Extents()
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
         self.groups = Groups(self)
@@ -167,8 +169,12 @@ class Engine:
         with self.lock:
             return self._history(name, self.snapshot)
 
-    def _history(self, name: str, snapshot: Snapshot) -> Batch:
+    def _history(self, name: str, snapshot: Snapshot, wanted: Wanted | None = None) -> Batch:
         files, schema = snapshot.history.get(name, ()), self._sources[name].schema
+        if wanted is not None and self._sources[name].counts_arrivals:
+            # Elements, which hold for an instant each.
+            spans = ((file, Extent(file.first, file.last, file.last + 1, file.last + 1)) for file in files)
+            files = tuple(file for file, extent in spans if wanted(extent))
         frames = [read_history(self.store, file, schema) for file in files]
         return pl.concat([self._empty(name), *frames])
 
@@ -577,20 +583,24 @@ class Engine:
                 said = self.snapshot.failures[step]
                 raise EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))
 
-    def rows(self, edge: str, schema: Schema, query: int | None = None) -> tuple[Batch, Snapshot]:
+    def rows(
+        self, edge: str, schema: Schema, query: int | None = None, wanted: Callable[[Snapshot], Wanted] | None = None
+    ) -> tuple[Batch, Snapshot]:
         """All rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to.
 
-        Readers do not wait for epochs: what a snapshot names stays the same, and is there until some commit later.
+        Segments without rows that may be `wanted`, which depends on the snapshot, are left out. Readers do not wait for epochs: what a snapshot names stays the same, and is there until some commit later.
         """
         if query is not None:
             self.settle(edge)
         while True:
             self.check(edge, query)
             snapshot, like = self.snapshot, empty_batch(schema)
+            asked = None if wanted is None else wanted(snapshot)
             try:
                 if edge in self._sources:
-                    return self._history(edge, snapshot).select(like.columns), snapshot
-                frames = [self.store.read(name) for name in snapshot.results.get(edge, ())]
+                    return self._history(edge, snapshot, asked).select(like.columns), snapshot
+                read = [self._extents.read(name, self.store.read, asked) for name in snapshot.results.get(edge, ())]
+                frames = [frame for frame in read if frame is not None]
                 break
             except StateError:
                 if self.snapshot is snapshot:
