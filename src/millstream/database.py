@@ -482,6 +482,10 @@ class Database:
         self.check_open()
         self._pump.run(until)
 
+    def end_run(self) -> None:
+        """Have a run that another thread is in end, with the batches under way; does not wait for that."""
+        self._pump.end(wait=False)
+
     # Sinks
 
     def create_sink(self, name: str, query: str, deliver: Deliver) -> None:

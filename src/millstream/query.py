@@ -234,6 +234,7 @@ class Query:
 
     def close(self) -> None:
         self._dropped = True
+        self._database.engine.tell()
 
     def __repr__(self) -> str:
         return f"<Query {self.name}: {self.kind} {self.cql}>"

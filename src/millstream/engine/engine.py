@@ -94,7 +94,7 @@ class Engine:
             self.journal.commit(snapshot)
             self.groups.release()
             self.snapshot = snapshot
-            self._tell()
+            self.tell()
             reach("before-sweep")
             self.store.sweep(set(before.names()), set(snapshot.names()))
 
@@ -102,7 +102,7 @@ class Engine:
         """Let a snapshot count that names what the committed one names; the next commit carries it."""
         with self.lock:
             self.snapshot = snapshot
-            self._tell()
+            self.tell()
 
     def listen(self, told: Callable[[], None]) -> Callable[[], None]:
         """Call something after each commit and at the end, which must not wait for anything; gives what ends that."""
@@ -115,10 +115,12 @@ class Engine:
 
         return end
 
-    def _tell(self) -> None:
-        self._changed.notify_all()
-        for told in self._listeners:
-            told()
+    def tell(self) -> None:
+        """Something happened that those who wait should look at."""
+        with self.lock:
+            self._changed.notify_all()
+            for told in self._listeners:
+                told()
 
     def wait_until(self, holds: Callable[[], bool], timeout: float | None) -> None:
         """Wait for a commit that makes something hold, for the end, or for so many seconds."""
@@ -129,7 +131,7 @@ class Engine:
         """Nothing is committed any more: whoever waits need not."""
         with self._changed:
             self._is_closed = True
-            self._tell()
+            self.tell()
         self.runner.close()
 
     def declare(self, catalog: Catalog) -> None:
@@ -373,8 +375,8 @@ class Engine:
         return max((self._first_kept(source, snapshot or self.snapshot) for source in self.inputs(edge)), default=0)
 
     def final(self, edge: str, snapshot: Snapshot) -> int:
-        """The last instant up to which an edge is final; -1 where nothing is."""
-        return min(self._frontier(source, snapshot) for source in self.inputs(edge))
+        """The last instant up to which an edge is final; -1 where nothing is, or where it is there no more."""
+        return min((self._frontier(source, snapshot) for source in self.inputs(edge)), default=-1)
 
     def _firsts(self) -> dict[str, int]:
         return {edge: self.first_answerable(edge) for edge in self.snapshot.results}
@@ -588,7 +590,8 @@ class Engine:
     ) -> tuple[Batch, Snapshot]:
         """All rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to.
 
-        Segments without rows that may be `wanted`, which depends on the snapshot, are left out. Readers do not wait for epochs: what a snapshot names stays the same, and is there until some commit later.
+        Segments without rows that may be `wanted`, which depends on the snapshot, are left out. Readers do not wait for
+        epochs: what a snapshot names stays the same, and is there until some commit later.
         """
         if query is not None:
             self.settle(edge)

@@ -1,8 +1,8 @@
 """What every request passes first: who asks, from where, how often, and how much is sent.
 
 An ASGI layer of its own, since it must act before a body is read. Without tokens everybody on the machine may do
-everything; pages of other sites that a browser of this machine shows may not: their requests come with another Origin, or
-(by a name that was made to mean this machine) with another Host.
+everything; pages of other sites that a browser of this machine shows may not: their requests come with another Origin,
+or (by a name that was made to mean this machine) with another Host.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
 
 from millstream.errors import AccessError, Error, LimitError
 from millstream.service.limits import Limits, Rates
@@ -26,12 +28,12 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OPEN = ("/healthz",)  # to whom has no token
 
 
-class Refused(Exception):
-    """A request that gets no further."""
+class Refused(HTTPException):
+    """A request that gets no further; of the kind that the app passes on when it is raised while it reads a body."""
 
     def __init__(self, status: int, error: Error, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
-        super().__init__(error.primary)
-        self.status, self.error, self.headers = status, error, headers
+        super().__init__(status, error.primary)
+        self.error, self.more = error, headers
 
 
 class Gate:
@@ -50,7 +52,7 @@ class Gate:
             await self._app(scope, self._counted(scope, receive), send)
         except Refused as refusal:
             self._refused()
-            await _answer(send, refusal)
+            await answer_refused(send, refusal)
 
     def _admit(self, scope: Scope) -> None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -125,8 +127,8 @@ class Gate:
         return counted
 
 
-async def _answer(send: Send, refusal: Refused) -> None:
+async def answer_refused(send: Send, refusal: Refused) -> None:
     body = json.dumps(document(refusal.error)).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *refusal.headers]
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *refusal.more]
+    await send({"type": "http.response.start", "status": refusal.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": body})

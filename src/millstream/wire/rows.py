@@ -57,7 +57,9 @@ def _csv(table: pa.Table) -> bytes:
     for place, name in enumerate(table.column_names):
         column = plain(table.column(place))
         if not is_safe(column) and column.dtype in (pl.Float32, pl.Float64):
-            column = pl.Series([value if value is None else str(json_value(value)) for value in column], dtype=pl.String)
+            column = pl.Series(
+                [value if value is None else str(json_value(value)) for value in column], dtype=pl.String
+            )
         columns[name] = column.to_arrow() if column.dtype != pl.Null else column.cast(pl.String).to_arrow()
     content = io.BytesIO()
     if columns:
@@ -123,8 +125,7 @@ def _records(rows: Sequence[Any], columns: Schema, owner: str) -> Iterable[Any]:
             }
         elif isinstance(row, list) and len(row) == len(columns):
             yield tuple(
-                _value(value, field.type, field.name, number, owner)
-                for value, field in zip(row, columns, strict=True)
+                _value(value, field.type, field.name, number, owner) for value, field in zip(row, columns, strict=True)
             )
         else:
             yield row
@@ -160,7 +161,9 @@ def _from_csv(body: bytes, columns: Schema, owner: str) -> pa.Table:
     return pa.table(
         {
             # One that is not there is left for those who check rows.
-            name: from_text(texts.column(name), kinds[name.lower()], name, owner) if name.lower() in kinds else texts[name]
+            name: from_text(texts.column(name), kinds[name.lower()], name, owner)
+            if name.lower() in kinds
+            else texts[name]
             for name in texts.column_names
         }
     )

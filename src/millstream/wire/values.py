@@ -127,7 +127,7 @@ def from_json(value: Any, kind: DataType) -> Any:
     """A JSON value as the value of a column; what does not fit is left for those who check rows."""
     if isinstance(value, Decimal) and not kind.is_decimal:
         return float(value)
-    if not isinstance(value, str) or kind not in _FROM_TEXT and not kind.is_decimal:
+    if not isinstance(value, str) or (kind not in _FROM_TEXT and not kind.is_decimal):
         if kind == types.INTERVAL and isinstance(value, int) and not isinstance(value, bool):
             return timedelta(microseconds=value)
         return value
