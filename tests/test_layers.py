@@ -41,7 +41,7 @@ LAYERS: dict[str, set[str]] = {
     "__init__": BASE | {"connect", "database", "inputs", "query"},
     "service": BASE | {"plan", "language", "query", "database", "wire"},
     "demo": {"__init__"},
-    "shell": {"__init__", "language"},
+    "shell": {"__init__", "wire"},
     "cli": {"__init__", "demo", "service", "shell"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -23,9 +22,7 @@ from millstream.service.sources import SourceReader
 from millstream.service.tokens import FILE, Tokens
 
 _log = logging.getLogger(__name__)
-STOP_WITHIN = 9.0  # seconds; what is not done by then is left, and is as if the process had been killed
-_REQUESTS = 3.0  # of these, for requests under way
-_NOT_IN_TIME = 3  # the exit code then
+_REQUESTS, _SOURCES = 3.0, 5.0  # seconds that a stop leaves to requests and to batches of sources under way
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,15 @@ def tokens_beside(path: Path | None, file: Path | None) -> Tokens | None:
     return Tokens(file or (path or Path()) / FILE)
 
 
+def check_open_to(address: Address, tokens: Tokens | None) -> None:
+    """Refuse to serve other machines where there are no tokens."""
+    if not address.is_loopback and not (tokens is not None and len(tokens)):
+        raise AccessError(
+            f"without tokens the service is for this machine only, and {address.host} is not",
+            hint="make one with `millstream token add`, or leave --host out",
+        )
+
+
 class Server:
     """A database at an address. `serve` returns when it was told to stop, with everything closed but the database."""
 
@@ -65,13 +71,11 @@ class Server:
         tokens: Tokens | None = None,
         limits: Limits | None = None,
         announce: Callable[[str], None] | None = None,
+        stopping: Callable[[], None] | None = None,
     ) -> None:
+        """`announce` is given where it serves; `stopping` is called when a signal has come."""
+        check_open_to(address, tokens)
         self._tokens = tokens if tokens is not None and len(tokens) else None
-        if self._tokens is None and not address.is_loopback:
-            raise AccessError(
-                f"without tokens the service is for this machine only, and {address.host} is not",
-                hint="make one with `millstream token add`, or leave --host out",
-            )
         self.sources = SourceReader(database)
         self._announce = announce or (lambda text: None)
         app = create_app(database, version=version, tokens=self._tokens, limits=limits, sources=self.sources)
@@ -85,7 +89,7 @@ class Server:
             server_header=False,
             ws="none",
         )
-        self._server = _Uvicorn(config, app.state.service.stopping)
+        self._server = _Uvicorn(config, app.state.service.stopping, stopping)
 
     def serve(self) -> None:
         """Serve until a signal comes, or `stop` is called in another thread."""
@@ -100,7 +104,7 @@ class Server:
         finally:
             sys.setswitchinterval(before)
             self._socket.close()
-            if not self.sources.stop(STOP_WITHIN - _REQUESTS - 1):
+            if not self.sources.stop(_SOURCES):
                 _log.warning("a batch of the sources was still under way: it comes again")
 
     def stop(self) -> None:
@@ -110,9 +114,14 @@ class Server:
 class _Uvicorn(uvicorn.Server):
     """Followers are told to go before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, told: Callable[[], None] | None) -> None:
         super().__init__(config)
-        self._stopping = stopping
+        self._stopping, self._told = stopping, told
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._told is not None and not self.should_exit:
+            self._told()
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping.set()
@@ -128,18 +137,3 @@ def _bound(address: Address) -> socket.socket:
     except OSError as error:
         raise SetupError(f"cannot serve at {address}", detail=error.strerror, hint="choose another --port") from None
     return found
-
-
-def leave_in_time(what: str) -> None:
-    """End the process some seconds from now, whatever it is doing: a database can be killed at any time."""
-
-    def leave() -> None:
-        _log.error(
-            "%s was not done within %g seconds, and is left: what was not committed comes again", what, STOP_WITHIN
-        )
-        logging.shutdown()
-        os._exit(_NOT_IN_TIME)
-
-    timer = threading.Timer(STOP_WITHIN, leave)
-    timer.daemon = True
-    timer.start()
