@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from millstream.engine.exchange import Skew
+from millstream.engine.extents import Extent, Extents, Wanted
 from millstream.engine.groups import Group, Groups, failure_key, query_tables
 from millstream.engine.limits import Limits, Notice, notices
 from millstream.engine.merging import HistoryMerge, Merge, history_merges, most_to_merge, result_merges, with_merged
@@ -68,9 +69,11 @@ class Engine:
         self.lock = threading.RLock()
         self._changed = threading.Condition(self.lock)  # told of every commit, and of the end
         self._is_closed = False
+        self._listeners: list[Callable[[], None]] = []  # told as well, without a thread of theirs that waits
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
+        self._extents = Extents()
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
         self.groups = Groups(self)
@@ -91,7 +94,7 @@ class Engine:
             self.journal.commit(snapshot)
             self.groups.release()
             self.snapshot = snapshot
-            self._changed.notify_all()
+            self.tell()
             reach("before-sweep")
             self.store.sweep(set(before.names()), set(snapshot.names()))
 
@@ -99,7 +102,25 @@ class Engine:
         """Let a snapshot count that names what the committed one names; the next commit carries it."""
         with self.lock:
             self.snapshot = snapshot
+            self.tell()
+
+    def listen(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Call something after each commit and at the end, which must not wait for anything; gives what ends that."""
+        with self.lock:
+            self._listeners = [*self._listeners, told]
+
+        def end() -> None:
+            with self.lock:
+                self._listeners = [other for other in self._listeners if other is not told]
+
+        return end
+
+    def tell(self) -> None:
+        """Something happened that those who wait should look at."""
+        with self.lock:
             self._changed.notify_all()
+            for told in self._listeners:
+                told()
 
     def wait_until(self, holds: Callable[[], bool], timeout: float | None) -> None:
         """Wait for a commit that makes something hold, for the end, or for so many seconds."""
@@ -110,7 +131,7 @@ class Engine:
         """Nothing is committed any more: whoever waits need not."""
         with self._changed:
             self._is_closed = True
-            self._changed.notify_all()
+            self.tell()
         self.runner.close()
 
     def declare(self, catalog: Catalog) -> None:
@@ -150,8 +171,12 @@ class Engine:
         with self.lock:
             return self._history(name, self.snapshot)
 
-    def _history(self, name: str, snapshot: Snapshot) -> Batch:
+    def _history(self, name: str, snapshot: Snapshot, wanted: Wanted | None = None) -> Batch:
         files, schema = snapshot.history.get(name, ()), self._sources[name].schema
+        if wanted is not None and self._sources[name].counts_arrivals:
+            # Elements, which hold for an instant each.
+            spans = ((file, Extent(file.first, file.last, file.last + 1, file.last + 1)) for file in files)
+            files = tuple(file for file, extent in spans if wanted(extent))
         frames = [read_history(self.store, file, schema) for file in files]
         return pl.concat([self._empty(name), *frames])
 
@@ -350,8 +375,8 @@ class Engine:
         return max((self._first_kept(source, snapshot or self.snapshot) for source in self.inputs(edge)), default=0)
 
     def final(self, edge: str, snapshot: Snapshot) -> int:
-        """The last instant up to which an edge is final; -1 where nothing is."""
-        return min(self._frontier(source, snapshot) for source in self.inputs(edge))
+        """The last instant up to which an edge is final; -1 where nothing is, or where it is there no more."""
+        return min((self._frontier(source, snapshot) for source in self.inputs(edge)), default=-1)
 
     def _firsts(self) -> dict[str, int]:
         return {edge: self.first_answerable(edge) for edge in self.snapshot.results}
@@ -372,7 +397,13 @@ class Engine:
 
     def state_bytes(self) -> dict[str, int]:
         """What each step holds."""
-        return {step: bytes_of(synopses, self.store) for step, synopses in self.snapshot.states.items()}
+        while True:
+            snapshot = self.snapshot
+            try:
+                return {step: bytes_of(synopses, self.store) for step, synopses in snapshot.states.items()}
+            except StateError:
+                if self.snapshot is snapshot:
+                    raise  # not because a commit has removed what the one before it named
 
     def memory_report(self) -> dict[str, Any]:
         """What operators took from the pools, and the pools: this process', and those of the tasks."""
@@ -554,20 +585,25 @@ class Engine:
                 said = self.snapshot.failures[step]
                 raise EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))
 
-    def rows(self, edge: str, schema: Schema, query: int | None = None) -> tuple[Batch, Snapshot]:
+    def rows(
+        self, edge: str, schema: Schema, query: int | None = None, wanted: Callable[[Snapshot], Wanted] | None = None
+    ) -> tuple[Batch, Snapshot]:
         """All rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to.
 
-        Readers do not wait for epochs: what a snapshot names stays the same, and is there until some commit later.
+        Segments without rows that may be `wanted`, which depends on the snapshot, are left out. Readers do not wait for
+        epochs: what a snapshot names stays the same, and is there until some commit later.
         """
         if query is not None:
             self.settle(edge)
         while True:
             self.check(edge, query)
             snapshot, like = self.snapshot, empty_batch(schema)
+            asked = None if wanted is None else wanted(snapshot)
             try:
                 if edge in self._sources:
-                    return self._history(edge, snapshot).select(like.columns), snapshot
-                frames = [self.store.read(name) for name in snapshot.results.get(edge, ())]
+                    return self._history(edge, snapshot, asked).select(like.columns), snapshot
+                read = [self._extents.read(name, self.store.read, asked) for name in snapshot.results.get(edge, ())]
+                frames = [frame for frame in read if frame is not None]
                 break
             except StateError:
                 if self.snapshot is snapshot:

@@ -112,7 +112,7 @@ class MemoryStore:
         return self.read(name)
 
     def size(self, name: str) -> int:
-        return int(self._frames[name].estimated_size())
+        return int(self.read(name).estimated_size())
 
     def height(self, name: str) -> int:
         return self.read(name).height
