@@ -59,10 +59,30 @@ class Admission:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """What is taken of a history file: the rows with after < start <= until, of elements or of a table's rows."""
+
+    after: int
+    until: int
+    elements: bool
+
+    @property
+    def column(self) -> str:
+        """What files call the start."""
+        return TIME if self.elements else START
+
+    def wanted(self, file: HistoryFile, time: str) -> pl.Expr | None:
+        """None where these are all rows of the file."""
+        if self.after < file.first and file.last <= self.until:
+            return None
+        return (pl.col(time) > self.after) & (pl.col(time) <= self.until)
+
+
+@dataclass(frozen=True)
 class Part:
-    """Rows of a source: a history file whose rows are accepted, or a segment or Parquet file of rows still to be
-    judged, in the stream's input columns, or a segment of a table's rows, which are there from `at` on, or one of rows
-    as the kernel takes them."""
+    """Rows of a source: a history file whose rows are accepted, or what is cut of one, or a segment or Parquet file of
+    rows still to be judged, in the stream's input columns, or a segment of a table's rows, which are there from `at`
+    on, or one of rows as the kernel takes them."""
 
     kind: Literal["history", "segment", "parquet", "rows"]
     name: str
@@ -71,6 +91,7 @@ class Part:
     file: HistoryFile | None = None
     admission: Admission | None = None
     at: int | None = None
+    cut: Cut | None = None
 
     @property
     def is_judged(self) -> bool:
@@ -106,11 +127,13 @@ def _span(rows: Batch) -> tuple[int, int]:
     return int(instants.min()), int(instants.max())
 
 
-def read_history(store: Store, file: HistoryFile, schema: Schema) -> Batch:
-    """The rows of a history file as the kernel takes them."""
-    frame = store.read_history(file.name)
+def read_history(store: Store, file: HistoryFile, schema: Schema, cut: Cut | None = None) -> Batch:
+    """The rows of a history file, or what is cut of it, as the kernel takes them."""
     if file.as_it_came is not None:
-        return _as_it_came(frame, file.as_it_came, schema)
+        rows = _as_it_came(store.read_history(file.name), file.as_it_came, schema)
+        wanted = None if cut is None else cut.wanted(file, START)
+        return rows if wanted is None else rows.filter(wanted)
+    frame = store.read_history(file.name, None if cut is None else cut.wanted(file, cut.column))
     values = [pl.col(field.name).alias(value_column(index)) for index, field in enumerate(schema)]
     if ARRIVAL not in frame.columns:
         return frame.select(*values, *INTERVAL_COLUMNS)
@@ -132,7 +155,7 @@ def _as_it_came(frame: pl.DataFrame, raw: AsItCame, schema: Schema) -> Batch:
 def take(part: Part, store: Store, source: str, period_length: int, epoch: int) -> Taken:
     """Read a part; judge its elements, and keep those accepted as history, where that was not done at the door."""
     if part.file is not None:
-        return Taken(read_history(store, part.file, part.schema))
+        return Taken(read_history(store, part.file, part.schema, part.cut))
     if part.kind == "rows":
         return Taken(store.read_once(part.name))
     if part.at is not None:

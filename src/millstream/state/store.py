@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import threading
 import uuid
 import zlib
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,8 @@ from millstream.state.pool import Pool, pool_for
 
 PERIOD = "_period"  # names the directories of history, as Hive does
 _ALIGNMENT = 64
+_REMEMBERED = 10_000
+_checked: set[str] = set()  # files of history whose checksums this process has found to be right
 
 
 class Writer(Protocol):
@@ -79,7 +82,9 @@ class Store(Protocol):
         """Keep a Parquet file as it is; gives the name of the copy."""
         ...
 
-    def read_history(self, name: str) -> pl.DataFrame: ...
+    def read_history(self, name: str, wanted: pl.Expr | None = None) -> pl.DataFrame:
+        """The rows of a file of history, or those of them for which a condition on its columns is true."""
+        ...
 
     def limit(self, budget: int | None) -> None:
         """How many bytes the pools of all processes have together; None leaves it to us."""
@@ -123,8 +128,9 @@ class MemoryStore:
     def adopt_history(self, source: str, period: int, label: str, content: bytes) -> str:
         return self.keep(f"{source}-{label}", pl.read_parquet(io.BytesIO(content)))
 
-    def read_history(self, name: str) -> pl.DataFrame:
-        return self.read(name)
+    def read_history(self, name: str, wanted: pl.Expr | None = None) -> pl.DataFrame:
+        frame = self.read(name)
+        return frame if wanted is None else frame.filter(wanted)
 
     def limit(self, budget: int | None) -> None:
         self.pool.limit(budget)
@@ -165,7 +171,7 @@ class DirectoryStore:
         self.segments, self.history = directory / "segments", directory / "history"
         self.segments.mkdir(parents=True, exist_ok=True)
         self.history.mkdir(parents=True, exist_ok=True)
-        self._syncing: list[tuple[Path, Future[None]]] | None = None  # within the block of a task's file
+        self._task = _TaskOfThread()
 
     def __reduce__(self) -> tuple[object, ...]:
         return DirectoryStore, (self.directory, self.budget)
@@ -175,7 +181,7 @@ class DirectoryStore:
         # A retried task must not meet the file of its first attempt.
         writer = _SegmentWriter(self.segments / f"{label}-{uuid.uuid4().hex[:8]}.seg")
         syncing: list[tuple[Path, Future[None]]] = []
-        self._syncing = syncing
+        self._task.syncing = syncing
         try:
             yield writer
             writer.close()
@@ -188,14 +194,14 @@ class DirectoryStore:
                 synced.exception()  # the first error is the one to tell
             raise
         finally:
-            self._syncing = None
+            self._task.syncing = None
 
     def _sync(self, descriptor: int, path: Path) -> None:
         """Have a file on disk: now, or, within the block of a task's file, when that ends. The disk works meanwhile."""
-        if self._syncing is None:
+        if self._task.syncing is None:
             os.fsync(descriptor)
         else:
-            self._syncing.append((path, _syncers().submit(_sync_and_close, os.dup(descriptor))))
+            self._task.syncing.append((path, _syncers().submit(_sync_and_close, os.dup(descriptor))))
 
     def read(self, name: str) -> pl.DataFrame:
         _, _, length, _ = _parsed(name)
@@ -251,7 +257,21 @@ class DirectoryStore:
         reach("history-written")
         return f"{path.relative_to(self.directory)}#{checksum(content)}"
 
-    def read_history(self, name: str) -> pl.DataFrame:
+    def read_history(self, name: str, wanted: pl.Expr | None = None) -> pl.DataFrame:
+        if wanted is None:
+            return pl.read_parquet(io.BytesIO(self._checked(name)))
+        # Slices come back to a file many times, and take a part of it: it is read as a whole only once.
+        if name not in _checked:
+            self._checked(name)
+            if len(_checked) >= _REMEMBERED:
+                _checked.clear()
+            _checked.add(name)
+        try:
+            return pl.scan_parquet(self._path(name), hive_partitioning=False).filter(wanted).collect()
+        except FileNotFoundError:
+            raise damaged(self._path(name), "it is missing") from None
+
+    def _checked(self, name: str) -> bytes:
         path, expected = self._path(name), name.rpartition("#")[2]
         try:
             content = path.read_bytes()
@@ -259,7 +279,7 @@ class DirectoryStore:
             raise damaged(path, "it is missing") from None
         if checksum(content) != expected:
             raise damaged(path, "its checksum does not agree with what it holds")
-        return pl.read_parquet(io.BytesIO(content))
+        return content
 
     def limit(self, budget: int | None) -> None:
         self.budget = budget
@@ -289,6 +309,12 @@ class DirectoryStore:
     def _path(self, name: str) -> Path:
         file = _parsed(name)[0] if "@" in name else name.rpartition("#")[0]
         return (self.segments if "@" in name else self.directory) / file
+
+
+class _TaskOfThread(threading.local):
+    """What the task that a thread runs has to wait for when the block of its file ends."""
+
+    syncing: list[tuple[Path, Future[None]]] | None = None
 
 
 class _SegmentWriter:
