@@ -96,8 +96,10 @@ def _only(part: Part, kept: Flags) -> Part:
 
 
 def _merged(parts: Sequence[Part], horizon: int) -> Part:
-    marked = [part.rows.with_columns(pl.Series(_IN, part.let_in.view(np.uint8))) for part in parts]
+    flags = [pl.Series(_IN, part.let_in.view(np.uint8)) for part in parts]
+    marked = [pl.DataFrame([*part.rows.get_columns(), own]) for part, own in zip(parts, flags, strict=True)]
     rows = merged([alive(segment, horizon) for segment in marked])
     if (numbers(rows, WEIGHT) < 0).any():
         rows = summed(rows.with_columns(pl.Series(START, np.maximum(numbers(rows, START), horizon)))).sort(KEY)
-    return Part(rows.drop(_IN), rows[_IN].to_numpy().view(np.bool_))
+    values = [series for series in rows.get_columns() if series.name != _IN]
+    return Part(pl.DataFrame(values), rows[_IN].to_numpy().view(np.bool_))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millstream.kernel.keys import Codes, key_codes
+from millstream.kernel.keys import Codes, mixed, word_of
 from millstream.kernel.operator import Segment
 
 _BITS_PER_ROW = 8
@@ -53,5 +53,5 @@ def bloom_of(segment: Segment, columns: Sequence[str]) -> BloomFilter:
         weakref.finalize(segment, _filters.pop, id(segment), None)
     key = tuple(columns)
     if key not in known:
-        known[key] = BloomFilter.over(key_codes(segment, key))
+        known[key] = BloomFilter.over(mixed([word_of(segment.get_column(name)) for name in key]))
     return known[key]

@@ -23,8 +23,9 @@ from millstream.kernel.batch import value_column
 from millstream.kernel.blacklist import Blacklist, Flags
 from millstream.kernel.foresight import Foreseen, Path, Usual
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
+from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
-from millstream.kernel.partners import Link, Stored
+from millstream.kernel.partners import Link, Rows, Stored
 from millstream.kernel.scalar.expressions import TRUE
 from millstream.kernel.segments import gather, only
 from millstream.kernel.synopsis import merged
@@ -61,7 +62,7 @@ class Surroundings(Protocol):
         """Those of an input, in or not."""
         ...
 
-    def foreseen(self, join: Join, view: Foreseen) -> pl.DataFrame:
+    def foreseen(self, join: Join, view: Foreseen) -> Rows:
         """The new combinations."""
         ...
 
@@ -106,7 +107,7 @@ class _Asking:
             return self.path.exists(rows, around.all_rows, bloom=jit.bloom)
         return self.to_opposite.has_partner(rows, around.stored(self.demand.opposite), bloom=jit.bloom)
 
-    def new_partners(self, around: Surroundings) -> pl.DataFrame:
+    def new_partners(self, around: Surroundings) -> Rows:
         if self.view is not None and isinstance(self.demand.opposite, Join):
             return around.foreseen(self.demand.opposite, self.view)
         return around.new(self.demand.opposite)
@@ -148,7 +149,7 @@ class Gate:
         if self.jit.adaptive:
             for asking, experience in zip(self.asking, known, strict=True):
                 experience.judge(asking.demand.kind)
-        flags = self._all_met(arrived, around, known, learn=True)
+        flags = self._all_met(arrived, around, known)
         if self.alike is not None and not flags.all():
             # A row and its retraction must be in both or not at all, or they would never cancel.
             left = np.flatnonzero(~flags)
@@ -160,18 +161,24 @@ class Gate:
         return flags, merged(let_in) if let_in else arrived.clear()
 
     def _all_met(
-        self, rows: pl.DataFrame, around: Surroundings, known: Sequence[Experience], *, learn: bool = False
+        self,
+        rows: pl.DataFrame,
+        around: Surroundings,
+        known: Sequence[Experience],
+        *,
+        found: Sequence[Flags] | None = None,
     ) -> Flags:
+        """Which rows have all partners they need; for each demand some may be known to have `found` theirs."""
         flags = np.ones(rows.height, np.bool_)
-        for asking, experience in zip(self.asking, known, strict=True):
+        for number, (asking, experience) in enumerate(zip(self.asking, known, strict=True)):
             if experience.given_up:
                 continue
-            left = np.flatnonzero(flags)
+            left = np.flatnonzero(flags if found is None else flags & ~found[number])
             if not left.size:
-                break
+                continue
             asked = rows if left.size == rows.height else pl.DataFrame(gather(rows, rows.columns, left))
             met = asking.is_met(asked, around, self.jit)
-            if learn:
+            if found is None:
                 experience.add(met)
             flags[left] = met
         return flags
@@ -180,26 +187,32 @@ class Gate:
         self, waiting: Blacklist, around: Surroundings, known: Sequence[Experience], *, everyone: bool
     ) -> list[Segment]:
         """The rows that waited and are let in now: those that found a partner at last, if all demands are met."""
-        found = []
-        partners = None
-        for number, rows, flags in list(waiting.waiting()):
-            partners = partners or [asking.new_partners(around) for asking in self.asking]
-            candidates = [
-                asking.to_own.partners(new, rows)
-                for asking, new in zip(self.asking, partners, strict=True)
-                if new.height
-            ]
-            if everyone:
-                candidates.append(np.arange(rows.height))
-            positions = np.unique(np.concatenate(candidates)) if candidates else np.zeros(0, np.intp)
-            positions = positions[~flags[positions]]
-            if not positions.size:
-                continue
-            asked = pl.DataFrame(gather(rows, rows.columns, positions))
-            positions = positions[self._all_met(asked, around, known)]
+        parts = list(waiting.waiting())
+        if not parts:
+            return []
+        partners = [asking.new_partners(around) for asking in self.asking]
+        candidates: list[tuple[int, Positions]] = []
+        found: list[list[Flags]] = [[] for _ in self.asking]
+        for number, rows, flags in parts:
+            awaited = np.zeros((len(self.asking), rows.height), np.bool_)
+            for own, asking, new in zip(awaited, self.asking, partners, strict=True):
+                own[asking.to_own.partners(new, rows)] = True
+            positions = np.flatnonzero((awaited.any(axis=0) | everyone) & ~flags)
             if positions.size:
-                found.append(waiting.let_in(number, positions))
-        return found
+                candidates.append((number, positions))
+                for each, own in zip(found, awaited, strict=True):
+                    each.append(own[positions])
+        if not candidates:
+            return []
+        asked = pl.concat([_rows_at(waiting.parts[number].rows, at) for number, at in candidates])
+        met = self._all_met(asked, around, known, found=[np.concatenate(each) for each in found])
+        ends = np.cumsum([at.size for _, at in candidates])
+        chosen = [at[met[end - at.size : end]] for (_, at), end in zip(candidates, ends, strict=True)]
+        return [waiting.let_in(number, at) for (number, _), at in zip(candidates, chosen, strict=True) if at.size]
+
+
+def _rows_at(segment: Segment, positions: Positions) -> Segment:
+    return pl.DataFrame(gather(segment, segment.columns, positions))
 
 
 class Gates:

@@ -32,7 +32,7 @@ from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.operator import Operator, Progress, Segment, State
-from millstream.kernel.partners import Stored
+from millstream.kernel.partners import Rows, Stored
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction
 from millstream.kernel.segments import gather, horizon_of, numbers
@@ -119,6 +119,7 @@ class _Pair:
     accesses: tuple[Access, Access]  # to the left side's rows, and to the right side's
     condition: Expression
     columns: tuple[str, ...]
+    empty: tuple[Batch, Batch]  # without `_born`, and with it
 
     @classmethod
     def of(cls, tree: JoinTree, join: Join) -> _Pair:
@@ -130,7 +131,10 @@ class _Pair:
             if c.inputs <= left | right and not any(c.inputs <= inputs for inputs in below)
         ]
         accesses = tree.graph.between(left, right), tree.graph.between(right, left)
-        return cls(accesses, conjunction(conditions), tuple(tree.columns_of(left | right)))
+        columns, types = tree.columns_of(left | right), batch_schema(tree.schema)
+        schema = {name: types[name] for name in (*columns, *INTERVAL_COLUMNS)}
+        empty = pl.DataFrame(schema=schema), pl.DataFrame(schema=schema | {BORN: pl.Int64()})
+        return cls(accesses, conjunction(conditions), tuple(columns), empty)
 
 
 @dataclass
@@ -151,7 +155,7 @@ class _Run:
         self.tally = Tally.of(state.get(_COUNTS, ()))
         self.known = tree.gates.experiences(state.get(_KNOWN, ())) if tree.gates is not None else []
         self.blacklists: dict[int, tuple[Blacklist, Flags]] = {}
-        self._combinations: dict[Join, pl.DataFrame] = {}
+        self._combinations: dict[Join, Rows] = {}
 
     def _arranged(self, source: int, batch: Batch) -> Segment:
         local = value_columns(len(self.tree.schemas[source]))
@@ -171,7 +175,7 @@ class _Run:
     def all_rows(self, source: int) -> list[Segment]:
         return [*self.state.get(f"rows {source}", ()), self.arrived[source]]
 
-    def foreseen(self, join: Join, view: Foreseen) -> pl.DataFrame:
+    def foreseen(self, join: Join, view: Foreseen) -> Rows:
         if join not in self._combinations:
             self._combinations[join] = view.changes(self.arrived, self.all_rows)
         return self._combinations[join]
@@ -253,6 +257,8 @@ class _Run:
             start = np.maximum(numbers(probing, START)[i], numbers(stored, START)[j])
             end = np.minimum(numbers(probing, END)[i], numbers(stored, END)[j])
             kept = probe.agreeing(stored, i, j, np.flatnonzero(start < end))
+            if not kept.size:
+                continue
             i, j, start, end = i[kept], j[kept], start[kept], end[kept]
             weight = numbers(probing, WEIGHT)[i] * numbers(stored, WEIGHT)[j]
             values = {
@@ -270,6 +276,4 @@ class _Run:
 
     def _empty(self, join: Join) -> Batch:
         born = any(BORN in self.arrived[source].columns for source in join.inputs)
-        types = batch_schema(self.tree.schema)
-        schema = {name: types[name] for name in (*self.tree.pairs[join.number].columns, *INTERVAL_COLUMNS)}
-        return pl.DataFrame(schema=schema | ({BORN: pl.Int64()} if born else {}))
+        return self.tree.pairs[join.number].empty[born]

@@ -16,12 +16,22 @@ import polars as pl
 
 from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch
 from millstream.kernel.join_graph import Access
-from millstream.kernel.keys import KEY, Codes, Positions, are_codes_exact, key_codes, order_codes, stable_order
+from millstream.kernel.keys import (
+    KEY,
+    Codes,
+    Positions,
+    are_codes_exact,
+    key_codes,
+    mixed,
+    order_codes,
+    stable_order,
+    word_of,
+)
 from millstream.kernel.operator import Segment
 from millstream.kernel.probing import Pairs, equal_pairs, equal_values, pairs_of_runs
 from millstream.kernel.segments import codes_of, gather
 
-_POSITION = "_position"
+_POSITION, _WORDS = "_position", "_words"
 Order = tuple[bool, tuple[str, ...]]
 _indexes: dict[int, dict[Order, Segment]] = {}
 
@@ -88,6 +98,18 @@ def index_of(segment: Segment, order: Order) -> Segment:
         codes, positions = _sorted(segment, order)
         known[order] = pl.DataFrame({KEY: codes, _POSITION: positions.astype(np.uint32)})
     return known[order]
+
+
+def index_by_words(segment: Segment, columns: tuple[str, ...]) -> Segment:
+    """The same for codes that are mixed from the words of columns, which differ where those are texts."""
+    known = _indexes.get(id(segment), {}).get((False, (_WORDS, *columns)))
+    if known is None:
+        index_of(segment, (False, columns))  # so that there is a place to keep it
+        codes = mixed([word_of(segment.get_column(name)) for name in columns])
+        positions = stable_order(codes)
+        known = pl.DataFrame({KEY: codes[positions], _POSITION: positions.astype(np.uint32)})
+        _indexes[id(segment)][False, (_WORDS, *columns)] = known
+    return known
 
 
 def _sorted(frame: pl.DataFrame, order: Order) -> tuple[Codes, Positions]:
