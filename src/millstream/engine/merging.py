@@ -16,6 +16,7 @@ import polars as pl
 from millstream.engine.parts import read_history, write_history
 from millstream.engine.periods import by_period
 from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.state.pool import Pool
 from millstream.state.snapshot import HistoryFile, Names
 from millstream.state.store import Store, Writer
@@ -104,7 +105,7 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | N
     with store.pool.merge(_COPIES * sum(map(store.size, merge.names))) as fits:
         if not fits:
             return None
-        rows = pl.concat([store.read_once(name) for name in merge.names], rechunk=True)
+        rows = pl.concat(of_equal_width([store.read_once(name) for name in merge.names]), rechunk=True)
         kept = current(rows, merge.first)
         return replace(merge, made=(writer.write_packed(kept),) if kept.height else ())
 
