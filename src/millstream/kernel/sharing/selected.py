@@ -20,11 +20,12 @@ _PIECE = 1 << 25  # bytes of room at a time
 
 
 class Selected:
-    """The rows of a batch that some blocks want, with bitmaps of so many words."""
+    """The rows of a batch that some blocks want, with bitmaps of so many words, for so many blocks."""
 
-    def __init__(self, batch: Batch, width: int) -> None:
+    def __init__(self, batch: Batch, width: int, blocks: int) -> None:
         self._batch = batch
         self._width = width
+        self._most = batch.height * width * blocks
         self._room = np.empty(0, np.uint64)
         self._blocks: list[int] = []  # whose bitmaps stand in the room, before what is free
         self._whole: list[Batch] = []
@@ -42,7 +43,7 @@ class Selected:
         used = len(self._blocks) * size
         if self._room.size < used + size:
             self._close()
-            self._room, used = np.empty(max(size, _PIECE // 8), np.uint64), 0
+            self._room, used = np.empty(max(size, min(_PIECE // 8, self._most)), np.uint64), 0
         return self._room[used : used + size].reshape(-1, self._width)
 
     def add(self, block: int, bits: Bitmaps, wanted: Flags) -> None:
