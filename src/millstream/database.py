@@ -101,6 +101,8 @@ class Database:
         for record in notes:
             self.registry.recover_recorded(record)
         engine.keep_held()
+        engine.backfills.on_published = self.sinks.flush
+        engine.backfills.start()
         self.sinks.flush()
 
     # Statements
@@ -438,6 +440,7 @@ class Database:
         self.settings = settings
         self.engine.store.limit(settings.memory_budget or None)
         self.engine.limits = Limits(settings.max_query_rows, settings.max_query_state)
+        self.engine.backfills.least_rows = settings.background_rows
 
     def _show(self, statement: st.Show) -> Result:
         if statement.what == "QUERIES":

@@ -17,7 +17,7 @@ from millstream.feeds import Feeds
 from millstream.inputs import Inputs
 from millstream.sinks import Sinks
 
-_POLL = 0.05  # seconds
+_POLL = 0.02  # seconds
 _CLOCKS_EVERY = 1.0  # seconds between the epochs that only tell the time
 
 

@@ -76,12 +76,24 @@ class Query:
     @property
     def final(self) -> Any:
         """The instant up to which the answer is final; None where nothing is yet."""
-        tick = self._final()
+        tick = -1 if self.is_filling else self._final()
         return None if tick < 0 else shown_instant(tick, self._bound.domain)
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether the past that is kept is still being worked through in the background."""
+        return self.edge in self._database.engine.backfills
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
+        self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        self._check_open()
+        return not self.is_filling
 
     def result(self, at: Any = None) -> pa.Table:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         self._check_open()
+        self.wait()
         database, schema = self._database, self._bound.schema
         if at is None and (pending := self._pending()) is not None:
             tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
@@ -104,6 +116,7 @@ class Query:
     def rows_of_group(self, at: Any) -> tuple[Batch, int]:
         """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
         self._check_open()
+        self.wait()
         engine = self._database.engine
         self._database.inputs.tick_clocks()
         engine.settle(self.edge)
@@ -118,6 +131,7 @@ class Query:
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""
         self._check_open()
+        self.wait()
         after = self.first_tick - 1 if since is None else self.tick(since)
         return self.changes_between(after, self._final())
 
@@ -130,7 +144,7 @@ class Query:
     def next_changes(self, since: int, most: int) -> tuple[pa.Table, int]:
         """The changes of the ticks after `since`, of as many instants as have about so many, and the last of them."""
         self._check_open()
-        final = self.final_tick
+        final = -1 if self.is_filling else self.final_tick
         if final <= since:
             return self._changes(empty_batch(self._bound.schema), since, since), since
         if since < self.first_tick - 1:
@@ -168,7 +182,10 @@ class Query:
         return self._follow(seen, timeout)
 
     def _follow(self, seen: int, timeout: float | None) -> Iterator[pa.Table]:
+        self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         while not self.has_ended:
+            if self.is_filling:
+                return  # for longer than anybody wants to wait
             final = self._final()
             if final > seen:
                 changes = self.changes_between(seen, final)
@@ -201,17 +218,31 @@ class Query:
 
     def stats(self) -> dict[str, Any]:
         self._check_open()
-        rows, snapshot = self._rows()
-        notice = self._database.engine.notices.get((self.edge, self.number))
+        engine = self._database.engine
+        if (backfill := self.backfill) is not None:
+            return {"final": None, "epoch": engine.snapshot.epoch, "mode": self.mode, "backfill": backfill}
+        engine.check(self.edge, self.number)
+        rows = engine.height(self.edge) if self.number is None else self._rows()[0].height
+        snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
         return {
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": rows.height,
+            "rows": rows,
             "mode": self.mode,
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
         }
+
+    @property
+    def backfill(self) -> dict[str, Any] | None:
+        """How far the past has been worked through, while it is: fraction, instants and rows."""
+        found = self._database.engine.backfills.progress(self.edge)
+        if found is None:
+            return None
+        instants = {"reached": found.reached, "until": found.until}
+        shown = {name: None if t < 0 else shown_instant(t, self._bound.domain) for name, t in instants.items()}
+        return {"fraction": found.fraction, **shown, "rows": found.rows, "of_rows": found.of_rows}
 
     @property
     def is_approximate(self) -> bool:

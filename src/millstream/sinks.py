@@ -117,6 +117,8 @@ class Sinks:
 
     def _serve(self, sink: Sink) -> bool:
         """Make one delivery; False when there is nothing to deliver, or it failed."""
+        if sink.query.is_filling:
+            return False  # until its past is there: sinks are served again then
         with self.engine.lock:
             try:
                 cursor, changes = self._next(sink)
