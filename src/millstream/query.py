@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millstream.engine.answers import changes_between, elements_until, relation_at
+from millstream.engine.keeping import Keeping
 from millstream.errors import ClosedError, TimeError
 from millstream.kernel.batch import INF, Batch
 from millstream.language.binder import BoundQuery
@@ -36,7 +37,7 @@ class Query:
         name: str,
         mode: str,
         bound: BoundQuery,
-        edge: str,
+        keeping: Keeping,
         number: int | None = None,
         template: str | None = None,
     ) -> None:
@@ -45,7 +46,7 @@ class Query:
         self.mode = mode
         self._database = database
         self._bound = bound
-        self.edge = edge
+        self.keeping = keeping
         self.number = number  # within its group, if it shares a plan
         self.template = template
         self._dropped = False
@@ -53,6 +54,11 @@ class Query:
     @property
     def kind(self) -> Kind:
         return self._bound.kind
+
+    @property
+    def edge(self) -> str:
+        """The first of the edges that it shows; nothing where it keeps nothing."""
+        return self.keeping.edges[0] if self.keeping.edges else ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -86,9 +92,14 @@ class Query:
             tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
         else:
             database.inputs.tick_clocks()
-            rows, snapshot = self._rows()
-            final = database.engine.final(self.edge, snapshot)
-            tick = final if at is None else self._final_instant(at, final)
+            is_relation = self.kind == "relation"
+
+            def span(final: int) -> tuple[int, int]:
+                asked = final if at is None else self._final_instant(at, final)
+                return (asked if is_relation else -1), asked
+
+            found = self.keeping.answer(span)
+            tick, rows = found.until, found.rows
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
         return elements_until(rows, schema, tick, self._bound.domain, database.settings.max_rstream_rows)
@@ -100,7 +111,7 @@ class Query:
         self._database.inputs.tick_clocks()
         engine.settle(self.edge)
         rows, snapshot = engine.rows(self.edge, (QUERY, *self._bound.schema))
-        final = engine.final(self.edge, snapshot)
+        final = engine.final(self.keeping.inputs, snapshot)
         return rows, final if at is None else self._final_instant(at, final)
 
     @property
@@ -118,9 +129,8 @@ class Query:
         if since < self.first_tick - 1:
             shown = shown_instant(max(since, 0), self._bound.domain)
             raise self._forgotten(f"the changes of {self.name} since {shown}", self.first_tick)
-        rows, _ = self._rows()
         return changes_between(
-            rows,
+            self.keeping.answer(lambda final: (since, until)).rows,
             self._bound.schema,
             stream=self.kind == "stream",
             since=since,
@@ -169,17 +179,20 @@ class Query:
             self._database.engine.wait_until(lambda: self._has_ended or self.final_tick > seen, left)
 
     def explain(self) -> str:
-        return explain(self._own.plan)
+        notes = (f"mode {self.mode}: {note}" for note in self.keeping.notes() if self.mode != "eager")
+        return "\n".join([explain(self._own.plan), *notes])
 
     def stats(self) -> dict[str, Any]:
         self._check_open()
-        rows, snapshot = self._rows()
+        self.keeping.check()
+        snapshot = self._database.engine.snapshot
         notice = self._database.engine.notices.get((self.edge, self.number))
         return {
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": rows.height,
+            "rows": self._database.engine.read(self.keeping.held),
             "mode": self.mode,
+            "kept": self.keeping.notes(),
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
@@ -215,9 +228,6 @@ class Query:
         """With its own constants."""
         return self._bound if self.template is None else self._database.registry.own(self)
 
-    def _rows(self) -> tuple[Batch, Snapshot]:
-        return self._database.engine.rows(self.edge, self._bound.schema, self.number)
-
     @property
     def _domain(self) -> TimeDomain:
         return self._bound.domain or TimeDomain(None)
@@ -230,16 +240,14 @@ class Query:
     @property
     def first_tick(self) -> int:
         """The first instant that is still kept."""
-        return self._database.engine.first_answerable(self.edge)
+        return self._database.engine.first_answerable(self.keeping.inputs)
 
     @property
     def final_tick(self) -> int:
         """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._database.engine
-        if self.number is not None:
-            engine.settle(self.edge)
-        engine.check(self.edge, self.number)
-        return engine.final(self.edge, engine.snapshot)
+        self.keeping.check()
+        return engine.final(self.keeping.inputs, engine.snapshot)
 
     def _final(self) -> int:
         self._database.inputs.tick_clocks()
@@ -250,18 +258,18 @@ class Query:
         if not has_no_heartbeat(self._bound.plan):
             return None
         engine = self._database.engine
-        last = max((engine.snapshot.progress(source).last_change for source in engine.inputs(self.edge)), default=-1)
+        last = max((engine.snapshot.progress(source).last_change for source in self.keeping.inputs), default=-1)
         return last if last > self._final() else None
 
     def _final_instant(self, at: Any, final: int) -> int:
         tick = instant(at, self._domain)
         engine = self._database.engine
-        first = engine.first_answerable(self.edge)
+        first = self.first_tick
         if tick < first:
             raise self._forgotten(f"the answer of {self.name} at {at}", first)
         if tick <= final:
             return tick
-        held_by = min(engine.inputs(self.edge), key=engine.frontier)
+        held_by = min(self.keeping.inputs, key=engine.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
         raise TimeError(
             f"the answer of {self.name} at {at} is not final",

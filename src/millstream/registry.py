@@ -31,6 +31,7 @@ from millstream.language.dialect import CQL
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
+from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.explain_sharing import service_of
@@ -86,6 +87,7 @@ class Registry:
         self._alone: Counter[str] = Counter()  # queries with plans of their own, by the group they could be in
         self._texts: dict[tuple[str, ...], list[_KnownText]] = {}
         self._texts_under: tuple[Entry, ...] = ()  # what was declared when they were learned
+        self._modes = Modes(database.engine)
         self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def __iter__(self) -> Iterator[Query]:
@@ -112,7 +114,7 @@ class Registry:
     def register_text(self, text: str, name: str | None, mode: str) -> Query:
         """Make a text a standing query. One like which there are some in a group is not even parsed."""
         with self._database.engine.lock:
-            found = masked(text)
+            found = masked(text) if mode.lower() == "eager" else None
             known = self._known_texts(found) if found is not None else None
             if found is not None and known is not None:
                 query = self._register_known(known, found, text, name, mode)
@@ -178,10 +180,12 @@ class Registry:
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
         name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
         self._check_free([name], place)
-        bound = database.binder(statement.place.text).bind(statement.query)
+        unplanned = database.binder(statement.place.text).bind(statement.query)
         with engine.lock:
-            bound, statistics = self._planned(bound)
+            bound, statistics = self._planned(unplanned)
             text = statement_text(statement)
+            if mode != "eager":
+                return self._register_in_mode(name, mode, text, unplanned, bound, statistics)
             found = split(bound.plan) if database.settings.sharing != "off" else None
             if found is not None:
                 shape, constants = _constants(found)
@@ -213,7 +217,7 @@ class Registry:
         bound = database.binder(text, kinds).bind(tree)
         with engine.lock:
             bound, statistics = self._planned(bound)
-            found = split(bound.plan)
+            found = split(bound.plan) if mode.lower() == "eager" else None
             if found is None:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
@@ -302,19 +306,67 @@ class Registry:
         return self._add_rows(template, rows)
 
     def _add_rows(self, template: Template, rows: pl.DataFrame) -> list[Query]:
-        edge, bound = template.group.edge, template.bound
+        edge, bound, engine = template.group.edge, template.bound, self._database.engine
         asked = equality_key(template.shape.condition) if template.group.key is not None else None
         if asked is not None and isinstance(asked[1], Parameter):
             values = rows[value_column(asked[1].index)].to_list()
             self._asked_for.setdefault((edge, template.shape.name), set()).update(values)
         queries = [
-            Query(self._database, name, mode, bound, edge, number, template.name)
+            Query(self._database, name, mode, bound, Eager(engine, edge, bound.schema, number), number, template.name)
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
         ]
         self._queries.update((query.name.lower(), query) for query in queries)
         return queries
 
-    def _register_alone(self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any]) -> Query:
+    def _register_in_mode(
+        self,
+        name: str,
+        mode: str,
+        text: str,
+        unplanned: BoundQuery,
+        bound: BoundQuery,
+        statistics: dict[str, Any],
+    ) -> Query:
+        """A query that does not ask for its answer to be kept; where it must be after all, the query says why."""
+        database = self._database
+        database.check_number_of_queries(len(self._queries) + 1)
+        content = {"shown": name, "mode": mode, "text": text, "settings": asdict(database.settings)}
+        content["statistics"] = statistics
+        keeping = self._keeping(name, mode, unplanned, bound, statistics, None)
+        if isinstance(keeping, str):
+            return self._register_alone(name, mode, text, bound, statistics, keeping)
+        if isinstance(keeping, Lazy):
+            declared = database.declared.with_entry("query", name, **content, **kept_windows(keeping))
+            self._modes.show(keeping, database.declared.entries, declared.entries)
+        else:
+            declared = database.declared.with_entry("query", name, **content)
+            database.engine.declare(declared.entries)
+        database.declared = declared
+        self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping)
+        return query
+
+    def _keeping(
+        self,
+        name: str,
+        mode: str,
+        unplanned: BoundQuery,
+        bound: BoundQuery,
+        statistics: dict[str, Any],
+        known: KeptWindows | None,
+    ) -> Keeping | str:
+        """What a query of mode LAZY or NONE keeps, or why its answer is kept."""
+        database, options = self._database, self._database.options()
+        if mode == "none":
+            return self._modes.nothing(name, bound.plan, bound.schema, options)
+        plan = database.rewritten_for_matches(unplanned, statistics_of(statistics)).plan
+        found = self._modes.plan(plan, options, database.settings.stem_window, known)
+        if isinstance(found, NotLazy):
+            return found.reason
+        return self._modes.lazy(found, bound.plan, bound.schema, options)
+
+    def _register_alone(
+        self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any], reason: str = ""
+    ) -> Query:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
         declared = database.declared.with_entry(
@@ -329,7 +381,7 @@ class Registry:
         )
         edge = engine.show(bound.plan, database.options(), declared.entries)
         database.declared = declared
-        query = Query(database, name, mode, bound, edge)
+        query = Query(database, name, mode, bound, Eager(engine, edge, bound.schema, reason=reason))
         self._queries[name.lower()] = query
         return query
 
@@ -449,19 +501,38 @@ class Registry:
         (statement,) = parse(entry["text"])
         if not isinstance(statement, st.RegisterQuery | st.Query):
             raise AssertionError(f"not a query: {entry['text']}")
-        bound = database.binder(entry["text"]).bind(statement.query)
-        bound = database.rewritten(bound, statistics_of(entry["statistics"]))
+        unplanned = database.binder(entry["text"]).bind(statement.query)
+        bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
+        keeping: Keeping | str = ""
+        if entry["mode"] != "eager":
+            kept = entry.get("kept")
+            keeping = self._keeping(entry["name"], entry["mode"], unplanned, bound, entry["statistics"], kept)
+        if not isinstance(keeping, str):
+            self._recover_keeping(entry, keeping)
+            self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, keeping)
+            return
         edge = engine.edge_of(bound.plan, database.options())
-        if edge == entry["edge"]:
+        if edge == entry.get("edge"):
             engine.attach(bound.plan, database.options())
         else:
             # Planned differently than by the version that wrote it: its state is made again from history.
             self._replace_entry(entry, edge=edge)
             engine.show(bound.plan, database.options(), database.declared.entries)
-        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, edge)
+        own = Eager(engine, edge, bound.schema, reason=keeping)
+        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own)
         found = split(bound.plan)
-        if found is not None:
+        if found is not None and entry["mode"] == "eager":
             self._alone[self._group(found, *_constants(found)).edge] += 1
+
+    def _recover_keeping(self, entry: Entry, keeping: Keeping) -> None:
+        if not isinstance(keeping, Lazy):
+            return
+        known = frozenset(entry.get("edges", ()))
+        if not known.issuperset(keeping.edges):
+            # Planned differently than by the version that wrote it: what is missing is made again from history.
+            self._replace_entry(entry, **kept_windows(keeping))
+        entries = self._database.declared.entries
+        self._modes.show(keeping, entries, entries, known)
 
     def recover_template(self, entry: Entry) -> None:
         database, engine = self._database, self._database.engine
@@ -497,7 +568,7 @@ class Registry:
         database, engine = self._database, self._database.engine
         if query.number is None:
             declared = database.declared.without("query", query.name)
-            engine.hide(query.edge, declared.entries)
+            self._modes.hide(query.name, query.keeping, declared.entries)
         else:
             declared = self._without_template(query)
             engine.dismiss(query.edge, [query.number], declared.entries)

@@ -15,6 +15,7 @@ import polars as pl
 
 from millstream.engine.parts import read_history, write_history
 from millstream.engine.periods import by_period
+from millstream.kernel import matches
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.state.pool import Pool
 from millstream.state.snapshot import HistoryFile, Names
@@ -104,9 +105,14 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | N
     with store.pool.merge(_COPIES * sum(map(store.size, merge.names))) as fits:
         if not fits:
             return None
-        rows = pl.concat([store.read_once(name) for name in merge.names], rechunk=True)
-        kept = current(rows, merge.first)
+        kept = _merged([store.read_once(name) for name in merge.names], merge.first)
         return replace(merge, made=(writer.write(kept),) if kept.height else ())
+
+
+def _merged(segments: Sequence[pl.DataFrame], first: int) -> pl.DataFrame:
+    if matches.is_matches(segments[0]):
+        return matches.merged(segments, first)
+    return current(pl.concat(segments, rechunk=True), first)
 
 
 def current(rows: pl.DataFrame, first: int) -> pl.DataFrame:

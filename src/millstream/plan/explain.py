@@ -60,6 +60,13 @@ def describe(node: lo.Node) -> str:
             return "Expand to queries"
         case lo.QueryRows():
             return "Query table"
+        case lo.Matches():
+            kept = "" if node.kept is None else f" within {node.kept} ticks"
+            return (
+                f"Matches of {node.instants} elements{kept} by the oldest" if node.instants > 1 else "Matches by time"
+            )
+        case lo.MatchScan():
+            return "What is kept"
         case lo.Distinct():
             return "Distinct"
         case lo.SetOperation():

@@ -266,6 +266,36 @@ class Shortened(_Unary):
 
 
 @dataclass(frozen=True)
+class Matches(_Unary):
+    """Combinations of a FROM list whose elements lie within `kept` ticks (None: however far apart), with the instants
+    of their elements in the last columns. They are kept without windows, which are applied when a query is asked.
+
+    `timed` tells that there is more to when they hold than these instants: tables, or what other queries made.
+    """
+
+    instants: int
+    kept: int | None
+    timed: bool
+
+    def __post_init__(self) -> None:
+        last = self.input.schema[len(self.input.schema) - self.instants :]
+        _check(self.instants > 0 and all(f.type == BIGINT for f in last), "matches without instants")
+
+
+@dataclass(frozen=True)
+class MatchScan(Node):
+    """What is kept of a part of a plan, as a source of the plan above it."""
+
+    name: str
+    columns: Schema = field(compare=False)
+    retracting: bool
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
 class AggregateCall:
     """One aggregate of a GROUP BY; the argument is None for COUNT(*)."""
 

@@ -15,6 +15,7 @@ from millstream.kernel.change_log import ChangeLog
 from millstream.kernel.elements import Elements
 from millstream.kernel.existence import ExistenceJoin
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
+from millstream.kernel.matches import Matches
 from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Step
@@ -97,6 +98,11 @@ class Lowering:
                 return self._expand(node)
             case lo.QueryRows():
                 return self._marked(node.group, False)
+            case lo.Matches():
+                operator = Matches(node.schema, node.instants, node.kept, timed=node.timed)
+                return self._step(node, operator, self.lower(node.input))
+            case lo.MatchScan():
+                return self._marked(node.name, node.retracting)
             case lo.Distinct():
                 return self._distinct(node)
             case lo.SetOperation():

@@ -1,0 +1,269 @@
+"""How the answer of a query is kept, by its mode, and what is done when it is asked.
+
+    EAGER   the rows of the answer with their intervals (PSoup-C): asking picks those of an instant
+    LAZY    matches without windows (PSoup-P): asking applies the windows, and what stands above them
+    NONE    nothing: asking runs the plan over the kept history
+
+All three give the same rows, and read one committed snapshot without waiting for epochs. Only NONE over a history that
+is too large for this process runs as a job of the engine's runner, which epochs wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.kernel.batch import START, Batch, empty_batch
+from millstream.kernel.matches import in_windows, overlapping
+from millstream.kernel.pipeline import Pipeline, run
+from millstream.kernel.scalar.evaluate import can_fail
+from millstream.kernel.segments import numbers, only
+from millstream.kernel.window import Rows
+from millstream.plan import logical as lo
+from millstream.plan.lazy import LazyPlan, Part, expressions_of, part_name
+from millstream.plan.physical import CLOCK, Lowering, Options
+from millstream.state.snapshot import HistoryFile, Snapshot
+from millstream.types import Schema
+
+if TYPE_CHECKING:
+    from millstream.engine.engine import Engine
+
+# Of how many instants the rows must be right, given the last final one: since .. until.
+Span = Callable[[int], tuple[int, int]]
+HERE = 1_000_000  # rows of history that one process takes in; more are a job of the runner
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows whose relation is right from the first instant of a span to its last one, `until`."""
+
+    rows: Batch
+    until: int
+    snapshot: Snapshot
+
+
+class Keeping(Protocol):
+    """What a query has; `edges` are those that it shows."""
+
+    edges: tuple[str, ...]
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The sources that the answer is made from."""
+        ...
+
+    def check(self) -> None:
+        """Raise what stopped the query, if something did."""
+        ...
+
+    def answer(self, span: Span) -> Answer: ...
+
+    def held(self, snapshot: Snapshot) -> int:
+        """How many rows are kept for it, alone or together with others."""
+        ...
+
+    def notes(self) -> list[str]:
+        """In words."""
+        ...
+
+
+@dataclass
+class Eager:
+    """An edge's rows, or those of one query of a group."""
+
+    engine: Engine
+    edge: str
+    schema: Schema
+    number: int | None = None
+    reason: str = ""  # why it is this way though another one was asked for
+
+    def __post_init__(self) -> None:
+        self.edges: tuple[str, ...] = (self.edge,)
+        self._inputs: frozenset[str] = frozenset()
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        if not self._inputs:
+            self._inputs = self.engine.inputs(self.edge)
+        return self._inputs
+
+    def check(self) -> None:
+        if self.number is not None:
+            self.engine.settle(self.edge)
+        self.engine.check(self.edge, self.number)
+
+    def answer(self, span: Span) -> Answer:
+        rows, snapshot = self.engine.rows(self.edge, self.schema, self.number)
+        _, until = span(self.engine.final(self.inputs, snapshot))
+        return Answer(rows, until, snapshot)
+
+    def held(self, snapshot: Snapshot) -> int:
+        return self.engine.rows_in(snapshot, self.edge, self.schema, self.number).height
+
+    def notes(self) -> list[str]:
+        return [f"the answer is kept, as in mode EAGER: {self.reason}" if self.reason else "the answer is kept"]
+
+
+@dataclass
+class Lazy:
+    """The parts of a plan, each an edge, and the plan above them."""
+
+    engine: Engine
+    plan: LazyPlan
+    edges: tuple[str, ...]
+    inputs: frozenset[str]
+    schema: Schema
+    options: Options
+
+    def check(self) -> None:
+        for edge in self.edges:
+            self.engine.check(edge)
+
+    def answer(self, span: Span) -> Answer:
+        return self.engine.read(lambda snapshot: self._answer(snapshot, span))
+
+    def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
+        self.check()
+        since, until = span(self.engine.final(self.inputs, snapshot))
+        arrived = {
+            part_name(index): self._part(part, edge, snapshot, since, until)
+            for index, (part, edge) in enumerate(zip(self.plan.parts, self.edges, strict=True))
+        }
+        return Answer(_run(*self._above, arrived, dict.fromkeys(arrived, until), until, self.schema), until, snapshot)
+
+    def _part(self, part: Part, edge: str, snapshot: Snapshot, since: int, until: int) -> Batch:
+        schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
+        if not part.windows:
+            return overlapping(self.engine.rows_in(snapshot, edge, schema), since, until)
+        return in_windows(self.engine.segments(edge, snapshot), empty_batch(schema), part.windows, since, until)
+
+    @cached_property
+    def _above(self) -> tuple[str, Pipeline]:
+        lowering = Lowering(self.plan.above, self.options)
+        return lowering.edge, Pipeline(tuple(lowering.steps.values()))
+
+    def held(self, snapshot: Snapshot) -> int:
+        return sum(segment.height for edge in self.edges for segment in self.engine.segments(edge, snapshot))
+
+    def notes(self) -> list[str]:
+        return [_kept_part(part) for part in self.plan.parts]
+
+
+@dataclass
+class Nothing:
+    """A plan to run over history."""
+
+    engine: Engine
+    plan: lo.Node
+    inputs: frozenset[str]
+    schema: Schema
+    options: Options
+    edges: tuple[str, ...] = field(default=())
+
+    def check(self) -> None:
+        """What can fail does so when it is asked."""
+
+    def answer(self, span: Span) -> Answer:
+        return self.engine.read(lambda snapshot: self._answer(snapshot, span))
+
+    def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
+        engine = self.engine
+        since, until = span(engine.final(self.inputs, snapshot))
+        edge, pipeline = self._lowered
+        if engine.is_source(edge):
+            return Answer(engine.rows_in(snapshot, edge, self.schema), until, snapshot)
+        first, read = self._firsts(since), _read(pipeline)
+
+        def is_needed(source: str, file: HistoryFile) -> bool:
+            return file.last >= first.get(source, 0)
+
+        rows = sum(f.rows for s in read for f in snapshot.history.get(s, ()) if is_needed(s, f))
+        if not engine.runner.runs_here and rows > HERE:
+            with engine.lock:
+                return Answer(engine.evaluate(self.plan, self.options, -1), until, engine.snapshot)
+        arrived = {source: engine.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
+        arrived = {source: _from(rows, first.get(source, 0)) for source, rows in arrived.items()}
+        final = {source: engine.frontiers(snapshot)[source] for source in read}
+        return Answer(_run(edge, pipeline, arrived, final, snapshot.clock, self.schema), until, snapshot)
+
+    def _firsts(self, since: int) -> dict[str, int]:
+        """Of each stream, the first instant that the answer from `since` on depends on. All that came may matter where
+        something can fail, since that must show whatever is asked."""
+        if since < 0 or self._is_fragile:
+            return {}
+        return first_instants(self.plan, since)
+
+    @cached_property
+    def _is_fragile(self) -> bool:
+        return any(can_fail(e) for node in self.plan.walk() for e in expressions_of(node))
+
+    @cached_property
+    def _lowered(self) -> tuple[str, Pipeline]:
+        return self.engine.lowered(self.plan, self.options)
+
+    def held(self, snapshot: Snapshot) -> int:
+        return 0
+
+    def notes(self) -> list[str]:
+        return ["nothing is kept: the answer is computed from history when it is asked for"]
+
+
+def first_instants(plan: lo.Node, since: int) -> dict[str, int]:
+    """Of each stream that is read only by time-based windows, the first instant of elements that are in one of them at
+    `since` or later. Others are not in it."""
+    found: dict[str, int] = {}
+    root = plan.input if isinstance(plan, lo.RelationToStream) else plan
+    _note_windows(root, since, found)
+    return {name: max(0, first) for name, first in found.items()}
+
+
+def _note_windows(node: lo.Node, since: int, found: dict[str, int]) -> None:
+    if not isinstance(node, lo.Window):
+        for child in node.children:
+            _note_windows(child, since, found)
+        return
+    stream = node.input
+    while isinstance(stream, lo.Sample):
+        stream = stream.input
+    timed = isinstance(stream, lo.StreamScan) and not isinstance(node.window, Rows)
+    first = node.window.span(since)[0] if timed and not isinstance(node.window, Rows) else 0
+    for scan in stream.walk():
+        if isinstance(scan, lo.StreamScan):
+            found[scan.name] = min(found.get(scan.name, since), first)
+
+
+def _from(rows: Batch, first: int) -> Batch:
+    return only(rows, numbers(rows, START) >= first) if first > 0 else rows
+
+
+def _read(pipeline: Pipeline) -> set[str]:
+    made = {step.name for step in pipeline.steps}
+    return {edge for step in pipeline.steps for edge in step.inputs} - made
+
+
+def _run(
+    edge: str, pipeline: Pipeline, arrived: Mapping[str, Batch], final: Mapping[str, int], clock: int, schema: Schema
+) -> Batch:
+    """What a pipeline makes of rows from nothing."""
+    like = empty_batch(schema)
+    if CLOCK in _read(pipeline):
+        arrived, final = {**arrived, CLOCK: empty_batch(())}, {**final, CLOCK: clock}
+    outcome = run(pipeline, arrived, {}, dict.fromkeys(final, -1), final)
+    if edge in outcome.failures:
+        raise outcome.failures[edge]
+    return outcome.batches[edge].select(like.columns)
+
+
+def _kept_part(part: Part) -> str:
+    if not part.windows:
+        return "a part that no time-based window stands on is kept as in mode EAGER"
+    apart = "" if len(part.windows) == 1 else ", by the oldest element"
+    kept = "" if part.kept is None or len(part.windows) == 1 else f" that lie within {part.kept} ticks"
+    what = "matches" if len(part.windows) == 1 else f"matches of {len(part.windows)} elements{kept}"
+    return f"{what} are kept without windows{apart}: {', '.join(map(str, part.windows))} applied when asked"
+
+
+def edges_of(parts: Sequence[Part], engine: Engine, options: Options) -> tuple[str, ...]:
+    return tuple(engine.edge_of(part.plan, options) for part in parts)
