@@ -10,10 +10,12 @@ from millstream.declarations import Entry
 from millstream.engine.engine import Engine
 from millstream.engine.keeping import Eager, Keeping, Lazy, Nothing
 from millstream.kernel.batch import INF
+from millstream.kernel.scalar.expressions import Parameter
 from millstream.plan import logical as lo
-from millstream.plan.lazy import LazyPlan, NotLazy, lazy_plan
+from millstream.plan.lazy import Choose, LazyPlan, NotLazy, expressions_of, lazy_plan, with_tree
 from millstream.plan.lifetime import influence
 from millstream.plan.physical import Options
+from millstream.plan.sharing import Split, split
 from millstream.types import Schema
 
 Catalog = tuple[Entry, ...]
@@ -43,6 +45,13 @@ class Modes:
         """A plan taken apart; `known` says what was chosen when it was registered, `least` what to keep at least."""
         if options.strategy != "upa":
             return NotLazy(f"strategy '{options.strategy}' is asked for")
+        return lazy_plan(plan, self._choice(plan, least, known))
+
+    def with_tree(self, found: LazyPlan, plan: lo.Node, least: int, known: KeptWindows | None = None) -> LazyPlan:
+        """A plan of its own: with a ranked tree where that answers it."""
+        return with_tree(found, self._choice(plan, least, known))
+
+    def _choice(self, plan: lo.Node, least: int, known: KeptWindows | None) -> Choose:
         streams = (source for source in lo.sources(plan) if isinstance(source, lo.StreamScan))
         forever = all(self.engine.retain_of(stream.name) is None for stream in streams)
 
@@ -56,7 +65,12 @@ class Modes:
                 return None
             return max(least, 1 << max(needed - 1, 0).bit_length())
 
-        return lazy_plan(plan, choose)
+        return choose
+
+    def in_group(
+        self, found: LazyPlan, whole: lo.Node, schema: Schema, options: Options, edge: str, number: int
+    ) -> Lazy:
+        return Lazy(self.engine, found, (edge,), self.engine.sources_of(whole, options), schema, options, number)
 
     def lazy(self, found: LazyPlan, whole: lo.Node, schema: Schema, options: Options) -> Lazy:
         edges = tuple(self.engine.edge_of(part.plan, options) for part in found.parts)
@@ -94,6 +108,16 @@ class Modes:
                 self._cores[part.identity] = +counts
 
 
+def shareable(found: LazyPlan) -> Split | None:
+    """The matches of a plan taken apart for a group, where these are all that there is and that queries differ in."""
+    if len(found.parts) != 1 or not found.parts[0].windows:
+        return None
+    above = (e for node in found.above.walk() for e in expressions_of(node))
+    if any(isinstance(part, Parameter) for expression in above for part in expression.walk()):
+        return None
+    return split(found.parts[0].plan)
+
+
 def _fits(kept: int | None, needed: int | None) -> bool:
     return kept is None or (needed is not None and kept >= needed)
 
@@ -106,4 +130,4 @@ def kept_windows(keeping: Lazy) -> dict[str, Any]:
     }
 
 
-__all__ = ["Eager", "Keeping", "Lazy", "Modes", "NotLazy", "Nothing", "kept_windows"]
+__all__ = ["Eager", "Keeping", "Lazy", "Modes", "NotLazy", "Nothing", "kept_windows", "shareable"]

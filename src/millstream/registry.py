@@ -31,11 +31,12 @@ from millstream.language.dialect import CQL
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
-from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows
+from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows, shareable
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.explain_sharing import service_of
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.lazy import LazyPlan
 from millstream.plan.logical import map_expressions, sources
 from millstream.plan.sharing import Shape, Split, shape_of, split
 from millstream.query import Query
@@ -65,6 +66,7 @@ class Template:
     group: Group
     shape: Shape
     parameters: tuple[DataType, ...]
+    lazy: LazyPlan | None = None  # of mode LAZY: what is done with the matches that the group keeps
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,15 +216,17 @@ class Registry:
         self._check_free(shown, None)
         if not values.height:
             return []
-        bound = database.binder(text, kinds).bind(tree)
+        unplanned, mode = database.binder(text, kinds).bind(tree), mode.lower()
         with engine.lock:
-            bound, statistics = self._planned(bound)
-            found = split(bound.plan) if mode.lower() == "eager" else None
+            bound, statistics = self._planned(unplanned)
+            taken = self._lazy_plan(unplanned, statistics) if mode == "lazy" else None
+            lazy = taken if isinstance(taken, LazyPlan) else None
+            found = split(bound.plan) if mode == "eager" else shareable(lazy) if lazy is not None else None
             if found is None:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
             group = self._group(found, shape, values)
-            template = self._template(bound, statistics, group, shape, kinds, text)
+            template = self._template(bound, statistics, group, shape, kinds, text, lazy)
             return self._enlist(template, _with_names(values, shown, mode, None, template.name))
 
     def _register_each(self, template: str, values: pl.DataFrame, names: Sequence[str], mode: str) -> list[Query]:
@@ -232,6 +236,13 @@ class Registry:
             text = with_constants(template, row)
             queries.append(self.register(name, mode, st.Query(Place(text, 0, len(text)), parse_query(text))))
         return queries
+
+    def _lazy_plan(
+        self, unplanned: BoundQuery, statistics: dict[str, Any], known: KeptWindows | None = None
+    ) -> LazyPlan | NotLazy:
+        database = self._database
+        plan = database.rewritten_for_matches(unplanned, statistics_of(statistics)).plan
+        return self._modes.plan(plan, database.options(), database.settings.stem_window, known)
 
     def _planned(self, bound: BoundQuery) -> tuple[BoundQuery, dict[str, Any]]:
         read = {source.name for source in sources(bound.plan)}
@@ -272,13 +283,17 @@ class Registry:
         shape: Shape,
         kinds: tuple[DataType, ...],
         text: str,
+        lazy: LazyPlan | None = None,
     ) -> Template:
         """The template that queries of this text belong to; declared when the first of them is."""
-        outside = bound.kind, tuple(field.name for field in bound.schema), tuple(map(str, kinds)), bool(kinds) and text
+        outside: tuple[object, ...] = bound.kind, tuple(f.name for f in bound.schema), tuple(map(str, kinds))
+        outside = (*outside, bool(kinds) and text)
+        if lazy is not None:
+            outside = *outside, lazy.above, lazy.parts[0].windows
         name = fingerprint((group.edge, shape.name, outside))
         if name not in self._templates:
             settings = self._database.settings
-            self._templates[name] = Template(name, bound, settings, statistics, group, shape, kinds)
+            self._templates[name] = Template(name, bound, settings, statistics, group, shape, kinds, lazy)
             self._database.declared = self._database.declared.with_entry(
                 "template",
                 name,
@@ -289,6 +304,7 @@ class Registry:
                 edge=group.edge,
                 selection=group.selection,
                 keyed=group.key is not None,
+                **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
             )
         return self._templates[name]
 
@@ -306,17 +322,23 @@ class Registry:
         return self._add_rows(template, rows)
 
     def _add_rows(self, template: Template, rows: pl.DataFrame) -> list[Query]:
-        edge, bound, engine = template.group.edge, template.bound, self._database.engine
+        edge, bound = template.group.edge, template.bound
         asked = equality_key(template.shape.condition) if template.group.key is not None else None
         if asked is not None and isinstance(asked[1], Parameter):
             values = rows[value_column(asked[1].index)].to_list()
             self._asked_for.setdefault((edge, template.shape.name), set()).update(values)
         queries = [
-            Query(self._database, name, mode, bound, Eager(engine, edge, bound.schema, number), number, template.name)
+            Query(self._database, name, mode, bound, self._kept_in_group(template, number), number, template.name)
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
         ]
         self._queries.update((query.name.lower(), query) for query in queries)
         return queries
+
+    def _kept_in_group(self, template: Template, number: int) -> Keeping:
+        bound, group, engine = template.bound, template.group, self._database.engine
+        if template.lazy is None:
+            return Eager(engine, group.edge, bound.schema, number)
+        return self._modes.in_group(template.lazy, bound.plan, bound.schema, group.options, group.edge, number)
 
     def _register_in_mode(
         self,
@@ -332,6 +354,9 @@ class Registry:
         database.check_number_of_queries(len(self._queries) + 1)
         content = {"shown": name, "mode": mode, "text": text, "settings": asdict(database.settings)}
         content["statistics"] = statistics
+        if mode == "lazy" and (shared := self._to_share_matches(unplanned, bound, statistics, text)) is not None:
+            template, constants = shared
+            return self._enlist(template, _with_names(constants, [name], mode, text, template.name))[0]
         keeping = self._keeping(name, mode, unplanned, bound, statistics, None)
         if isinstance(keeping, str):
             return self._register_alone(name, mode, text, bound, statistics, keeping)
@@ -344,6 +369,23 @@ class Registry:
         database.declared = declared
         self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping)
         return query
+
+    def _to_share_matches(
+        self, unplanned: BoundQuery, bound: BoundQuery, statistics: dict[str, Any], text: str
+    ) -> tuple[Template, pl.DataFrame] | None:
+        """The template and the constants of a query whose matches are to be kept with those of others."""
+        if self._database.settings.sharing == "off":
+            return None
+        lazy = self._lazy_plan(unplanned, statistics)
+        found = shareable(lazy) if isinstance(lazy, LazyPlan) else None
+        if found is None or not isinstance(lazy, LazyPlan):
+            return None
+        shape, constants = _constants(found)
+        group = self._group(found, shape, constants)
+        if not self._is_to_share(group):
+            self._alone[group.edge] += 1
+            return None
+        return self._template(bound, statistics, group, shape, (), text, lazy), constants
 
     def _keeping(
         self,
@@ -358,10 +400,10 @@ class Registry:
         database, options = self._database, self._database.options()
         if mode == "none":
             return self._modes.nothing(name, bound.plan, bound.schema, options)
-        plan = database.rewritten_for_matches(unplanned, statistics_of(statistics)).plan
-        found = self._modes.plan(plan, options, database.settings.stem_window, known)
+        found = self._lazy_plan(unplanned, statistics, known)
         if isinstance(found, NotLazy):
             return found.reason
+        found = self._modes.with_tree(found, bound.plan, database.settings.stem_window, known)
         return self._modes.lazy(found, bound.plan, bound.schema, options)
 
     def _register_alone(
@@ -541,9 +583,11 @@ class Registry:
         if not isinstance(statement, st.RegisterQuery | st.Query):
             raise AssertionError(f"not a query: {entry['text']}")
         numbered_parameters(statement.query)
-        bound = database.binder(entry["text"], kinds).bind(statement.query)
-        bound = database.rewritten(bound, statistics_of(entry["statistics"]))
-        found = split(bound.plan)
+        unplanned = database.binder(entry["text"], kinds).bind(statement.query)
+        bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
+        taken = self._lazy_plan(unplanned, entry["statistics"], entry["kept"]) if "kept" in entry else None
+        lazy = taken if isinstance(taken, LazyPlan) else None
+        found = split(bound.plan) if lazy is None else shareable(lazy)
         if found is None:
             raise AssertionError(f"a template that cannot be shared: {entry['text']}")
         shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
@@ -552,7 +596,8 @@ class Registry:
         if group.selection != entry["selection"]:
             engine.groups.move(entry["selection"], entry["edge"], group)
             self._replace_entry(entry, edge=group.edge, selection=group.selection)
-        template = Template(entry["name"], bound, database.settings, entry["statistics"], group, shape, kinds)
+        known = entry["statistics"]
+        template = Template(entry["name"], bound, database.settings, known, group, shape, kinds, lazy)
         self._templates[template.name] = template
         rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
         self._add_rows(template, rows)

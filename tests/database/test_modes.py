@@ -100,6 +100,62 @@ def test_longer_windows_get_matches_of_their_own() -> None:
             same(db, size, f"{size}_eager")
 
 
+def test_aggregates_share_a_tree() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        text = "SELECT a, COUNT(*) AS n, MAX(b) AS w, MIN(b) AS v FROM S [{}] GROUP BY a HAVING COUNT(*) > 1"
+        windows = ["RANGE 5", "TUMBLE 4", "RANGE 9 SLIDE 2", "BEGIN 3 END NOW - 2"]
+        queries = [db.register(text.format(window), mode="lazy") for window in windows]
+        assert all("ranked tree" in query.explain() for query in queries)
+        assert len({query.edge for query in queries}) == 1
+        feed(db, 0, 40)
+        for query, window in zip(queries, windows, strict=True):
+            db.register(text.format(window), name=f"{query.name}_eager")
+            same(db, query.name, f"{query.name}_eager")
+
+
+def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
+    """Rows are kept once for all queries over a FROM list, whatever they select, compute, and in which window."""
+    texts = (
+        "SELECT b FROM S [RANGE 5] WHERE a > ? AND b < ?",
+        "SELECT COUNT(*) AS n FROM S [TUMBLE 4] WHERE a > ? AND b < ?",
+    )
+    values = [(low, high) for low in range(3) for high in (-5, 9)]
+
+    def check(db: Database) -> None:
+        for n in range(len(texts)):
+            for at in range(len(values)):
+                same(db, f"lazy{n}_{at}", f"eager{n}_{at}")
+
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 6)
+        for mode in ("lazy", "eager"):
+            for n, text in enumerate(texts):
+                db.register_many(text, values, [f"{mode}{n}_{at}" for at in range(len(values))], mode)
+        feed(db, 6, 14)
+        assert db.query("lazy0_0").stats()["shared_by"] == len(texts) * len(values)
+        check(db)
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        feed(db, 14, 25)
+        check(db)
+        db.query("lazy0_1").drop()
+        assert db.query("lazy0_0").stats()["shared_by"] == len(texts) * len(values) - 1
+        same(db, "lazy0_2", "eager0_2")
+
+
+def test_single_queries_of_mode_lazy_join_groups() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        queries = [db.register(f"SELECT b FROM S [RANGE {n}] WHERE a > {n % 3}", mode="lazy") for n in range(12)]
+        assert queries[0].number is None
+        assert queries[-1].number is not None
+        feed(db, 0, 15)
+        for n, query in enumerate(queries):
+            db.register(f"SELECT b FROM S [RANGE {n}] WHERE a > {n % 3}", name=f"eager{n}")
+            same(db, query.name, f"eager{n}")
+
+
 def test_dropped_queries_leave_nothing() -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute(STREAMS)

@@ -26,10 +26,12 @@ from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.errors import EvaluationError, StateError, told
+from millstream.kernel.aggregation.ranked_tree import RankedTree, TreeShape
 from millstream.kernel.batch import Batch, concat, empty_batch
 from millstream.kernel.distribution import HASH
 from millstream.kernel.matches import Matches
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.lifetime import influence
@@ -273,7 +275,7 @@ class Engine:
                 task.periods,
                 most_to_merge(self.store.pool),
             ),
-            *result_merges(self.snapshot.results, self._firsts(), self.store),
+            *result_merges(self.snapshot.results, self._firsts(), self.store, self._trees()),
         )
         if not concerned and not unjudged and not merges:
             return EpochOutcome(), concerned
@@ -365,9 +367,12 @@ class Engine:
     def _firsts(self) -> dict[str, int]:
         """Of each edge, the first instant that its rows are still needed for; of matches, that of their oldest
         element."""
-        kept = {step.name: step.operator.kept for step in self.pipeline.steps if isinstance(step.operator, Matches)}
+        kept = {step.name: step.operator.kept for step in self.pipeline.steps if isinstance(step.operator, _MATCHES)}
         firsts = {edge: self.first_answerable(self.inputs(edge)) for edge in self.snapshot.results}
         return {edge: _before(first, kept[edge]) if edge in kept else first for edge, first in firsts.items()}
+
+    def _trees(self) -> dict[str, TreeShape]:
+        return {step.name: step.operator.shape for step in self.pipeline.steps if isinstance(step.operator, RankedTree)}
 
     def _count(self, outcome: EpochOutcome) -> None:
         self._rows.update(outcome.rows)
@@ -692,6 +697,9 @@ class Engine:
     def _empty(self, source: str) -> Batch:
         row = self._sources[source]
         return empty_batch(row.schema, arrival=row.counts_arrivals)
+
+
+_MATCHES = (Matches, MatchedSelection, RankedTree)
 
 
 def _before(first: int, ticks: int | None) -> int:

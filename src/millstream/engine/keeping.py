@@ -15,15 +15,18 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
-from millstream.kernel.batch import START, Batch, empty_batch
-from millstream.kernel.matches import in_windows, overlapping
+from millstream.kernel.aggregation import ranked_tree
+from millstream.kernel.aggregation.ranked_tree import TreeShape
+from millstream.kernel.batch import START, Batch, concat, empty_batch
+from millstream.kernel.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.segments import numbers, only
+from millstream.kernel.sharing.postings import Postings
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
-from millstream.plan.lazy import LazyPlan, Part, expressions_of, part_name
-from millstream.plan.physical import CLOCK, Lowering, Options
+from millstream.plan.lazy import TREE, LazyPlan, Part, expressions_of, part_name
+from millstream.plan.physical import CLOCK, Lowering, Options, tree_shape
 from millstream.state.snapshot import HistoryFile, Snapshot
 from millstream.types import Schema
 
@@ -108,7 +111,7 @@ class Eager:
 
 @dataclass
 class Lazy:
-    """The parts of a plan, each an edge, and the plan above them."""
+    """The parts of a plan, each an edge, and the plan above them; in a group, where there is one part, its number."""
 
     engine: Engine
     plan: LazyPlan
@@ -116,17 +119,23 @@ class Lazy:
     inputs: frozenset[str]
     schema: Schema
     options: Options
+    number: int | None = None
 
     def check(self) -> None:
         for edge in self.edges:
-            self.engine.check(edge)
+            if self.number is not None:
+                self.engine.settle(edge)
+            self.engine.check(edge, self.number)
 
     def answer(self, span: Span) -> Answer:
+        self.check()
         return self.engine.read(lambda snapshot: self._answer(snapshot, span))
 
     def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
-        self.check()
         since, until = span(self.engine.final(self.inputs, snapshot))
+        if self.plan.upper is not None and since == until >= 0:
+            rows = self._aggregated(snapshot, until)
+            return Answer(_run(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema), until, snapshot)
         arrived = {
             part_name(index): self._part(part, edge, snapshot, since, until)
             for index, (part, edge) in enumerate(zip(self.plan.parts, self.edges, strict=True))
@@ -135,20 +144,53 @@ class Lazy:
 
     def _part(self, part: Part, edge: str, snapshot: Snapshot, since: int, until: int) -> Batch:
         schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
+        if part.is_tree:
+            shape, like = self._shape(part), empty_batch(schema)
+            leaves = (ranked_tree.leaves_of(segment, shape) for segment in self.engine.segments(edge, snapshot))
+            return concat([shown(rows, like, part.windows, since, until) for rows in leaves], like)
         if not part.windows:
             return overlapping(self.engine.rows_in(snapshot, edge, schema), since, until)
-        return in_windows(self.engine.segments(edge, snapshot), empty_batch(schema), part.windows, since, until)
+        like, found = empty_batch(schema), self.engine.segments(edge, snapshot)
+        if self.number is None:
+            return in_windows(found, like, part.windows, since, until)
+        between = bounds(part.windows, since, until)
+        rows = (Postings(segment).rows_of(self.number, *between) for segment in found)
+        return concat([shown(each, like, part.windows, since, until) for each in rows], like)
+
+    def _aggregated(self, snapshot: Snapshot, at: int) -> Batch:
+        """What the tree says at an instant."""
+        segments, (part,) = self.engine.segments(self.edges[0], snapshot), self.plan.parts
+        return ranked_tree.aggregate(segments, self._shape(part), *part.windows[0].span(at), at)
+
+    @staticmethod
+    def _shape(part: Part) -> TreeShape:
+        if not isinstance(part.plan, lo.RankedTree):
+            raise AssertionError("no tree")
+        return tree_shape(part.plan)
 
     @cached_property
     def _above(self) -> tuple[str, Pipeline]:
-        lowering = Lowering(self.plan.above, self.options)
-        return lowering.edge, Pipeline(tuple(lowering.steps.values()))
+        return _lowered(self.plan.above, self.options)
+
+    @cached_property
+    def _upper(self) -> tuple[str, Pipeline]:
+        return _lowered(self.plan.upper or self.plan.above, self.options)
 
     def held(self, snapshot: Snapshot) -> int:
-        return sum(segment.height for edge in self.edges for segment in self.engine.segments(edge, snapshot))
+        found = [segment for edge in self.edges for segment in self.engine.segments(edge, snapshot)]
+        if any(part.is_tree for part in self.plan.parts):
+            return sum(ranked_tree.size_of(segment) for segment in found)
+        if self.number is None:
+            return sum(segment.height for segment in found)
+        return sum(Postings(segment).positions(self.number).size for segment in found)
 
     def notes(self) -> list[str]:
-        return [_kept_part(part) for part in self.plan.parts]
+        shared = (
+            []
+            if self.number is None
+            else ["rows are kept once for all queries of the group, each with its own list or bitmap"]
+        )
+        return [*(_kept_part(part) for part in self.plan.parts), *shared]
 
 
 @dataclass
@@ -256,7 +298,15 @@ def _run(
     return outcome.batches[edge].select(like.columns)
 
 
+def _lowered(plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
+    lowering = Lowering(plan, options)
+    return lowering.edge, Pipeline(tuple(lowering.steps.values()))
+
+
 def _kept_part(part: Part) -> str:
+    if isinstance(part.plan, lo.RankedTree):
+        functions = ", ".join(map(str, part.plan.calls))
+        return f"a ranked tree is kept of {functions}, for any window: {part.windows[0]} asked of it"
     if not part.windows:
         return "a part that no time-based window stands on is kept as in mode EAGER"
     apart = "" if len(part.windows) == 1 else ", by the oldest element"

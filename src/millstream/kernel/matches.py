@@ -54,11 +54,15 @@ class Matches(Operator):
         return self.ordered(inputs[0]), NO_STATE
 
     def ordered(self, batch: Batch) -> Segment:
+        return in_order(self.timed_rows(batch))
+
+    def timed_rows(self, batch: Batch) -> pl.DataFrame:
+        """The rows with their instants in columns of their own."""
         width = len(self.schema) - self.instants
         times = [batch[value_column(width + n)].alias(instant_column(n)) for n in range(self.instants)]
         rest = [batch[name] for name in (INTERVAL_COLUMNS if self.timed else ())]
         rows = pl.DataFrame([*batch[value_columns(width)], *times, *rest])
-        return in_order(with_oldest(rows, self.instants))
+        return with_oldest(rows, self.instants)
 
 
 def with_oldest(rows: pl.DataFrame, instants: int) -> pl.DataFrame:
@@ -101,10 +105,14 @@ def span_of(windows: Sequence[TimeSpecification], since: int, until: int) -> lis
     return [(window.span(since)[0], window.span(until)[1]) for window in windows]
 
 
-def range_of(segment: Segment, spans: Sequence[tuple[int, int]]) -> slice:
-    """Where the rows are whose oldest element may be in one of the windows."""
+def bounds(windows: Sequence[TimeSpecification], since: int, until: int) -> tuple[int, int]:
+    """Between which instants the oldest element of a row lies that is in the core at some instant of since .. until."""
+    spans = span_of(windows, since, until)
+    return min(first for first, _ in spans), min(last for _, last in spans)
+
+
+def _range(segment: Segment, first: int, last: int) -> slice:
     oldest = oldest_of(segment)
-    first, last = min(first for first, _ in spans), min(last for _, last in spans)
     return slice(int(np.searchsorted(oldest, first)), int(np.searchsorted(oldest, last, side="right")))
 
 
@@ -112,8 +120,9 @@ def in_windows(
     segments: Sequence[Segment], like: Batch, windows: Sequence[TimeSpecification], since: int, until: int
 ) -> Batch:
     """The rows of the core that hold at some instant of since .. until, as far as they do."""
-    spans = span_of(windows, since, until)
-    return concat([shown(segment[range_of(segment, spans)], like, windows, since, until) for segment in segments], like)
+    first, last = bounds(windows, since, until)
+    found = (segment[_range(segment, first, last)] for segment in segments)
+    return concat([shown(rows, like, windows, since, until) for rows in found], like)
 
 
 def shown(rows: Segment, like: Batch, windows: Sequence[TimeSpecification], since: int, until: int) -> Batch:

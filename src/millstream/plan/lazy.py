@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import Column, Expression, map_columns
+from millstream.kernel.aggregation.aggregate_calls import canonical
+from millstream.kernel.aggregation.ranked_tree import FUNCTIONS
+from millstream.kernel.scalar import evaluate as scalar
+from millstream.kernel.scalar.expressions import Column, Expression, Parameter, map_columns
 from millstream.kernel.window import BeginEnd, Range, Rows, TimeSpecification, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
@@ -38,19 +40,26 @@ class Part:
     windows: tuple[TimeSpecification, ...]
     identity: str = ""  # the same for all parts that differ only in how much they keep
     kept: int | None = None
+    core: lo.Node | None = None  # with its windows
 
     @property
     def is_timed(self) -> bool:
         """Whether its rows have intervals of their own."""
-        return not isinstance(self.plan, lo.Matches) or self.plan.timed
+        return not self.windows or (isinstance(self.plan, lo.Matches) and self.plan.timed)
+
+    @property
+    def is_tree(self) -> bool:
+        return isinstance(self.plan, lo.RankedTree)
 
 
 @dataclass(frozen=True)
 class LazyPlan:
-    """`above` reads the parts as sources named `part_name(0)`, `part_name(1)`, .."""
+    """`above` reads the parts as sources named `part_name(0)`, `part_name(1)`, ..; where the part is a tree, `upper` is
+    what stands above the aggregate that it answers, which it reads as the source TREE."""
 
     parts: tuple[Part, ...]
     above: lo.Node
+    upper: lo.Node | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,9 @@ class NotLazy:
     """Why a plan is kept in another way."""
 
     reason: str
+
+
+TREE = "_tree"
 
 
 def part_name(index: int) -> str:
@@ -127,13 +139,18 @@ class _Taking:
         needed = None if None in reaches else max(reach for reach in reaches if reach is not None)
         identity = fingerprint(_matched(node, None).plan)
         kept = self.choose(identity, needed, len(_leaves(node)) == 1)
-        return self._scan(replace(_matched(node, kept), identity=identity))
+        return self._scan(replace(_matched(node, kept), identity=identity, core=node))
 
     def _scan(self, part: Part) -> lo.Node:
         if part not in self.parts:
             self.parts.append(part)
         schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
         return lo.MatchScan(part_name(self.parts.index(part)), schema, part.is_timed)
+
+
+def can_fail(expression: Expression) -> bool:
+    """Whatever constants stand for its parameters."""
+    return scalar.can_fail(expression.transform(lambda e: Column(e.type, 0, "?") if isinstance(e, Parameter) else e))
 
 
 def _check(expression: Expression) -> None:
@@ -194,14 +211,83 @@ def _with_columns(node: lo.Aggregate) -> lo.Aggregate:
     """What can fail is computed below the aggregate, where it may be kept with the matches."""
     if not any(map(can_fail, expressions_of(node))):
         return node
-    needed = tuple(dict.fromkeys(expressions_of(node)))
-    computed = lo.Project(node.input, needed, tuple(map(str, needed)))
+    return _on_columns(node, tuple(dict.fromkeys(expressions_of(node))))
+
+
+def _on_columns(node: lo.Aggregate, columns: Sequence[Expression]) -> lo.Aggregate:
+    """The aggregate of rows that have these columns."""
+    names = tuple(map(str, columns))
+    rows = lo.Project(node.input, tuple(columns), names)
 
     def column(expression: Expression) -> Expression:
-        return Column(expression.type, needed.index(expression), str(expression))
+        return Column(expression.type, columns.index(expression), str(expression))
 
     calls = tuple(replace(c, argument=None if c.argument is None else column(c.argument)) for c in node.calls)
-    return replace(node, input=computed, keys=tuple(map(column, node.keys)), calls=calls)
+    return lo.Aggregate(rows, tuple(map(column, node.keys)), calls)
+
+
+# Aggregates of one stream
+
+
+def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
+    """The plan with a ranked tree in the place of matches, where all that is asked of these is an aggregate that a tree
+    can answer."""
+    part = found.parts[0]
+    if len(found.parts) != 1 or len(part.windows) != 1 or part.is_timed or found.above.kind == "stream":
+        return found
+    scans = sum(isinstance(node, lo.MatchScan) for node in found.above.walk())
+    aggregate = next((node for node in found.above.walk() if isinstance(node, lo.Aggregate) and _is_over(node)), None)
+    if scans != 1 or aggregate is None or len(set(aggregate.keys)) < len(aggregate.keys):
+        return found
+    if not all(map(_can_be_in_tree, aggregate.calls)):
+        return found
+    composed = _composed(aggregate)
+    columns = tuple(dict.fromkeys(expressions_of(composed)))
+    own = _on_columns(composed, columns)
+
+    def tree(kept: int | None) -> lo.RankedTree:
+        if part.core is None:
+            raise AssertionError("matches of nothing")
+        rows = _matched(part.core, kept).plan.children[0]
+        instant = len(rows.schema) - 1
+        names = (*map(str, columns), rows.schema[instant].name)
+        timed = lo.Project(rows, (*columns, _column(rows.schema, instant)), names)
+        return lo.RankedTree(timed, len(own.keys), own.calls, kept)
+
+    identity = fingerprint(tree(None))
+    kept = choose(identity, part.windows[0].reach, True)
+    schema = tuple(Field(str(column), column.type) for column in columns)
+    above = replace(own, input=lo.MatchScan(part_name(0), schema, False))
+    scan = lo.MatchScan(TREE, aggregate.schema, False)
+    return LazyPlan(
+        (replace(part, plan=tree(kept), identity=identity, kept=kept),),
+        found.above.transform(lambda node: above if node == aggregate else node),
+        found.above.transform(lambda node: scan if node == aggregate else node),
+    )
+
+
+def _can_be_in_tree(call: lo.AggregateCall) -> bool:
+    return call.definition is None and not call.distinct and canonical(call.function) in FUNCTIONS
+
+
+def _is_over(node: lo.Aggregate) -> bool:
+    below = node.input
+    while isinstance(below, lo.Project):
+        below = below.input
+    return isinstance(below, lo.MatchScan)
+
+
+def _composed(node: lo.Aggregate) -> lo.Aggregate:
+    """The aggregate over the rows themselves, what is projected on the way computed in it."""
+    while isinstance(node.input, lo.Project):
+        projection = node.input
+
+        def over(expression: Expression, projection: lo.Project = projection) -> Expression:
+            return map_columns(expression, lambda column: projection.expressions[column.index])
+
+        calls = tuple(replace(c, argument=None if c.argument is None else over(c.argument)) for c in node.calls)
+        node = lo.Aggregate(projection.input, tuple(map(over, node.keys)), calls)
+    return node
 
 
 # Windows left out

@@ -283,6 +283,25 @@ class Matches(_Unary):
 
 
 @dataclass(frozen=True)
+class MatchedSelection(_Unary):
+    """The matches of many queries over one FROM list, each row once with the queries that want it; `columns` are made
+    of the rows that are selected, the last of them being instants."""
+
+    group: str
+    key: Expression | None
+    columns: tuple[Expression, ...]
+    instants: int
+    kept: int | None
+    timed: bool
+    names: tuple[str, ...] = field(compare=False)
+    shapes: Mapping[str, Expression] = field(default_factory=dict, compare=False)
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(Field(name, e.type) for name, e in zip(self.names, self.columns, strict=True))
+
+
+@dataclass(frozen=True)
 class MatchScan(Node):
     """What is kept of a part of a plan, as a source of the plan above it."""
 
@@ -326,6 +345,19 @@ class Aggregate(_Unary):
     def schema(self) -> Schema:
         keys = tuple(Field(str(key), key.type) for key in self.keys)
         return keys + tuple(Field(str(call), call.type) for call in self.calls)
+
+
+@dataclass(frozen=True)
+class RankedTree(_Unary):
+    """The rows of an aggregate with the instant of their element in the last column, kept as a tree that answers the
+    calls for any window; the first columns are the keys, and calls read columns."""
+
+    keys: int
+    calls: tuple[AggregateCall, ...]
+    kept: int | None
+
+    def __post_init__(self) -> None:
+        _check(self.input.schema[-1].type == BIGINT, "a tree without instants")
 
 
 QUERY = Field("query", BIGINT)  # the first column where each query of a group has rows of its own
