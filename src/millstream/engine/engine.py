@@ -602,7 +602,7 @@ class Engine:
             return self.kept_rows(edge, snapshot).select(like.columns)
         frames = self.segments(edge, snapshot)
         if query is None:
-            return pl.concat([like, *(frame.select(like.columns) for frame in frames)])
+            return concat([f if f.columns == like.columns else f.select(like.columns) for f in frames], like)
         return concat(self.groups.rows_of(self.groups[edge], schema, query, frames), like)
 
     def inputs(self, edge: str, pipeline: Pipeline | None = None) -> frozenset[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from millstream.kernel.aggregation import ranked_tree
 from millstream.kernel.aggregation.ranked_tree import TreeShape
-from millstream.kernel.batch import START, Batch, concat, empty_batch
+from millstream.kernel.batch import INTERVAL_COLUMNS, START, Batch, empty_batch, value_column
 from millstream.kernel.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.kernel.scalar.evaluate import can_fail
@@ -25,7 +25,7 @@ from millstream.kernel.segments import numbers, only
 from millstream.kernel.sharing.postings import Postings
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
-from millstream.plan.lazy import TREE, LazyPlan, Part, expressions_of, part_name
+from millstream.plan.lazy import TREE, LazyPlan, Part, columns_read, expressions_of, part_name
 from millstream.plan.physical import CLOCK, Lowering, Options, tree_shape
 from millstream.state.snapshot import HistoryFile, Snapshot
 from millstream.types import Schema
@@ -136,34 +136,43 @@ class Lazy:
         if self.plan.upper is not None and since == until >= 0:
             rows = self._aggregated(snapshot, until)
             return Answer(_run(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema), until, snapshot)
-        arrived = {
-            part_name(index): self._part(part, edge, snapshot, since, until)
-            for index, (part, edge) in enumerate(zip(self.plan.parts, self.edges, strict=True))
-        }
+        parts = range(len(self.plan.parts))
+        arrived = {part_name(index): self._part(index, snapshot, since, until) for index in parts}
         return Answer(_run(*self._above, arrived, dict.fromkeys(arrived, until), until, self.schema), until, snapshot)
 
-    def _part(self, part: Part, edge: str, snapshot: Snapshot, since: int, until: int) -> Batch:
+    def _part(self, index: int, snapshot: Snapshot, since: int, until: int) -> Batch:
+        part, edge = self.plan.parts[index], self.edges[index]
         schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
-        if part.is_tree:
-            shape, like = self._shape(part), empty_batch(schema)
-            leaves = (ranked_tree.leaves_of(segment, shape) for segment in self.engine.segments(edge, snapshot))
-            return concat([shown(rows, like, part.windows, since, until) for rows in leaves], like)
         if not part.windows:
             return overlapping(self.engine.rows_in(snapshot, edge, schema), since, until)
-        like, found = empty_batch(schema), self.engine.segments(edge, snapshot)
+        like, found = self._read[index], self.engine.segments(edge, snapshot)
+        if part.is_tree:
+            leaves = [ranked_tree.leaves_of(segment, self._shape) for segment in found]
+            return shown(leaves, like, part.windows, since, until)
         if self.number is None:
             return in_windows(found, like, part.windows, since, until)
         between = bounds(part.windows, since, until)
-        rows = (Postings(segment).rows_of(self.number, *between) for segment in found)
-        return concat([shown(each, like, part.windows, since, until) for each in rows], like)
+        rows = [Postings(segment).rows_of(self.number, *between, like.columns) for segment in found]
+        return shown(rows, like, part.windows, since, until)
+
+    @cached_property
+    def _read(self) -> list[Batch]:
+        """Of each part, an empty batch with the columns that are read of it: others need not be fetched."""
+        batches = []
+        for index, part in enumerate(self.plan.parts):
+            like = empty_batch(part.plan.schema[: len(part.plan.schema) - len(part.windows)])
+            used = columns_read(self.plan.above, part_name(index))
+            batches.append(like if used is None else like[[*map(value_column, sorted(used)), *INTERVAL_COLUMNS]])
+        return batches
 
     def _aggregated(self, snapshot: Snapshot, at: int) -> Batch:
         """What the tree says at an instant."""
         segments, (part,) = self.engine.segments(self.edges[0], snapshot), self.plan.parts
-        return ranked_tree.aggregate(segments, self._shape(part), *part.windows[0].span(at), at)
+        return ranked_tree.aggregate(segments, self._shape, *part.windows[0].span(at), at)
 
-    @staticmethod
-    def _shape(part: Part) -> TreeShape:
+    @cached_property
+    def _shape(self) -> TreeShape:
+        (part,) = self.plan.parts
         if not isinstance(part.plan, lo.RankedTree):
             raise AssertionError("no tree")
         return tree_shape(part.plan)
@@ -295,7 +304,8 @@ def _run(
     outcome = run(pipeline, arrived, {}, dict.fromkeys(final, -1), final)
     if edge in outcome.failures:
         raise outcome.failures[edge]
-    return outcome.batches[edge].select(like.columns)
+    found = outcome.batches[edge]
+    return found if found.columns == like.columns else found.select(like.columns)
 
 
 def _lowered(plan: lo.Node, options: Options) -> tuple[str, Pipeline]:

@@ -121,17 +121,27 @@ def in_windows(
 ) -> Batch:
     """The rows of the core that hold at some instant of since .. until, as far as they do."""
     first, last = bounds(windows, since, until)
-    found = (segment[_range(segment, first, last)] for segment in segments)
-    return concat([shown(rows, like, windows, since, until) for rows in found], like)
+    found = [read_columns(segment, like)[_range(segment, first, last)] for segment in segments]
+    return shown([rows for rows in found if rows.height], like, windows, since, until)
 
 
-def shown(rows: Segment, like: Batch, windows: Sequence[TimeSpecification], since: int, until: int) -> Batch:
+def read_columns(segment: Segment, like: Batch) -> Segment:
+    """With the value columns that are wanted, and those that say when."""
+    return segment[[name for name in segment.columns if name in like.columns or is_time(name)]]
+
+
+def is_time(name: str) -> bool:
+    return name.startswith("_")
+
+
+def shown(
+    pieces: Sequence[Segment], like: Batch, windows: Sequence[TimeSpecification], since: int, until: int
+) -> Batch:
     """Matches with the intervals that the windows give them, cut to since .. until."""
-    kept = np.ones(rows.height, np.bool_)
-    for index, (first, last) in enumerate(span_of(windows, since, until)):
-        times = numbers(rows, instant_column(index))
-        kept &= (times >= first) & (times <= last)
-    rows = only(rows, kept)
+    if not pieces:
+        return like
+    spans = span_of(windows, since, until)
+    rows = concat([_within(piece, spans) for piece in pieces], pieces[0])
     if since == until:
         # What is within the span is in its window.
         start, end = np.full(rows.height, since, np.int64), np.full(rows.height, until + 1, np.int64)
@@ -139,11 +149,19 @@ def shown(rows: Segment, like: Batch, windows: Sequence[TimeSpecification], sinc
         start, end = _intervals(rows, windows, since, until)
     if START in rows.columns:
         start, end = np.maximum(start, numbers(rows, START)), np.minimum(end, numbers(rows, END))
-    weight = rows[WEIGHT] if WEIGHT in rows.columns else pl.Series(WEIGHT, np.ones(rows.height, np.int64))
-    values = [rows[name] for name in like.columns if not name.startswith("_")]
-    times_of = [pl.Series(START, start), pl.Series(END, end)]
-    found = pl.DataFrame([*values, *times_of, weight.alias(WEIGHT)]).select(like.columns)
+    weight = numbers(rows, WEIGHT) if WEIGHT in rows.columns else np.ones(rows.height, np.int64)
+    times = {START: start, END: end, WEIGHT: weight}
+    found = pl.DataFrame([pl.Series(c, times[c]) if c in times else rows.get_column(c) for c in like.columns])
     return only(found, start < end)
+
+
+def _within(rows: Segment, spans: Sequence[tuple[int, int]]) -> Segment:
+    """The rows of which every element lies where it may."""
+    kept = np.ones(rows.height, np.bool_)
+    for index, (first, last) in enumerate(spans):
+        times = numbers(rows, instant_column(index))
+        kept &= (times >= first) & (times <= last)
+    return only(rows, kept)
 
 
 def _intervals(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from millstream.kernel.aggregation.aggregate_calls import canonical
 from millstream.kernel.aggregation.ranked_tree import FUNCTIONS
 from millstream.kernel.scalar import evaluate as scalar
-from millstream.kernel.scalar.expressions import Column, Expression, Parameter, map_columns
+from millstream.kernel.scalar.expressions import Column, Expression, Parameter, columns_used, map_columns
 from millstream.kernel.window import BeginEnd, Range, Rows, TimeSpecification, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
@@ -224,6 +224,17 @@ def _on_columns(node: lo.Aggregate, columns: Sequence[Expression]) -> lo.Aggrega
 
     calls = tuple(replace(c, argument=None if c.argument is None else column(c.argument)) for c in node.calls)
     return lo.Aggregate(rows, tuple(map(column, node.keys)), calls)
+
+
+def columns_read(above: lo.Node, name: str) -> set[int] | None:
+    """The columns that are read of a part, where only projections and aggregates read it; None for all."""
+    used: set[int] = set()
+    for node in above.walk():
+        if any(isinstance(child, lo.MatchScan) and child.name == name for child in node.children):
+            if not isinstance(node, lo.Project | lo.Aggregate):
+                return None
+            used.update(column for expression in expressions_of(node) for column in columns_used(expression))
+    return None if isinstance(above, lo.MatchScan) else used
 
 
 # Aggregates of one stream

@@ -13,6 +13,7 @@ others are cut when they are merged. Windows and functions share a tree: queries
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -144,48 +145,66 @@ def _best(values: pl.Series, owner: Int64s, size: int, order: Order) -> pl.Serie
     return gathered(values, found)
 
 
-@dataclass(frozen=True)
+_Piece = tuple[Totals, dict[str, pl.Series], Int64s]  # totals and extremes, and the range that each belongs to
+
+
 class _Tree:
-    """A segment, opened."""
+    """A segment, opened: its columns as arrays, which are views of it."""
 
-    segment: Segment
-    shape: TreeShape
-
-    def column(self, name: str) -> pl.Series:
-        found: pl.Series = self.segment.get_column(name)[0]
-        return found.alias(name)
-
-    @property
-    def leaves(self) -> pl.DataFrame:
-        return pl.DataFrame([self.column(name) for name in (*value_columns(len(self.shape.schema)), _TIME)])
+    def __init__(self, segment: Segment, shape: TreeShape) -> None:
+        columns = {name: segment.get_column(name)[0] for name in segment.columns}
+        self.shape = shape
+        self.times: Int64s = columns[_TIME].to_numpy()
+        self.firsts: Int64s = columns[_FIRSTS].to_numpy()
+        names = (*value_columns(len(shape.schema)), _TIME)
+        self.leaves = pl.DataFrame([columns[name].alias(name) for name in names])
+        self.totals: list[Totals] = []
+        self.extremes: list[dict[str, pl.Series]] = []
+        level = 1
+        while own := [name for name in segment.columns if name.startswith(_named(level, ""))]:
+            nodes = pl.DataFrame([columns[name].alias(name.split(" ", 1)[1]) for name in own])
+            self.totals.append(accumulators.from_columns(nodes, shape.totals))
+            self.extremes.append({name: nodes.get_column(name) for name in shape.orders})
+            level += 1
 
     def ranges(self, first: int, last: int) -> tuple[Int64s, Int64s, Int64s]:
         """The first leaf of each group that has elements between two instants, and its range of leaves then."""
-        times, firsts = self.column(_TIME).to_numpy(), self.column(_FIRSTS).to_numpy()
         if not self.shape.keys:
-            low, high = np.searchsorted(times, first), np.searchsorted(times, last, side="right")
+            low, high = (np.searchsorted(self.times, first), np.searchsorted(self.times, last, side="right"))
             found = np.array([low]), np.array([high])
         else:
-            stops = np.append(firsts[1:], times.size)
-            found = bisect_within(times, firsts, stops, first - 1), bisect_within(times, firsts, stops, last)
+            stops = np.append(self.firsts[1:], self.times.size)
+            begin = bisect_within(self.times, self.firsts, stops, first - 1)
+            found = begin, bisect_within(self.times, self.firsts, stops, last)
         there = found[0] < found[1]
-        return firsts[there], found[0][there], found[1][there]
+        return self.firsts[there], found[0][there], found[1][there]
 
-    def pieces(self, low: Int64s, high: Int64s) -> Iterator[tuple[Totals, dict[str, pl.Series], Int64s]]:
-        """Totals and extremes that make up ranges of leaves, with the range that each belongs to."""
-        for level, first, stop in _cover(low, high, self.column(_TIME).len()):
+    def pieces(self, low: Int64s, high: Int64s) -> Iterator[_Piece]:
+        """What makes up ranges of leaves."""
+        for level, first, stop in _cover(low, high, self.times.size):
             places, owner = expand(first, stop)
-            if not places.size:
-                continue
-            if level == 0:
-                columns = [*value_columns(len(self.shape.schema)), _TIME]
-                rows = pl.DataFrame([self.column(name).gather(places) for name in columns])
-                yield (*_of_leaves(rows, self.shape), owner)
-                continue
-            own = [name for name in self.segment.columns if name.startswith(_named(level, ""))]
-            nodes = pl.DataFrame([self.column(name).gather(places).alias(name.split(" ", 1)[1]) for name in own])
-            extremes = {name: nodes[name] for name in self.shape.orders}
-            yield accumulators.from_columns(nodes, self.shape.totals), extremes, owner
+            if places.size:
+                yield (*self._taken(level, places), owner)
+
+    def _taken(self, level: int, places: Int64s) -> tuple[Totals, dict[str, pl.Series]]:
+        chosen = pl.Series(places.astype(np.uint32))
+        if level == 0:
+            return _of_leaves(self.leaves[chosen], self.shape)
+        totals = {total: limbs.take(places) for total, limbs in self.totals[level - 1].items()}
+        return totals, {name: values[chosen] for name, values in self.extremes[level - 1].items()}
+
+
+_opened: dict[int, _Tree] = {}
+
+
+def _open(segment: Segment, shape: TreeShape) -> _Tree:
+    """Once for each segment, as long as it lasts."""
+    known = _opened.get(id(segment))
+    if known is None or known.shape != shape:
+        if known is None:
+            weakref.finalize(segment, _opened.pop, id(segment), None)
+        known = _opened[id(segment)] = _Tree(segment, shape)
+    return known
 
 
 def _cover(low: Int64s, high: Int64s, height: int) -> Iterator[tuple[int, Int64s, Int64s]]:
@@ -205,13 +224,14 @@ def _cover(low: Int64s, high: Int64s, height: int) -> Iterator[tuple[int, Int64s
 def aggregate(segments: Sequence[Segment], shape: TreeShape, first: int, last: int, at: int) -> Batch:
     """What the calls say of the elements between two instants, as rows that hold at the instant `at`."""
     keys = value_columns(shape.keys)
-    found = [_Tree(segment, shape) for segment in segments]
-    pieces: list[tuple[Totals, dict[str, pl.Series], Int64s]] = []
+    found = [_open(segment, shape) for segment in segments]
+    pieces: list[_Piece] = []
     groups: list[pl.DataFrame] = []
     size = 0
     for tree in found:
         firsts, low, high = tree.ranges(first, last)
-        groups.append(pl.DataFrame([tree.column(key).gather(firsts) for key in keys]))
+        if keys:
+            groups.append(tree.leaves[keys][pl.Series(firsts.astype(np.uint32))])
         pieces += ((totals, extremes, owner + size) for totals, extremes, owner in tree.pieces(low, high))
         size += firsts.size
     if not shape.keys:
@@ -223,12 +243,11 @@ def aggregate(segments: Sequence[Segment], shape: TreeShape, first: int, last: i
     codes, _ = ordinals(together, keys)
     _, place, number = np.unique(codes, return_index=True, return_inverse=True)
     values = _evaluated(pieces, number, place.size, shape)
-    return _rows([together[key].gather(place) for key in keys], values, shape, at)
+    chosen = pl.Series(place.astype(np.uint32))
+    return _rows([together[key][chosen] for key in keys], values, shape, at)
 
 
-def _evaluated(
-    pieces: Sequence[tuple[Totals, dict[str, pl.Series], Int64s]], group: Int64s, count: int, shape: TreeShape
-) -> list[pl.Series]:
+def _evaluated(pieces: Sequence[_Piece], group: Int64s, count: int, shape: TreeShape) -> list[pl.Series]:
     """One column per call; `group` is that of each range."""
     none = empty_batch(shape.schema).with_columns(pl.Series(_TIME, [], pl.Int64))
     pieces = pieces or [(*_of_leaves(none, shape), np.empty(0, np.int64))]
@@ -258,7 +277,7 @@ def _rows(keys: Sequence[pl.Series], values: Sequence[pl.Series], shape: TreeSha
 
 def leaves_of(segment: Segment, shape: TreeShape) -> pl.DataFrame:
     """The rows of a tree, in the form of matches; not in the order of time where there are groups."""
-    return _Tree(segment, shape).leaves
+    return _open(segment, shape).leaves
 
 
 def size_of(segment: Segment) -> int:

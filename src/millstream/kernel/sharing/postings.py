@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.keys import Positions
-from millstream.kernel.matches import OLDEST, instant_column, oldest_of
+from millstream.kernel.matches import OLDEST, instant_column, is_time, oldest_of
 from millstream.kernel.operator import Segment
 from millstream.kernel.segments import gather
 
@@ -50,9 +50,14 @@ def pack(rows: pl.DataFrame, row: Positions, query: Queries) -> Segment:
 
 
 def _posted(place: Queries, query: Queries, height: int) -> dict[str, npt.NDArray[np.generic]]:
-    order = np.lexsort((place, query))
+    if (place[1:] < place[:-1]).any():
+        by_place = np.argsort(place, kind="stable")
+        place, query = place[by_place], query[by_place]
+    # Small numbers are sorted by counting.
+    order = np.argsort(query.astype(np.uint16) if not query.size or query.max() < 1 << 16 else query, kind="stable")
     place, query = place[order], query[order]
-    queries, counts = np.unique(query, return_counts=True)
+    begins = np.flatnonzero(np.append(True, query[1:] != query[:-1])) if query.size else np.empty(0, np.int64)
+    queries, counts = query[begins], np.diff(begins, append=query.size)
     width = _bitmap_bytes(height)
     dense = counts * _POSITION_BYTES > width
     in_bitmap = np.repeat(dense, counts)
@@ -110,14 +115,15 @@ class Postings:
         bits = self.column(BITS)[at * width : (at + 1) * width].to_numpy()
         return np.flatnonzero(np.unpackbits(bits, count=height, bitorder="little"))
 
-    def rows_of(self, query: int, first: int, last: int) -> pl.DataFrame:
-        """The query's matches whose oldest element lies between two instants."""
+    def rows_of(self, query: int, first: int, last: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The query's matches whose oldest element lies between two instants; with some value columns, or all."""
         oldest = self.oldest
         begin, past = np.searchsorted(oldest, first), np.searchsorted(oldest, last, side="right")
         positions = self.positions(query)
         within = slice(*np.searchsorted(positions, [begin, past]))
         chosen = pl.Series(positions[within].astype(np.uint32))
-        return pl.DataFrame([self.column(name)[chosen] for name in self.row_columns])
+        names = [name for name in self.row_columns if columns is None or name in columns or is_time(name)]
+        return pl.DataFrame([self.column(name)[chosen] for name in names])
 
     def pairs(self) -> tuple[Positions, Queries]:
         """(row, query) of all matches."""
