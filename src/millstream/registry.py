@@ -93,7 +93,7 @@ class Registry:
         self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def __iter__(self) -> Iterator[Query]:
-        return iter(self._queries.values())
+        return iter(list(self._queries.values()))  # others may come and go meanwhile
 
     def __len__(self) -> int:
         return len(self._queries)
@@ -103,13 +103,13 @@ class Registry:
 
     def find(self, name: str, place: Place | None = None) -> Query:
         if name.lower() not in self._queries:
-            known = [query.name for query in self._queries.values()]
+            known = [query.name for query in self]
             raise self._database.catalog.unknown("query", name, known, place)
         return self._queries[name.lower()]
 
     def readers(self, names: set[str]) -> list[str]:
         """The queries that read one of these objects."""
-        return [query.name for query in self._queries.values() if query.reads & names]
+        return [query.name for query in self if query.reads & names]
 
     # Registering
 
@@ -180,10 +180,10 @@ class Registry:
         """Make a query a standing one; where there is a record of it already, the caller commits."""
         database, engine = self._database, self._database.engine
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
-        name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
-        self._check_free([name], place)
-        unplanned = database.binder(statement.place.text).bind(statement.query)
         with engine.lock:
+            name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
+            self._check_free([name], place)
+            unplanned = database.binder(statement.place.text).bind(statement.query)
             bound, statistics = self._planned(unplanned)
             text = statement_text(statement)
             if mode != "eager":
@@ -210,14 +210,15 @@ class Registry:
         kinds, values = parameter_columns(rows, count)
         if names is not None and len(names) != values.height:
             raise InputError(f"{values.height} rows, and {len(names)} names")
-        shown = list(names) if names is not None else self._free_names(values.height)
-        for name in shown if names is not None else ():
+        for name in names or ():
             check_query_name(name)
-        self._check_free(shown, None)
-        if not values.height:
-            return []
-        unplanned, mode = database.binder(text, kinds).bind(tree), mode.lower()
+        mode = mode.lower()
         with engine.lock:
+            shown = list(names) if names is not None else self._free_names(values.height)
+            self._check_free(shown, None)
+            if not values.height:
+                return []
+            unplanned = database.binder(text, kinds).bind(tree)
             bound, statistics = self._planned(unplanned)
             taken = self._lazy_plan(unplanned, statistics) if mode == "lazy" else None
             lazy = taken if isinstance(taken, LazyPlan) else None
@@ -337,7 +338,7 @@ class Registry:
     def _kept_in_group(self, template: Template, number: int) -> Keeping:
         bound, group, engine = template.bound, template.group, self._database.engine
         if template.lazy is None:
-            return Eager(engine, group.edge, bound.schema, number)
+            return Eager(engine, group.edge, bound.schema, bound.kind == "stream", number)
         return self._modes.in_group(template.lazy, bound.plan, bound.schema, group.options, group.edge, number)
 
     def _register_in_mode(
@@ -423,7 +424,9 @@ class Registry:
         )
         edge = engine.show(bound.plan, database.options(), declared.entries)
         database.declared = declared
-        query = Query(database, name, mode, bound, Eager(engine, edge, bound.schema, reason=reason))
+        query = Query(
+            database, name, mode, bound, Eager(engine, edge, bound.schema, bound.kind == "stream", reason=reason)
+        )
         self._queries[name.lower()] = query
         return query
 
@@ -560,7 +563,7 @@ class Registry:
             # Planned differently than by the version that wrote it: its state is made again from history.
             self._replace_entry(entry, edge=edge)
             engine.show(bound.plan, database.options(), database.declared.entries)
-        own = Eager(engine, edge, bound.schema, reason=keeping)
+        own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
         self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own)
         found = split(bound.plan)
         if found is not None and entry["mode"] == "eager":
@@ -611,15 +614,17 @@ class Registry:
 
     def drop(self, query: Query) -> None:
         database, engine = self._database, self._database.engine
-        if query.number is None:
-            declared = database.declared.without("query", query.name)
-            self._modes.hide(query.name, query.keeping, declared.entries)
-        else:
-            declared = self._without_template(query)
-            engine.dismiss(query.edge, [query.number], declared.entries)
-        database.declared = declared
-        del self._queries[query.name.lower()]
-        query.close()
+        with engine.lock:
+            self.find(query.name)  # which another thread may just have dropped
+            if query.number is None:
+                declared = database.declared.without("query", query.name)
+                self._modes.hide(query.name, query.keeping, declared.entries)
+            else:
+                declared = self._without_template(query)
+                engine.dismiss(query.edge, [query.number], declared.entries)
+            database.declared = declared
+            del self._queries[query.name.lower()]
+            query.close()
 
     def _without_template(self, query: Query) -> Declarations:
         """What is declared when a query is gone, and with it its template if it was the last one."""

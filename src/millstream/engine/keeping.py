@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
+from millstream.engine.extents import Extent
 from millstream.kernel.aggregation import ranked_tree
 from millstream.kernel.aggregation.ranked_tree import TreeShape
 from millstream.kernel.batch import INTERVAL_COLUMNS, START, Batch, empty_batch, value_column
@@ -79,6 +80,7 @@ class Eager:
     engine: Engine
     edge: str
     schema: Schema
+    stream: bool
     number: int | None = None
     reason: str = ""  # why it is this way though another one was asked for
 
@@ -98,11 +100,25 @@ class Eager:
         self.engine.check(self.edge, self.number)
 
     def answer(self, span: Span) -> Answer:
-        rows, snapshot = self.engine.rows(self.edge, self.schema, self.number)
-        _, until = span(self.engine.final(self.inputs, snapshot))
+        if self.number is not None:
+            self.engine.settle(self.edge)
+        return self.engine.read(lambda snapshot: self._answer(snapshot, span))
+
+    def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
+        self.engine.check(self.edge, self.number)
+        since, until = span(self.engine.final(self.inputs, snapshot))
+
+        def wanted(extent: Extent) -> bool:
+            if self.stream:
+                return extent.has_elements(since, until)
+            return extent.has_alive(until) if since == until else extent.has_changes(since, until)
+
+        rows = self.engine.rows_in(snapshot, self.edge, self.schema, self.number, wanted)
         return Answer(rows, until, snapshot)
 
     def held(self, snapshot: Snapshot) -> int:
+        if self.number is None:
+            return self.engine.height(self.edge)
         return self.engine.rows_in(snapshot, self.edge, self.schema, self.number).height
 
     def notes(self) -> list[str]:

@@ -112,7 +112,7 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | N
         if not fits:
             return None
         kept = _merged([store.read_once(name) for name in merge.names], merge.first, merge.tree)
-        return replace(merge, made=(writer.write(kept),) if kept.height else ())
+        return replace(merge, made=(writer.write_packed(kept),) if kept.height else ())
 
 
 def _merged(segments: Sequence[pl.DataFrame], first: int, tree: TreeShape | None) -> pl.DataFrame:
