@@ -41,6 +41,7 @@ from millstream.language.statement_parser import parse, parse_query
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
+from millstream.plan.lazy import DISABLED_RULES
 from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.physical import Options
 from millstream.plan.rewrite import rewrite, rule_names
@@ -230,6 +231,14 @@ class Database:
         shared = settings.stem_window if settings.strategy != "negative" else 0
         plan = rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards, shared)
         return replace(bound, plan=plan)
+
+    def rewritten_for_matches(
+        self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics], settings: Settings | None = None
+    ) -> BoundQuery:
+        """With all columns, and nothing moved below the joins but selections: what stands above is done when asked."""
+        settings, shards = settings or self.settings, self.engine.runner.planner.shards
+        disabled = DISABLED_RULES.union(settings.disabled)
+        return replace(bound, plan=rewrite(bound.plan, statistics, disabled, settings.joins, shards))
 
     # What an earlier process declared
 

@@ -17,6 +17,8 @@ SUBJECTS: dict[str, Callable[[], OracleSubject | EngineSubject]] = {
     "negative": partial(EngineSubject, "negative"),
     "shared": partial(EngineSubject, sharing="on"),
     "stems": partial(EngineSubject, joins="stems"),
+    "lazy": partial(EngineSubject, mode="lazy"),
+    "none": partial(EngineSubject, mode="none"),
 }
 
 
