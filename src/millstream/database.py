@@ -43,6 +43,7 @@ from millstream.plan.explain import explain
 from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.physical import Options
 from millstream.plan.rewrite import rewrite, rule_names
+from millstream.plan.rules.gather_joins import JoinChoice
 from millstream.pump import Pump, needs_spark
 from millstream.query import Query
 from millstream.registry import Registry, check_query_name, statement_text
@@ -221,7 +222,8 @@ class Database:
         settings, shards = settings or self.settings, self.engine.runner.planner.shards
         # Said by negative rows, the end of a window is no longer known where its rows are joined.
         shared = settings.stem_window if settings.strategy != "negative" else 0
-        plan = rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards, shared)
+        choice = JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
+        plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
         return replace(bound, plan=plan)
 
     # What an earlier process declared
