@@ -30,6 +30,17 @@ def test_run_shows_the_last_result_and_the_queries(file: Path) -> None:
     assert "big (stream): 1 rows" in result.output
 
 
+def test_run_waits_for_the_past_of_late_queries(file: Path) -> None:
+    rows = ", ".join(f"({n % 3}, {n})" for n in range(2_000))
+    file.write_text(
+        f"CREATE STREAM S (a INT) TIMESTAMP BY ts; INSERT INTO S VALUES {rows}; SET background_rows = 0;\n"
+        "REGISTER QUERY late AS SELECT a, COUNT(*) AS n FROM S [RANGE 9] GROUP BY a; ADVANCE TO 2001;"
+    )
+    result = run("run", str(file), "--in-process")
+    assert result.exit_code == 0, result.output
+    assert "late (relation): 3 rows" in result.output
+
+
 def test_an_unparsable_file_is_named_and_shown(file: Path) -> None:
     file.write_text("CREATE STREAM S (a INT) TIMESTAMP BY ts;\nSELECT a FORM S;\n")
     result = run("run", str(file), "--in-process")

@@ -35,10 +35,14 @@ LAYERS: dict[str, set[str]] = {
     "database": BASE
     | {"declarations", "kernel", "plan", "language", "engine", "catalog"}
     | {"inputs", "query", "feeds", "definitions", "user_code", "sinks", "pump", "registry"},
-    "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations"},
+    "wire": BASE,
+    "remote": BASE | {"language", "engine", "inputs", "parameters", "wire"},
+    "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations", "remote"},
     "__init__": BASE | {"connect", "database", "inputs", "query"},
+    "service": BASE | {"plan", "language", "query", "database", "wire"},
     "demo": {"__init__"},
-    "cli": {"__init__", "demo"},
+    "shell": {"__init__", "wire"},
+    "cli": {"__init__", "demo", "service", "shell"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 import pyarrow as pa
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 import millstream as ms
@@ -41,9 +42,11 @@ def run(file: Path, in_process: InProcess = False) -> None:
     with _database(in_process) as db:
         result = _or_exit(lambda: db.execute(_text(file)), file)
         _or_exit(db.run, file)
+        _wait_for_the_past(db)
         _show(result)
         for query in db.queries():
-            _console.print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
+            rows = _or_exit(query.result, file).num_rows
+            _console.print(f"[bold]{query.name}[/] ({query.kind}): {rows} rows")
 
 
 @app.command()
@@ -94,6 +97,22 @@ def _database(in_process: bool) -> ms.Database:
         return ms.connect(engine="inprocess")
     with _console.status("starting Spark"):
         return ms.connect()
+
+
+def _wait_for_the_past(db: ms.Database) -> None:
+    """A bar for each query whose past is still being worked through."""
+    filling = [query for query in db.queries() if query.is_filling]
+    if not filling:
+        return
+    with Progress(*Progress.get_default_columns(), console=_console, transient=True) as progress:
+        bars = {query: progress.add_task(f"{query.name}: its past", total=1.0) for query in filling}
+        while bars:
+            for query, bar in [*bars.items()]:
+                told = query.backfill
+                progress.update(bar, completed=told["fraction"] if told else 1.0)
+                if told is None:
+                    del bars[query]
+            next(iter(bars), filling[0]).wait(0.1)
 
 
 def _text(file: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -101,6 +102,8 @@ class Database:
         for record in notes:
             self.registry.recover_recorded(record)
         engine.keep_held()
+        engine.backfills.on_published = self.sinks.flush
+        engine.backfills.start()
         self.sinks.flush()
 
     # Statements
@@ -124,13 +127,16 @@ class Database:
             case st.CreateSink():
                 return self._create_sink(statement)
             case st.Drop():
-                return self._drop(statement)
+                # The order in which locks are taken: a sink may be at a delivery, which ends with a commit.
+                with self.sinks.lock if statement.kind == "SINK" else nullcontext(), self.engine.lock:
+                    return self._drop(statement)
             case st.Insert() | st.Delete() | st.Update() | st.Advance():
                 result = self._take_in(statement)
                 self.sinks.flush()
                 return result
             case st.SetOption():
-                return self._set(statement)
+                with self.engine.lock:
+                    return self._set(statement)
             case st.Query():
                 return self._ad_hoc(self._bind(statement.query, statement.place.text))
             case st.Explain():
@@ -194,14 +200,15 @@ class Database:
         return self._explained(self._bind(parse_query(cql), cql))
 
     def drop_query(self, name: str) -> None:
-        query = self.registry.find(name)
-        if sinks := self.sinks.of(query):
-            raise CatalogError(
-                f'query "{query.name}" is in use',
-                detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
-                hint="drop those first",
-            )
-        self.registry.drop(query)
+        with self.engine.lock:
+            query = self.registry.find(name)
+            if sinks := self.sinks.of(query):
+                raise CatalogError(
+                    f'query "{query.name}" is in use',
+                    detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
+                    hint="drop those first",
+                )
+            self.registry.drop(query)
 
     def check_number_of_queries(self, count: int) -> None:
         if count > self.settings.max_queries:
@@ -324,13 +331,14 @@ class Database:
 
     def _is_new(self, kind: str, name: str, body: str) -> bool:
         """Declare users' code; saying again what an earlier process said is welcome, and changes nothing."""
-        found = self.declared.find("function", name) or self.declared.find("aggregate", name)
-        if found is not None:
-            if (found["kind"], found["body"]) == (kind, body):
-                return False
-            raise CatalogError(f'there is a function "{name}" already', hint="choose another name")
-        self._declare(self.declared.with_entry(kind, name, body=body))
-        return True
+        with self.engine.lock:
+            found = self.declared.find("function", name) or self.declared.find("aggregate", name)
+            if found is not None:
+                if (found["kind"], found["body"]) == (kind, body):
+                    return False
+                raise CatalogError(f'there is a function "{name}" already', hint="choose another name")
+            self._declare(self.declared.with_entry(kind, name, body=body))
+            return True
 
     def _declare(self, declared: Declarations) -> None:
         self.engine.declare(declared.entries)
@@ -434,6 +442,7 @@ class Database:
         self.settings = settings
         self.engine.store.limit(settings.memory_budget or None)
         self.engine.limits = Limits(settings.max_query_rows, settings.max_query_state)
+        self.engine.backfills.least_rows = settings.background_rows
 
     def _show(self, statement: st.Show) -> Result:
         if statement.what == "QUERIES":
@@ -478,6 +487,10 @@ class Database:
         self.check_open()
         self._pump.run(until)
 
+    def end_run(self) -> None:
+        """Have a run that another thread is in end, with the batches under way; does not wait for that."""
+        self._pump.end(wait=False)
+
     # Sinks
 
     def create_sink(self, name: str, query: str, deliver: Deliver) -> None:
@@ -505,8 +518,7 @@ class Database:
     def _create_sink(self, statement: st.CreateSink) -> Result:
         name, target = statement.name, statement.target
         check_name(name)
-        self.sinks.check_free(name.text, name.place)
-        query = self.registry.find(statement.query.text, statement.query.place)
+        self.registry.find(statement.query.text, statement.query.place)
         if self._external is None:
             raise needs_spark(f"sink {name} is written")
         try:
@@ -515,6 +527,8 @@ class Database:
             error.place = error.place or target.place
             raise
         with self.engine.lock:
+            self.sinks.check_free(name.text, name.place)
+            query = self.registry.find(statement.query.text, statement.query.place)
             declared = self.declared.with_entry(
                 "sink", name.text, shown=name.text, query=query.name, format=target.format, options=[*target.options]
             )

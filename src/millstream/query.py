@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from millstream.engine.answers import changes_between, elements_until, relation_at
+from millstream.engine.answers import changes_between, elements_until, first_instants, relation_at
+from millstream.engine.extents import Extent, Wanted
 from millstream.errors import ClosedError, TimeError
-from millstream.kernel.batch import INF, Batch
+from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
 from millstream.plan.definitions import TimeDomain
@@ -75,27 +76,47 @@ class Query:
     @property
     def final(self) -> Any:
         """The instant up to which the answer is final; None where nothing is yet."""
-        tick = self._final()
+        tick = -1 if self.is_filling else self._final()
         return None if tick < 0 else shown_instant(tick, self._bound.domain)
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether the past that is kept is still being worked through in the background."""
+        return self.edge in self._database.engine.backfills
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
+        self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        self._check_open()
+        return not self.is_filling
 
     def result(self, at: Any = None) -> pa.Table:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         self._check_open()
+        self.wait()
         database, schema = self._database, self._bound.schema
         if at is None and (pending := self._pending()) is not None:
             tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
         else:
             database.inputs.tick_clocks()
-            rows, snapshot = self._rows()
+            asked = None if at is None else instant(at, self._domain)
+            rows, snapshot = self._rows(lambda snapshot: self._wanted_at(snapshot, asked))
             final = database.engine.final(self.edge, snapshot)
             tick = final if at is None else self._final_instant(at, final)
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
         return elements_until(rows, schema, tick, self._bound.domain, database.settings.max_rstream_rows)
 
+    def _wanted_at(self, snapshot: Snapshot, at: int | None) -> Wanted:
+        """What the answer at an instant, or at the last that is final, is made from."""
+        tick = self._database.engine.final(self.edge, snapshot) if at is None else at
+        is_stream = self.kind == "stream"
+        return lambda extent: extent.has_elements(-1, tick) if is_stream else extent.has_alive(tick)
+
     def rows_of_group(self, at: Any) -> tuple[Batch, int]:
         """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
         self._check_open()
+        self.wait()
         engine = self._database.engine
         self._database.inputs.tick_clocks()
         engine.settle(self.edge)
@@ -110,15 +131,35 @@ class Query:
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""
         self._check_open()
-        after = self.first_tick - 1 if since is None else instant(since, self._domain)
+        self.wait()
+        after = self.first_tick - 1 if since is None else self.tick(since)
         return self.changes_between(after, self._final())
 
     def changes_between(self, since: int, until: int) -> pa.Table:
         """The changes of the ticks after `since` up to `until`, which must be final."""
         if since < self.first_tick - 1:
-            shown = shown_instant(max(since, 0), self._bound.domain)
-            raise self._forgotten(f"the changes of {self.name} since {shown}", self.first_tick)
-        rows, _ = self._rows()
+            raise self._forgotten(f"the changes of {self.name} since {self.shown(since)}", self.first_tick)
+        return self._changes(self._rows_that_change(since, until), since, until)
+
+    def next_changes(self, since: int, most: int) -> tuple[pa.Table, int]:
+        """The changes of the ticks after `since`, of as many instants as have about so many, and the last of them."""
+        self._check_open()
+        final = -1 if self.is_filling else self.final_tick
+        if final <= since:
+            return self._changes(empty_batch(self._bound.schema), since, since), since
+        if since < self.first_tick - 1:
+            raise self._forgotten(f"the changes of {self.name} since {self.shown(since)}", self.first_tick)
+        rows = self._rows_that_change(since, final)
+        until = first_instants(rows, stream=self.kind == "stream", since=since, until=final, most=most)
+        return self._changes(rows, since, until), until
+
+    def _rows_that_change(self, since: int, until: int) -> Batch:
+        def wanted(extent: Extent) -> bool:
+            return extent.has_elements(since, until) if self.kind == "stream" else extent.has_changes(since, until)
+
+        return self._rows(lambda _: wanted)[0]
+
+    def _changes(self, rows: Batch, since: int, until: int) -> pa.Table:
         return changes_between(
             rows,
             self._bound.schema,
@@ -137,11 +178,14 @@ class Query:
         twice.
         """
         self._check_open()
-        seen = self.first_tick - 1 if since is None else instant(since, self._domain)
+        seen = self.first_tick - 1 if since is None else self.tick(since)
         return self._follow(seen, timeout)
 
     def _follow(self, seen: int, timeout: float | None) -> Iterator[pa.Table]:
-        while not self._has_ended:
+        self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        while not self.has_ended:
+            if self.is_filling:
+                return  # for longer than anybody wants to wait
             final = self._final()
             if final > seen:
                 changes = self.changes_between(seen, final)
@@ -149,41 +193,56 @@ class Query:
                 if changes.num_rows:
                     yield changes
                     continue
-            if self._has_ended:
+            if self.has_ended:
                 return
             self._wait(seen, timeout)
-            if not self._has_ended and self._final() <= seen:
+            if not self.has_ended and self._final() <= seen:
                 return  # nothing came
 
     @property
-    def _has_ended(self) -> bool:
+    def has_ended(self) -> bool:
+        """Whether it was dropped, or its database closed."""
         return self._dropped or self._database.is_closed
 
     def _wait(self, seen: int, timeout: float | None) -> None:
         """Until more is final; streams that follow the clock of day are looked at now and then."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._has_ended and self._final() <= seen:
+        while not self.has_ended and self._final() <= seen:
             left = _GLANCE if deadline is None else min(_GLANCE, deadline - time.monotonic())
             if left <= 0:
                 return
-            self._database.engine.wait_until(lambda: self._has_ended or self.final_tick > seen, left)
+            self._database.engine.wait_until(lambda: self.has_ended or self.final_tick > seen, left)
 
     def explain(self) -> str:
         return explain(self._own.plan)
 
     def stats(self) -> dict[str, Any]:
         self._check_open()
-        rows, snapshot = self._rows()
-        notice = self._database.engine.notices.get((self.edge, self.number))
+        engine = self._database.engine
+        if (backfill := self.backfill) is not None:
+            return {"final": None, "epoch": engine.snapshot.epoch, "mode": self.mode, "backfill": backfill}
+        engine.check(self.edge, self.number)
+        rows = engine.height(self.edge) if self.number is None else self._rows()[0].height
+        snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
         return {
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": rows.height,
+            "rows": rows,
             "mode": self.mode,
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
         }
+
+    @property
+    def backfill(self) -> dict[str, Any] | None:
+        """How far the past has been worked through, while it is: fraction, instants and rows."""
+        found = self._database.engine.backfills.progress(self.edge)
+        if found is None:
+            return None
+        instants = {"reached": found.reached, "until": found.until}
+        shown = {name: None if t < 0 else shown_instant(t, self._bound.domain) for name, t in instants.items()}
+        return {"fraction": found.fraction, **shown, "rows": found.rows, "of_rows": found.of_rows}
 
     @property
     def is_approximate(self) -> bool:
@@ -206,6 +265,7 @@ class Query:
 
     def close(self) -> None:
         self._dropped = True
+        self._database.engine.tell()
 
     def __repr__(self) -> str:
         return f"<Query {self.name}: {self.kind} {self.cql}>"
@@ -215,8 +275,16 @@ class Query:
         """With its own constants."""
         return self._bound if self.template is None else self._database.registry.own(self)
 
-    def _rows(self) -> tuple[Batch, Snapshot]:
-        return self._database.engine.rows(self.edge, self._bound.schema, self.number)
+    def _rows(self, wanted: Callable[[Snapshot], Wanted] | None = None) -> tuple[Batch, Snapshot]:
+        return self._database.engine.rows(self.edge, self._bound.schema, self.number, wanted)
+
+    def tick(self, value: Any) -> int:
+        """The tick that a number of ticks or a timestamp means to this query."""
+        return instant(value, self._domain)
+
+    def shown(self, tick: int) -> Any:
+        """A tick as this query's `_ts` would have it."""
+        return shown_instant(max(tick, 0), self._bound.domain)
 
     @property
     def _domain(self) -> TimeDomain:
@@ -226,6 +294,12 @@ class Query:
         self._database.check_open()
         if self._dropped:
             raise ClosedError(f'query "{self.name}" was dropped')
+
+    @property
+    def committed(self) -> int:
+        """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
+        engine = self._database.engine
+        return engine.final(self.edge, engine.snapshot)
 
     @property
     def first_tick(self) -> int:

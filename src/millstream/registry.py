@@ -89,7 +89,7 @@ class Registry:
         self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def __iter__(self) -> Iterator[Query]:
-        return iter(self._queries.values())
+        return iter(list(self._queries.values()))  # others may come and go meanwhile
 
     def __len__(self) -> int:
         return len(self._queries)
@@ -99,13 +99,13 @@ class Registry:
 
     def find(self, name: str, place: Place | None = None) -> Query:
         if name.lower() not in self._queries:
-            known = [query.name for query in self._queries.values()]
+            known = [query.name for query in self]
             raise self._database.catalog.unknown("query", name, known, place)
         return self._queries[name.lower()]
 
     def readers(self, names: set[str]) -> list[str]:
         """The queries that read one of these objects."""
-        return [query.name for query in self._queries.values() if query.reads & names]
+        return [query.name for query in self if query.reads & names]
 
     # Registering
 
@@ -176,11 +176,10 @@ class Registry:
         """Make a query a standing one; where there is a record of it already, the caller commits."""
         database, engine = self._database, self._database.engine
         place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
-        name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
-        self._check_free([name], place)
-        bound = database.binder(statement.place.text).bind(statement.query)
         with engine.lock:
-            bound, statistics = self._planned(bound)
+            name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
+            self._check_free([name], place)
+            bound, statistics = self._planned(database.binder(statement.place.text).bind(statement.query))
             text = statement_text(statement)
             found = split(bound.plan) if database.settings.sharing != "off" else None
             if found is not None:
@@ -204,15 +203,14 @@ class Registry:
         kinds, values = parameter_columns(rows, count)
         if names is not None and len(names) != values.height:
             raise InputError(f"{values.height} rows, and {len(names)} names")
-        shown = list(names) if names is not None else self._free_names(values.height)
-        for name in shown if names is not None else ():
+        for name in names or ():
             check_query_name(name)
-        self._check_free(shown, None)
-        if not values.height:
-            return []
-        bound = database.binder(text, kinds).bind(tree)
         with engine.lock:
-            bound, statistics = self._planned(bound)
+            shown = list(names) if names is not None else self._free_names(values.height)
+            self._check_free(shown, None)
+            if not values.height:
+                return []
+            bound, statistics = self._planned(database.binder(text, kinds).bind(tree))
             found = split(bound.plan)
             if found is None:
                 return self._register_each(text, values, shown, mode)
@@ -495,15 +493,17 @@ class Registry:
 
     def drop(self, query: Query) -> None:
         database, engine = self._database, self._database.engine
-        if query.number is None:
-            declared = database.declared.without("query", query.name)
-            engine.hide(query.edge, declared.entries)
-        else:
-            declared = self._without_template(query)
-            engine.dismiss(query.edge, [query.number], declared.entries)
-        database.declared = declared
-        del self._queries[query.name.lower()]
-        query.close()
+        with engine.lock:
+            self.find(query.name)  # which another thread may just have dropped
+            if query.number is None:
+                declared = database.declared.without("query", query.name)
+                engine.hide(query.edge, declared.entries)
+            else:
+                declared = self._without_template(query)
+                engine.dismiss(query.edge, [query.number], declared.entries)
+            database.declared = declared
+            del self._queries[query.name.lower()]
+            query.close()
 
     def _without_template(self, query: Query) -> Declarations:
         """What is declared when a query is gone, and with it its template if it was the last one."""

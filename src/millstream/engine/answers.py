@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -65,6 +66,23 @@ def changes_between(
     outputs = [START, WEIGHT, *columns]
     described = _with_time((Field(CHANGE, BIGINT), *schema), domain)
     return _table(_timed(net, domain).select(outputs), described, outputs)
+
+
+def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: int) -> int:
+    """The instant up to which there are at most so many changes after `since`, or the first one that has any."""
+    starts, ends = numbers(rows, START), numbers(rows, END)
+    if stream:
+        within = (starts <= until) & (ends > since + 1)
+        instants = np.maximum(starts[within], since + 1)
+        if (ends[within] - starts[within] > 1).any():  # runs of RSTREAM, an element per instant
+            until = min(until, since + max(1, most // len(instants)))
+    else:
+        points = np.concatenate([starts, ends])
+        instants = points[(points > since) & (points <= until)]
+    if len(instants) <= most:
+        return until
+    beyond = int(np.partition(instants, most)[most])
+    return min(until, beyond - 1 if beyond > instants.min() else beyond)
 
 
 def _elements(rows: Batch, schema: Schema, since: int, until: int, max_rows: int) -> Batch:

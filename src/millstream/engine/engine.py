@@ -7,26 +7,29 @@ kept history, up to exactly the committed snapshot, and goes on from there.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import polars as pl
 
+from millstream.engine.backfill import Backfills
 from millstream.engine.exchange import Skew
+from millstream.engine.extents import Extent, Extents, Wanted
 from millstream.engine.groups import Group, Groups, failure_key, query_tables
 from millstream.engine.limits import Limits, Notice, notices
 from millstream.engine.merging import HistoryMerge, Merge, history_merges, most_to_merge, result_merges, with_merged
-from millstream.engine.parts import Part, late_key, read_history, write_history
+from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, report
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.errors import EvaluationError, StateError, told
-from millstream.kernel.batch import Batch, concat, empty_batch
+from millstream.kernel.batch import INF, Batch, concat, empty_batch
 from millstream.kernel.distribution import HASH
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan import logical as lo
@@ -66,14 +69,19 @@ class Engine:
         self.snapshot = snapshot or Snapshot()
         self.pipeline = Pipeline()
         self.lock = threading.RLock()
-        self._changed = threading.Condition(self.lock)  # told of every commit, and of the end
+        self._changed = threading.Condition()  # told of every commit, and of the end
+        self._changes = 0
         self._is_closed = False
+        self._listeners: list[Callable[[], None]] = []  # told as well, without a thread of theirs that waits
+        self._pinned: dict[object, frozenset[str]] = {}  # files that are read beside the epochs, by who does
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
+        self._extents = Extents()
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
         self.groups = Groups(self)
+        self.backfills = Backfills(self)
         self.limits = Limits()
         self.notices: dict[tuple[str, int | None], Notice] = {}  # per edge and query: of those near a limit
         self.memory = MemoryReport()
@@ -91,26 +99,65 @@ class Engine:
             self.journal.commit(snapshot)
             self.groups.release()
             self.snapshot = snapshot
-            self._changed.notify_all()
+            self.tell()
             reach("before-sweep")
-            self.store.sweep(set(before.names()), set(snapshot.names()))
+            self.store.sweep(set(before.names()), set(snapshot.names()).union(*self._pinned.values()))
+
+    def pin(self, reader: object, names: Iterable[str]) -> None:
+        """Keep files that a reader beside the epochs needs, instead of those that it needed before."""
+        with self.lock:
+            before, self._pinned[reader] = self._pinned.get(reader, frozenset()), frozenset(names)
+            self.store.sweep(before, set(self.snapshot.names()).union(*self._pinned.values()))
+
+    def unpin(self, reader: object) -> None:
+        with self.lock:
+            self.pin(reader, ())
+            del self._pinned[reader]
 
     def note(self, snapshot: Snapshot) -> None:
         """Let a snapshot count that names what the committed one names; the next commit carries it."""
         with self.lock:
             self.snapshot = snapshot
+            self.tell()
+
+    def listen(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Call something after each commit and at the end, which must not wait for anything; gives what ends that."""
+        with self._changed:
+            self._listeners = [*self._listeners, told]
+
+        def end() -> None:
+            with self._changed:
+                self._listeners = [other for other in self._listeners if other is not told]
+
+        return end
+
+    def tell(self) -> None:
+        """Something has changed that others may wait for."""
+        with self._changed:
+            self._changes += 1
             self._changed.notify_all()
+            for told in self._listeners:
+                told()
 
     def wait_until(self, holds: Callable[[], bool], timeout: float | None) -> None:
         """Wait for a commit that makes something hold, for the end, or for so many seconds."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or holds(), timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            known = self._changes
+            if self._is_closed or holds():
+                return
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            with self._changed:
+                # Not asking what is waited for here: that may need the engine's lock, whose owner may be telling.
+                self._changed.wait_for(lambda known=known: self._is_closed or self._changes != known, left)  # type: ignore[misc]
 
     def close(self) -> None:
         """Nothing is committed any more: whoever waits need not."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+        self.backfills.close()
+        self._is_closed = True
+        self.tell()
         self.runner.close()
 
     def declare(self, catalog: Catalog) -> None:
@@ -150,8 +197,12 @@ class Engine:
         with self.lock:
             return self._history(name, self.snapshot)
 
-    def _history(self, name: str, snapshot: Snapshot) -> Batch:
+    def _history(self, name: str, snapshot: Snapshot, wanted: Wanted | None = None) -> Batch:
         files, schema = snapshot.history.get(name, ()), self._sources[name].schema
+        if wanted is not None and self._sources[name].counts_arrivals:
+            # Elements, which hold for an instant each.
+            spans = ((file, Extent(file.first, file.last, file.last + 1, file.last + 1)) for file in files)
+            files = tuple(file for file, extent in spans if wanted(extent))
         frames = [read_history(self.store, file, schema) for file in files]
         return pl.concat([self._empty(name), *frames])
 
@@ -187,7 +238,7 @@ class Engine:
             return ()
         schema = self._sources[source].schema
         file = write_history(self.store, source, self._period(source), self.snapshot.epoch + 1, batch, schema)
-        return (self._history_part(source, file),)
+        return (self.history_part(source, file),)
 
     def epoch(
         self,
@@ -266,7 +317,7 @@ class Engine:
         changed = {source for source in self._sources if arrived.get(source) or after[source] != before[source]}
         unjudged = {source for source, parts in arrived.items() if not all(part.is_judged for part in parts)}
         concerned = self._downstream(changed | {late_key(source) for source in unjudged})
-        task = self._task(self.pipeline, arrived)
+        task = self.task_of(self.pipeline, arrived)
         merges: tuple[Merge, ...] = (
             *history_merges(
                 self.snapshot.history,
@@ -350,8 +401,8 @@ class Engine:
         return max((self._first_kept(source, snapshot or self.snapshot) for source in self.inputs(edge)), default=0)
 
     def final(self, edge: str, snapshot: Snapshot) -> int:
-        """The last instant up to which an edge is final; -1 where nothing is."""
-        return min(self._frontier(source, snapshot) for source in self.inputs(edge))
+        """The last instant up to which an edge is final; -1 where nothing is, or where it is there no more."""
+        return min((self._frontier(source, snapshot) for source in self.inputs(edge)), default=-1)
 
     def _firsts(self) -> dict[str, int]:
         return {edge: self.first_answerable(edge) for edge in self.snapshot.results}
@@ -372,7 +423,13 @@ class Engine:
 
     def state_bytes(self) -> dict[str, int]:
         """What each step holds."""
-        return {step: bytes_of(synopses, self.store) for step, synopses in self.snapshot.states.items()}
+        while True:
+            snapshot = self.snapshot
+            try:
+                return {step: bytes_of(synopses, self.store) for step, synopses in snapshot.states.items()}
+            except StateError:
+                if self.snapshot is snapshot:
+                    raise  # not because a commit has removed what the one before it named
 
     def memory_report(self) -> dict[str, Any]:
         """What operators took from the pools, and the pools: this process', and those of the tasks."""
@@ -489,19 +546,28 @@ class Engine:
         with self.lock:
             edge, pipeline = self._prepare(plan, options)
             self._shown[edge] += 1
+            if edge in self.snapshot.backfills:
+                self.backfills.add(edge, pipeline)
+                return
             self.pipeline = self.pipeline.with_steps(
                 tuple(step for step in pipeline.steps if step.name not in self.snapshot.failures)
             )
 
     def show(self, plan: lo.Node, options: Options, catalog: Catalog) -> str:
-        """Keep a plan's rows as results from now on, its past included; gives the edge that carries them."""
+        """Keep a plan's rows as results from now on, its past included; gives the edge that carries them.
+
+        A long past is worked through in the background.
+        """
         with self.lock:
-            edge, backfill = self._prepare(plan, options)
+            edge, pipeline = self._prepare(plan, options)
             # A query for all of a source has the source's history as its result.
-            if edge not in self._sources and not self._shown[edge]:
-                self._backfill(edge, backfill, catalog)
-            else:
+            if edge in self._sources or self._shown[edge]:
                 self.declare(catalog)
+            elif self.backfills.is_due(pipeline):
+                self.commit(replace(self.snapshot, catalog=catalog, backfills=(*self.snapshot.backfills, edge)))
+                self.backfills.add(edge, pipeline)
+            else:
+                self._backfill(edge, pipeline, catalog)
             self._shown[edge] += 1
             return edge
 
@@ -520,6 +586,8 @@ class Engine:
         """A query over the edge is gone; forget what no other one needs."""
         with self.lock:
             remaining = self._shown - Counter([edge])
+            if edge not in remaining:
+                self.backfills.cancel(edge)
             self.commit(replace(self._only(remaining), catalog=catalog))
             self._shown = remaining
             self.pipeline = self.pipeline.only(self._needed(remaining))
@@ -545,29 +613,36 @@ class Engine:
             results={key: names for key, names in snapshot.results.items() if key in shown},
             failures={s: error for s, error in snapshot.failures.items() if s.partition("#")[0] in needed},
             queries={edge: count for edge, count in snapshot.queries.items() if edge in shown},
+            backfills=tuple(edge for edge in snapshot.backfills if edge in shown),
         )
 
     def check(self, edge: str, query: int | None = None) -> None:
         """Raise what stopped the edge, or one query of a group, if something did."""
+        self.backfills.check(edge)
         for step in (edge, *([] if query is None else [failure_key(edge, query)])):
             if step in self.snapshot.failures:
                 said = self.snapshot.failures[step]
                 raise EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))
 
-    def rows(self, edge: str, schema: Schema, query: int | None = None) -> tuple[Batch, Snapshot]:
+    def rows(
+        self, edge: str, schema: Schema, query: int | None = None, wanted: Callable[[Snapshot], Wanted] | None = None
+    ) -> tuple[Batch, Snapshot]:
         """All rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to.
 
-        Readers do not wait for epochs: what a snapshot names stays the same, and is there until some commit later.
+        Segments without rows that may be `wanted`, which depends on the snapshot, are left out. Readers do not wait for
+        epochs: what a snapshot names stays the same, and is there until some commit later.
         """
         if query is not None:
             self.settle(edge)
         while True:
             self.check(edge, query)
             snapshot, like = self.snapshot, empty_batch(schema)
+            asked = None if wanted is None else wanted(snapshot)
             try:
                 if edge in self._sources:
-                    return self._history(edge, snapshot).select(like.columns), snapshot
-                frames = [self.store.read(name) for name in snapshot.results.get(edge, ())]
+                    return self._history(edge, snapshot, asked).select(like.columns), snapshot
+                read = [self._extents.read(name, self.store.read, asked) for name in snapshot.results.get(edge, ())]
+                frames = [frame for frame in read if frame is not None]
                 break
             except StateError:
                 if self.snapshot is snapshot:
@@ -576,9 +651,21 @@ class Engine:
             return pl.concat([like, *(frame.select(like.columns) for frame in frames)]), snapshot
         return concat(self.groups.rows_of(self.groups[edge], schema, query, frames), like), snapshot
 
+    def height(self, edge: str) -> int:
+        """How many rows an edge has shown, without reading them."""
+        while True:
+            snapshot = self.snapshot
+            if edge in self._sources:
+                return sum(file.rows for file in snapshot.history.get(edge, ()))
+            try:
+                return sum(map(self.store.height, snapshot.results.get(edge, ())))
+            except StateError:
+                if self.snapshot is snapshot:
+                    raise
+
     def inputs(self, edge: str) -> set[str]:
         """The sources that an edge is made from, but for query tables."""
-        below = self.pipeline.edges_below(edge)
+        below = (self.backfills.pipeline_of(edge) or self.pipeline).edges_below(edge)
         return {name for name in below if name in self._sources and not name.startswith(QUERY_ROWS)}
 
     def _prepare(self, plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
@@ -605,15 +692,15 @@ class Engine:
     def history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:
         """A task that runs a pipeline over all that is kept of its sources."""
         history = {
-            source: tuple(self._history_part(source, file) for file in files)
+            source: tuple(self.history_part(source, file) for file in files)
             for source, files in self.snapshot.history.items()
             if source in self._sources
         }
-        task = self._task(pipeline, history)
+        task = self.task_of(pipeline, history)
         read = {source: parts for source, parts in history.items() if source in task.empty}
         return replace(task, arrived=read, before=dict.fromkeys(until, -1), after=until, shown=(edge,))
 
-    def _task(self, pipeline: Pipeline, arrived: Mapping[str, tuple[Part, ...]]) -> EpochTask:
+    def task_of(self, pipeline: Pipeline, arrived: Mapping[str, tuple[Part, ...]]) -> EpochTask:
         """A task of all steps from nothing; callers say how far, from where, and what to show."""
         steps = frozenset(step.name for step in pipeline.steps)
         read = {edge for step in pipeline.steps for edge in step.inputs} - steps
@@ -625,15 +712,19 @@ class Engine:
             arrived,
             {source: self._empty(source) for source in read},
             late={source: self._sources[source].schema for source in late},
-            periods={source: self._period(source) for source in self._sources},
+            periods={source: self._period(source) for source in [*self._sources]},
         )
 
-    def _history_part(self, source: str, file: HistoryFile) -> Part:
-        return Part("history", file.name, file.rows, self._sources[source].schema, file)
+    def history_part(self, source: str, file: HistoryFile, after: int = -1, until: int = INF) -> Part:
+        """A history file, or what it has after an instant up to another; how many rows these are is a guess."""
+        row = self._sources[source]
+        first, last = max(file.first, after + 1), min(file.last, until)
+        rows = max(1, file.rows * (last - first + 1) // (file.last - file.first + 1))
+        return Part("history", file.name, rows, row.schema, file, cut=Cut(after, until, row.counts_arrivals))
 
     def frontiers(self, snapshot: Snapshot | None = None) -> dict[str, int]:
         """How far each source is final."""
-        return {source: self._frontier(source, snapshot or self.snapshot) for source in self._sources}
+        return {source: self._frontier(source, snapshot or self.snapshot) for source in [*self._sources]}
 
     def _downstream(self, sources: set[str]) -> set[str]:
         reached = set(sources)

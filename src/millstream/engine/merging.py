@@ -106,7 +106,7 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | N
             return None
         rows = pl.concat([store.read_once(name) for name in merge.names], rechunk=True)
         kept = current(rows, merge.first)
-        return replace(merge, made=(writer.write(kept),) if kept.height else ())
+        return replace(merge, made=(writer.write_packed(kept),) if kept.height else ())
 
 
 def current(rows: pl.DataFrame, first: int) -> pl.DataFrame:

@@ -7,14 +7,13 @@ how far those have raised the heartbeat, so that each part can be judged alone.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from millstream.engine import tables
 from millstream.engine.ingest import admit, with_times
@@ -35,7 +34,7 @@ from millstream.kernel.hashing import mix
 from millstream.plan.definitions import StreamDefinition
 from millstream.state.snapshot import AsItCame, HistoryFile, SourceProgress
 from millstream.state.store import Store
-from millstream.types import Schema, arrow_schema, to_polars
+from millstream.types import Schema, to_polars
 
 LATE, MALFORMED, UNREADABLE = "_late", "_malformed", "_unreadable"
 TIME = "_ts"
@@ -60,10 +59,30 @@ class Admission:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """What is taken of a history file: the rows with after < start <= until, of elements or of a table's rows."""
+
+    after: int
+    until: int
+    elements: bool
+
+    @property
+    def column(self) -> str:
+        """What files call the start."""
+        return TIME if self.elements else START
+
+    def wanted(self, file: HistoryFile, time: str) -> pl.Expr | None:
+        """None where these are all rows of the file."""
+        if self.after < file.first and file.last <= self.until:
+            return None
+        return (pl.col(time) > self.after) & (pl.col(time) <= self.until)
+
+
+@dataclass(frozen=True)
 class Part:
-    """Rows of a source: a history file whose rows are accepted, or a segment or Parquet file of rows still to be
-    judged, in the stream's input columns, or a segment of a table's rows, which are there from `at` on, or one of rows
-    as the kernel takes them."""
+    """Rows of a source: a history file whose rows are accepted, or what is cut of one, or a segment or Parquet file of
+    rows still to be judged, in the stream's input columns, or a segment of a table's rows, which are there from `at`
+    on, or one of rows as the kernel takes them."""
 
     kind: Literal["history", "segment", "parquet", "rows"]
     name: str
@@ -72,6 +91,7 @@ class Part:
     file: HistoryFile | None = None
     admission: Admission | None = None
     at: int | None = None
+    cut: Cut | None = None
 
     @property
     def is_judged(self) -> bool:
@@ -107,11 +127,13 @@ def _span(rows: Batch) -> tuple[int, int]:
     return int(instants.min()), int(instants.max())
 
 
-def read_history(store: Store, file: HistoryFile, schema: Schema) -> Batch:
-    """The rows of a history file as the kernel takes them."""
-    frame = store.read_history(file.name)
+def read_history(store: Store, file: HistoryFile, schema: Schema, cut: Cut | None = None) -> Batch:
+    """The rows of a history file, or what is cut of it, as the kernel takes them."""
     if file.as_it_came is not None:
-        return _as_it_came(frame, file.as_it_came, schema)
+        rows = _as_it_came(store.read_history(file.name), file.as_it_came, schema)
+        wanted = None if cut is None else cut.wanted(file, START)
+        return rows if wanted is None else rows.filter(wanted)
+    frame = store.read_history(file.name, None if cut is None else cut.wanted(file, cut.column))
     values = [pl.col(field.name).alias(value_column(index)) for index, field in enumerate(schema)]
     if ARRIVAL not in frame.columns:
         return frame.select(*values, *INTERVAL_COLUMNS)
@@ -125,7 +147,7 @@ def _as_it_came(frame: pl.DataFrame, raw: AsItCame, schema: Schema) -> Batch:
     instants = frame[found[raw.timestamp.lower()]]
     if raw.tick is not None:
         instants = instants.dt.epoch("us") // raw.tick
-    columns = [frame[found[field.name.lower()]].cast(to_polars(field.type)) for field in schema]
+    columns = _named(frame, schema).get_columns()
     batch = pl.DataFrame([column.alias(value_column(index)) for index, column in enumerate(columns)])
     return with_times(batch, instants.cast(pl.Int64), raw.arrival)
 
@@ -133,7 +155,7 @@ def _as_it_came(frame: pl.DataFrame, raw: AsItCame, schema: Schema) -> Batch:
 def take(part: Part, store: Store, source: str, period_length: int, epoch: int) -> Taken:
     """Read a part; judge its elements, and keep those accepted as history, where that was not done at the door."""
     if part.file is not None:
-        return Taken(read_history(store, part.file, part.schema))
+        return Taken(read_history(store, part.file, part.schema, part.cut))
     if part.kind == "rows":
         return Taken(store.read_once(part.name))
     if part.at is not None:
@@ -177,18 +199,22 @@ def late_rows(stream: StreamDefinition, late: Batch, at: int) -> Batch:
     )
 
 
-def _rows(part: Part, content: bytes | None, store: Store) -> pa.Table:
+def _rows(part: Part, content: bytes | None, store: Store) -> pl.DataFrame:
     if content is None:
-        return store.read_once(part.name).to_arrow()
+        return store.read_once(part.name)
     columns = part.admission.stream.input_columns if part.admission else part.schema
-    wanted = arrow_schema(columns)
     try:
-        with pq.ParquetFile(pa.BufferReader(content)) as file:
-            found = {name.lower(): name for name in file.schema_arrow.names}
-            names = [found[name.lower()] for name in wanted.names]
-            return file.read(columns=names).select(names).rename_columns(wanted.names).cast(wanted)
-    except pa.ArrowException as error:
+        found = {name.lower(): name for name in pl.read_parquet_schema(io.BytesIO(content))}
+        frame = pl.read_parquet(io.BytesIO(content), columns=[found[field.name.lower()] for field in columns])
+    except pl.exceptions.PolarsError as error:
         raise InputError(f"{part.name} cannot be read: {error}") from None
+    return _named(frame, columns)
+
+
+def _named(frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:
+    """A user's file, as the columns are declared."""
+    found = {name.lower(): name for name in frame.columns}
+    return pl.DataFrame([frame[found[f.name.lower()]].cast(to_polars(f.type)).alias(f.name) for f in columns])
 
 
 def _file(name: str) -> bytes:

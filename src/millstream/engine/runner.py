@@ -17,7 +17,24 @@ class Runner(Protocol):
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
 
+    def beside(self) -> Beside:
+        """Who runs tasks beside the epochs, in another thread."""
+        ...
+
     def close(self) -> None: ...
+
+
+class Beside(Protocol):
+    """Runs the tasks of a backfill on no more than one core."""
+
+    seconds: float  # that a task should take
+    gives_way: bool  # whether a task should not begin while an epoch runs, since both are of this process
+
+    def run(self, task: EpochTask) -> EpochOutcome: ...
+
+    def cancel(self) -> None:
+        """The task that runs now is of no use any more: it may fail."""
+        ...
 
 
 class InProcessRunner:
@@ -31,5 +48,19 @@ class InProcessRunner:
         plan, work = prepare(task, self.planner)
         return settle(plan, run_here(plan, work, plan.shards, self.store))
 
+    def beside(self) -> Beside:
+        return _InProcessBeside(self.store, self.planner.shards)
+
     def close(self) -> None:
         """Nothing to stop."""
+
+
+class _InProcessBeside(InProcessRunner):
+    """With plans of its own, since two threads run. Short slices: an epoch that comes meanwhile shares the
+    interpreter with one."""
+
+    seconds = 0.03
+    gives_way = True
+
+    def cancel(self) -> None:
+        """Slices are short."""

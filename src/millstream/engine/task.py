@@ -18,7 +18,7 @@ from millstream.engine.parts import Part, late_key, take, write_history
 from millstream.engine.stages import Planner, Send, StagePlan, StageStep
 from millstream.errors import EvaluationError
 from millstream.kernel import memory
-from millstream.kernel.batch import Batch, concat
+from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.state.pool import Account, PoolUse
@@ -38,7 +38,8 @@ class EpochTask:
     columns of its sources, `late` those of the tables of late elements, `before` and `after` the sources' frontiers.
     `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way, `periods` the
     lengths of those by which the history of each source is laid out. The `settled` edges have been as far as `after`
-    before: rows come on them from the past, and time does not pass.
+    before: rows come on them from the past, and time does not pass. `owner` tells a task that works beside the epochs
+    on state of its own, under the names of steps that may be theirs too.
     """
 
     epoch: int
@@ -54,6 +55,7 @@ class EpochTask:
     merges: tuple[Merge, ...] = ()
     periods: Mapping[str, int] = field(default_factory=dict)
     settled: frozenset[str] = frozenset()
+    owner: str = ""
 
     @property
     def arriving(self) -> int:
@@ -100,6 +102,7 @@ class EpochWork:
     after: Mapping[str, int]
     shown: frozenset[str]
     periods: Mapping[str, int]
+    owner: str
 
 
 @dataclass
@@ -136,6 +139,7 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
         {edge: after[edge] for edge in edges},
         frozenset(task.shown),
         {source: task.periods[source] for source in (*task.arrived, *task.late)},
+        task.owner,
     )
     return plan, work
 
@@ -243,7 +247,7 @@ class _StageRun:
         state: dict[str, tuple[Segment, ...]] = {}
         for synopsis, names in self.work.states.get(step, {}).items():
             if synopsis.startswith((mine, EVERYWHERE)):
-                self.store.pool.only(f"{step}/{synopsis}", names)
+                self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)
                 segments = [self.store.read(name) for name in names]
                 self._known.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
                 state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = tuple(segments)
@@ -264,7 +268,8 @@ class _StageRun:
         if kept:
             self.outcome.states[step] = kept
         if step in self.work.shown and batch.height:
-            self.outcome.results[step] = (self.writer.write(batch),)
+            # Whoever asks for answers asks for values and intervals.
+            self.outcome.results[step] = (self.writer.write_packed(batch.drop(ARRIVAL, BORN, strict=False)),)
 
     def _name(self, segment: Segment) -> str:
         name, _ = self._known.get(id(segment), ("", segment))

@@ -8,6 +8,7 @@ on all shards, since a shuffle would cost more than the work; the answers are th
 from __future__ import annotations
 
 import os
+from itertools import count
 
 from pyspark.sql import SparkSession
 
@@ -70,8 +71,36 @@ class SparkRunner:
             self._jobs[plan] = OneTaskJob(self.session, plan, self.store)
         return self._jobs[plan].run(work)
 
+    def beside(self) -> SparkBeside:
+        return SparkBeside(self.session, self.store, self.planner.shards)
+
     def close(self) -> None:
         """The session belongs to whoever made it."""
+
+
+class SparkBeside(SparkRunner):
+    """Jobs of one task each, so that all cores but one are left to the epochs. They have a tag of their own, by which
+    they are cancelled."""
+
+    seconds = 1.0
+    gives_way = False
+    _numbers = count(1)
+
+    def __init__(self, session: SparkSession, store: Store, shards: int) -> None:
+        super().__init__(session, store, shards)
+        self.small_epoch = _MOST
+        self._tag = f"millstream-backfill-{os.getpid()}-{next(self._numbers)}"
+
+    def run(self, task: EpochTask) -> EpochOutcome:
+        context = self.session.sparkContext
+        context.addJobTag(self._tag)
+        try:
+            return super().run(task)
+        finally:
+            context.removeJobTag(self._tag)
+
+    def cancel(self) -> None:
+        self.session.sparkContext.cancelJobsWithTag(self._tag)
 
 
 def _is_known_here(task: EpochTask) -> bool:

@@ -25,6 +25,8 @@ POINTS = (
     "manifest-renamed",
     "before-sweep",
     "sink-written",
+    "backfill-slice-run",
+    "backfill-finished",
 )
 
 _reached: Counter[str] = Counter()

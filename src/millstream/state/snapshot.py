@@ -78,6 +78,7 @@ class Snapshot:
     failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # per step: what stopped it
     sinks: Mapping[str, SinkCursor] = field(default_factory=dict)
     queries: Mapping[str, int] = field(default_factory=dict)  # per group: how many queries it has ever had
+    backfills: Names = ()  # edges that queries show and whose past is still being worked through
     catalog: tuple[Mapping[str, Any], ...] = ()  # what was declared, in order; opaque here
 
     def progress(self, source: str) -> SourceProgress:
@@ -119,6 +120,7 @@ def from_json(content: Mapping[str, Any], catalog: tuple[Mapping[str, Any], ...]
         failures=content["failures"],
         sinks={name: SinkCursor(**cursor) for name, cursor in content["sinks"].items()},
         queries=content["queries"],
+        backfills=tuple(content.get("backfills", ())),
         catalog=catalog,
     )
 

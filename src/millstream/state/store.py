@@ -10,13 +10,15 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import threading
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, BinaryIO, Protocol
 from urllib.parse import quote
 
 import polars as pl
@@ -24,11 +26,14 @@ import pyarrow as pa
 
 from millstream.errors import StateError
 from millstream.state.faults import reach
-from millstream.state.files import checksum, damaged
+from millstream.state.files import checksum, checksum_text, damaged
+from millstream.state.packing import packed, unpacked
 from millstream.state.pool import Pool, pool_for
 
 PERIOD = "_period"  # names the directories of history, as Hive does
 _ALIGNMENT = 64
+_REMEMBERED = 10_000
+_checked: set[str] = set()  # files of history whose checksums this process has found to be right
 
 
 class Writer(Protocol):
@@ -36,6 +41,10 @@ class Writer(Protocol):
 
     def write(self, frame: pl.DataFrame) -> str:
         """Keep a frame; gives its name, which is good once the file is closed."""
+        ...
+
+    def write_packed(self, frame: pl.DataFrame) -> str:
+        """The same in fewer bytes: for what is read rarely, since it is not mapped as it is."""
         ...
 
 
@@ -61,6 +70,10 @@ class Store(Protocol):
         """The bytes of a segment."""
         ...
 
+    def height(self, name: str) -> int:
+        """The rows of a segment."""
+        ...
+
     def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
         """Keep rows of a source for others to read too, among those of a period; gives the file's name."""
         ...
@@ -69,7 +82,9 @@ class Store(Protocol):
         """Keep a Parquet file as it is; gives the name of the copy."""
         ...
 
-    def read_history(self, name: str) -> pl.DataFrame: ...
+    def read_history(self, name: str, wanted: pl.Expr | None = None) -> pl.DataFrame:
+        """The rows of a file of history, or those of them for which a condition on its columns is true."""
+        ...
 
     def limit(self, budget: int | None) -> None:
         """How many bytes the pools of all processes have together; None leaves it to us."""
@@ -102,7 +117,10 @@ class MemoryStore:
         return self.read(name)
 
     def size(self, name: str) -> int:
-        return int(self._frames[name].estimated_size())
+        return int(self.read(name).estimated_size())
+
+    def height(self, name: str) -> int:
+        return self.read(name).height
 
     def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
         return self.keep(f"{source}-{label}", frame)
@@ -110,8 +128,9 @@ class MemoryStore:
     def adopt_history(self, source: str, period: int, label: str, content: bytes) -> str:
         return self.keep(f"{source}-{label}", pl.read_parquet(io.BytesIO(content)))
 
-    def read_history(self, name: str) -> pl.DataFrame:
-        return self.read(name)
+    def read_history(self, name: str, wanted: pl.Expr | None = None) -> pl.DataFrame:
+        frame = self.read(name)
+        return frame if wanted is None else frame.filter(wanted)
 
     def limit(self, budget: int | None) -> None:
         self.pool.limit(budget)
@@ -133,6 +152,9 @@ class _MemoryWriter:
     def write(self, frame: pl.DataFrame) -> str:
         return self._store.keep(self._label, frame)
 
+    def write_packed(self, frame: pl.DataFrame) -> str:
+        return self.write(frame)
+
 
 class DirectoryStore:
     """Segments as Arrow and history as Parquet in a directory that all processes of the database see.
@@ -149,7 +171,7 @@ class DirectoryStore:
         self.segments, self.history = directory / "segments", directory / "history"
         self.segments.mkdir(parents=True, exist_ok=True)
         self.history.mkdir(parents=True, exist_ok=True)
-        self._syncing: list[tuple[Path, Future[None]]] | None = None  # within the block of a task's file
+        self._task = _TaskOfThread()
 
     def __reduce__(self) -> tuple[object, ...]:
         return DirectoryStore, (self.directory, self.budget)
@@ -159,7 +181,7 @@ class DirectoryStore:
         # A retried task must not meet the file of its first attempt.
         writer = _SegmentWriter(self.segments / f"{label}-{uuid.uuid4().hex[:8]}.seg")
         syncing: list[tuple[Path, Future[None]]] = []
-        self._syncing = syncing
+        self._task.syncing = syncing
         try:
             yield writer
             writer.close()
@@ -172,33 +194,46 @@ class DirectoryStore:
                 synced.exception()  # the first error is the one to tell
             raise
         finally:
-            self._syncing = None
+            self._task.syncing = None
 
     def _sync(self, descriptor: int, path: Path) -> None:
         """Have a file on disk: now, or, within the block of a task's file, when that ends. The disk works meanwhile."""
-        if self._syncing is None:
+        if self._task.syncing is None:
             os.fsync(descriptor)
         else:
-            self._syncing.append((path, _syncers().submit(_sync_and_close, os.dup(descriptor))))
+            self._task.syncing.append((path, _syncers().submit(_sync_and_close, os.dup(descriptor))))
 
     def read(self, name: str) -> pl.DataFrame:
         _, _, length, _ = _parsed(name)
         return self.pool.segment(name, length, lambda: self.read_once(name))
 
     def read_once(self, name: str) -> pl.DataFrame:
-        file, place, length, expected = _parsed(name)
+        segment = self._mapped(name)
+        file, place, _, expected = _parsed(name)
+        if checksum(memoryview(segment)) != expected:
+            path = self.segments / file
+            raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
+        return unpacked(_table(segment))
+
+    def _mapped(self, name: str) -> pa.Buffer:
+        file, place, length, _ = _parsed(name)
         path = self.segments / file
         try:
             content = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
         except FileNotFoundError:
             raise damaged(path, "it is missing") from None
-        segment = content[place : place + length]
-        if len(segment) != length or checksum(memoryview(segment)) != expected:
-            raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
-        return _frame(pa.ipc.open_file(pa.BufferReader(segment)).read_all())
+        if len(content) < place + length:
+            raise damaged(path, f"the segment at byte {place} is not all there")
+        return content[place : place + length]
 
     def size(self, name: str) -> int:
         return _parsed(name)[2]
+
+    def height(self, name: str) -> int:
+        try:
+            return int(_table(self._mapped(name)).num_rows)
+        except pa.ArrowException as error:
+            raise damaged(self._path(name), str(error)) from None
 
     def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
         content = io.BytesIO()
@@ -222,7 +257,21 @@ class DirectoryStore:
         reach("history-written")
         return f"{path.relative_to(self.directory)}#{checksum(content)}"
 
-    def read_history(self, name: str) -> pl.DataFrame:
+    def read_history(self, name: str, wanted: pl.Expr | None = None) -> pl.DataFrame:
+        if wanted is None:
+            return pl.read_parquet(io.BytesIO(self._checked(name)))
+        # Slices come back to a file many times, and take a part of it: it is read as a whole only once.
+        if name not in _checked:
+            self._checked(name)
+            if len(_checked) >= _REMEMBERED:
+                _checked.clear()
+            _checked.add(name)
+        try:
+            return pl.scan_parquet(self._path(name), hive_partitioning=False).filter(wanted).collect()
+        except FileNotFoundError:
+            raise damaged(self._path(name), "it is missing") from None
+
+    def _checked(self, name: str) -> bytes:
         path, expected = self._path(name), name.rpartition("#")[2]
         try:
             content = path.read_bytes()
@@ -230,7 +279,7 @@ class DirectoryStore:
             raise damaged(path, "it is missing") from None
         if checksum(content) != expected:
             raise damaged(path, "its checksum does not agree with what it holds")
-        return pl.read_parquet(io.BytesIO(content))
+        return content
 
     def limit(self, budget: int | None) -> None:
         self.budget = budget
@@ -262,30 +311,37 @@ class DirectoryStore:
         return (self.segments if "@" in name else self.directory) / file
 
 
+class _TaskOfThread(threading.local):
+    """What the task that a thread runs has to wait for when the block of its file ends."""
+
+    syncing: list[tuple[Path, Future[None]]] | None = None
+
+
 class _SegmentWriter:
     """Segments one after the other in one file, made when the first one comes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: pa.OSFile | None = None
+        self._file: BinaryIO | None = None
         self._place = 0
 
     def write(self, frame: pl.DataFrame) -> str:
-        sink = pa.BufferOutputStream()
-        table = frame.to_arrow()
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        content = sink.getvalue()
+        return self._write(frame.to_arrow())
+
+    def write_packed(self, frame: pl.DataFrame) -> str:
+        return self._write(packed(frame))
+
+    def _write(self, table: pa.Table) -> str:
         with _disk_errors(self._path):
             if self._file is None:
                 self._file = self._path.open("wb")
-            self._file.write(memoryview(content)[: len(content) // 2])
-            reach("segment-half-written")
-            self._file.write(memoryview(content)[len(content) // 2 :])
-            name = f"{self._path.name}@{self._place}+{len(content)}#{checksum(memoryview(content))}"
-            padding = -len(content) % _ALIGNMENT
+            content = _Content(self._file)
+            with pa.ipc.new_file(content, table.schema) as writer:
+                writer.write_table(table)
+            name = f"{self._path.name}@{self._place}+{content.length}#{content.checksum}"
+            padding = -content.length % _ALIGNMENT
             self._file.write(bytes(padding))
-        self._place += len(content) + padding
+        self._place += content.length + padding
         return name
 
     def close(self) -> None:
@@ -298,8 +354,35 @@ class _SegmentWriter:
 
     def discard(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what could not be written cannot be written now either
+                self._file.close()
             self._path.unlink(missing_ok=True)
+
+
+class _Content(io.RawIOBase):
+    """What goes into a file, measured and summed up on the way: Arrow's buffers are not copied once more."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.length = self._sum = 0
+
+    @property
+    def checksum(self) -> str:
+        return checksum_text(self._sum)
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.length
+
+    def write(self, content: Any) -> int:
+        if self.length:
+            reach("segment-half-written")
+        self._file.write(content)
+        self._sum = zlib.crc32(content, self._sum)
+        self.length += len(content)
+        return len(content)
 
 
 @cache
@@ -333,8 +416,5 @@ def _parsed(name: str) -> tuple[str, int, int, str]:
     return file, int(place), int(length), expected
 
 
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    if not isinstance(frame, pl.DataFrame):
-        raise AssertionError("a segment is a table")
-    return frame
+def _table(segment: pa.Buffer) -> pa.Table:
+    return pa.ipc.open_file(pa.BufferReader(segment)).read_all()

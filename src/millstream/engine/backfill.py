@@ -1,0 +1,387 @@
+"""Backfills: the past of queries that come late, worked through beside the epochs.
+
+    history ──slices of time──▶ state and results of its own ──the rest, under the lock──▶ one commit
+
+A job runs the plans of such queries over the kept history, slice after slice, each as an epoch would have: rows up to
+an instant, and the frontiers of all sources up to there. The engine's lock is not held meanwhile, so that epochs go on.
+What they bring is worked through in further rounds, until there is so little left that it can be done under the lock;
+from the next epoch on the queries take part. Until then nobody sees anything of them, and what a process that stops
+leaves behind is collected as all orphans are: the snapshot only says which edges have no past yet, and the next process
+begins again.
+
+Of steps that other queries share the state is worked out as well, since what is above them needs their past, and then
+left: the live one is the same.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from millstream.engine.parts import Part
+from millstream.engine.runner import Beside
+from millstream.engine.task import EpochOutcome, EpochTask, StateNames
+from millstream.errors import Error, EvaluationError, told
+from millstream.kernel.batch import INF
+from millstream.kernel.pipeline import Pipeline
+from millstream.plan.sharing import QUERY_ROWS
+from millstream.state.faults import reach
+from millstream.state.snapshot import HistoryFile, Names, Snapshot, state_names
+
+if TYPE_CHECKING:
+    from millstream.engine.engine import Engine
+
+_SMALLEST_SLICE, _LARGEST_SLICE = 1_000, 4_000_000  # rows
+_SHRINKING = 0.7  # what is left must have become so much less in a round, or else ingest is as fast as we are
+_GIVING_WAY = 0.5  # seconds that a slice waits for an epoch to end
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a backfill has come: instants and rows of history, of those there are by now."""
+
+    reached: int
+    until: int
+    rows: int
+    of_rows: int
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, self.rows / self.of_rows) if self.of_rows else 1.0
+
+
+@dataclass(eq=False)
+class Job:
+    """Plans whose past is worked through together; `shown` are the edges that queries wait for."""
+
+    pipeline: Pipeline
+    shown: frozenset[str]
+    owner: str = ""
+    states: StateNames = field(default_factory=dict)
+    results: dict[str, Names] = field(default_factory=dict)
+    failures: dict[str, EvaluationError] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)  # per source: the last instant whose rows were taken
+    rows: int = 0
+    error: Error | None = None  # something else than the queries is wrong
+
+    @property
+    def sources(self) -> set[str]:
+        steps = {step.name for step in self.pipeline.steps}
+        return {edge for step in self.pipeline.steps for edge in step.inputs} - steps
+
+    def after(self, source: str) -> int:
+        return self.reached.get(source, -1)
+
+    def names(self) -> list[str]:
+        return [*state_names(self.states), *(name for names in self.results.values() for name in names)]
+
+
+class Backfills:
+    """The backfills of an engine: those that wait and the one under way, in a thread of their own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()  # of what follows; taken after the engine's, never before
+        self._waiting: dict[str, Pipeline] = {}  # by edge
+        self._job: Job | None = None
+        self._broken: dict[str, Error] = {}  # by edge: what stopped its backfill until the database is opened again
+        self._thread: threading.Thread | None = None
+        self._beside: Beside | None = None
+        self._is_started = self._is_closed = False
+        self._numbers = count(1)
+        self.on_published: Callable[[], None] = lambda: None
+        self.least_rows = 200_000  # of history that are worth a backfill
+        self.first_slice = 20_000  # rows; what follows is as large as the time allows that a slice may take
+        self.most_left = 50_000  # rows that may be left to be worked through under the lock
+
+    # What queries ask
+
+    def __contains__(self, edge: str) -> bool:
+        """Whether the past of an edge is still to be worked through."""
+        with self._lock:
+            return edge in self._waiting or (self._job is not None and edge in self._job.shown)
+
+    def pipeline_of(self, edge: str) -> Pipeline | None:
+        with self._lock:
+            found = self._waiting.get(edge)
+            job = self._job
+            return found or (job.pipeline if job is not None and edge in job.shown else None)
+
+    def check(self, edge: str) -> None:
+        if edge in self._broken:
+            raise self._broken[edge]
+
+    def progress(self, edge: str) -> Progress | None:
+        """How far the backfill of an edge is; None where there is none."""
+        pipeline = self.pipeline_of(edge)
+        if pipeline is None:
+            return None
+        with self._lock:
+            job = self._job if self._job is not None and edge in self._job.shown else Job(pipeline, frozenset())
+        snapshot = self._engine.snapshot
+        frontiers = self._engine.frontiers(snapshot)
+        read = [source for source in job.sources if not source.startswith(QUERY_ROWS)]
+        left = self._rows_left(job, snapshot)
+        reached = min((job.after(source) for source in read), default=-1)
+        return Progress(reached, min((frontiers[source] for source in read), default=-1), job.rows, job.rows + left)
+
+    def is_due(self, pipeline: Pipeline) -> bool:
+        """Whether the history that a pipeline reads is too long to be worked through at once."""
+        rows = self._rows_left(Job(pipeline, frozenset()), self._engine.snapshot)
+        return rows > 0 and rows >= self.least_rows
+
+    # Coming and going
+
+    def add(self, edge: str, pipeline: Pipeline) -> None:
+        """Work through the past of an edge; the snapshot says already that it has none."""
+        with self._lock:
+            self._waiting[edge] = pipeline
+            self._broken.pop(edge, None)
+        if self._is_started:
+            self._wake()
+
+    def start(self) -> None:
+        """Begin: all that an earlier process has declared is there."""
+        self._is_started = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
+            if self._thread is None and self._waiting and not self._is_closed:
+                self._thread = threading.Thread(target=self._work, name="millstream-backfill", daemon=True)
+                self._thread.start()
+
+    def cancel(self, edge: str) -> None:
+        """Nobody asks for an edge any more."""
+        with self._lock:
+            self._waiting.pop(edge, None)
+            self._broken.pop(edge, None)
+            if self._job is None or edge not in self._job.shown:
+                return
+            self._job.shown -= {edge}
+            is_over = not self._job.shown
+        if is_over and self._beside is not None:
+            self._beside.cancel()
+
+    def close(self) -> None:
+        """Stop, and wait for the thread. What it was at is begun again when the database is opened next."""
+        with self._lock:
+            self._is_closed = True
+            self._waiting.clear()
+            thread = self._thread
+        if self._beside is not None:
+            self._beside.cancel()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    # The thread
+
+    def _work(self) -> None:
+        for _ in self.slices():
+            pass
+
+    def slices(self) -> Iterator[None]:
+        """All the work there is, slice by slice."""
+        while (job := self._next_job()) is not None:
+            try:
+                yield from self._run(job)
+            except Error as error:
+                job.error = error
+            except Exception as error:  # of whatever kind: the queries that wait must hear of it
+                job.error = Error(f"the backfill has failed: {error!r}", hint="open the database again to repeat it")
+            finally:
+                self._end(job)
+
+    def _next_job(self) -> Job | None:
+        """All that wait, as one job; the thread ends where there is none."""
+        with self._lock:
+            if self._is_closed or not self._waiting:
+                self._thread = None
+                return None
+            pipeline = Pipeline()
+            for each in self._waiting.values():
+                pipeline = pipeline.with_steps(each.steps)
+            self._job = Job(pipeline, frozenset(self._waiting), f"backfill {next(self._numbers)}/")
+            self._waiting = {}
+            self._beside = self._engine.runner.beside()
+            return self._job
+
+    def _end(self, job: Job) -> None:
+        engine = self._engine
+        with engine.lock:
+            engine.unpin(job)
+            with self._lock:
+                if job.error is not None and not self._is_over(job):
+                    self._broken.update(dict.fromkeys(job.shown, job.error))
+                self._job = self._beside = None
+            engine.store.sweep(job.names(), set(engine.snapshot.names()))
+        engine.tell()
+
+    def _is_over(self, job: Job) -> bool:
+        return self._is_closed or not job.shown
+
+    def _run(self, job: Job) -> Iterator[None]:
+        """Rounds of slices, each round up to what is final when it begins."""
+        engine, before = self._engine, INF
+        wanted = float(self.first_slice)
+        while not self._is_over(job):
+            with engine.lock:
+                snapshot = engine.snapshot
+                left = self._rows_left(job, snapshot)
+                if left <= min(self.most_left, wanted) or left > _SHRINKING * before:
+                    self._finish(job)
+                    break
+                before = left
+                engine.pin(job, (file.name for source in job.sources for file in snapshot.history.get(source, ())))
+                frontiers = engine.frontiers(snapshot)
+            wanted = yield from self._round(job, snapshot, frontiers, wanted)
+        if not self._is_over(job):
+            self.on_published()
+
+    def _round(
+        self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: float
+    ) -> Generator[None, None, float]:
+        """Slices up to the frontiers of a snapshot; gives how many rows the next one should have."""
+        engine, beside = self._engine, self._beside
+        assert beside is not None
+        while not self._is_over(job) and any(job.after(source) < frontiers[source] for source in job.sources):
+            if beside.gives_way and engine.lock.acquire(timeout=_GIVING_WAY):
+                engine.lock.release()
+            after = self._slice(job, snapshot, frontiers, int(wanted))
+            task, begun = self._task(job, snapshot, after, after), time.perf_counter()
+            try:
+                outcome = beside.run(task)
+            except Error:
+                if self._is_over(job):
+                    return wanted  # because it was cancelled
+                raise
+            self._take(job, task, outcome)
+            reach("backfill-slice-run")
+            change = beside.seconds / max(time.perf_counter() - begun, 1e-6)
+            if task.arriving >= wanted / 2 or change < 1:
+                smallest = min(_SMALLEST_SLICE, self.first_slice)
+                wanted = min(max(wanted * min(max(change, 0.25), 4.0), smallest), _LARGEST_SLICE)
+            yield
+        return wanted
+
+    def _slice(self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: int) -> dict[str, int]:
+        """How far each source goes in a slice of about so many rows: all to the same instant, or as far as they are
+        final. Within a file rows are taken to be spread evenly over its time."""
+        low, high = min(job.after(source) for source in job.sources), max(frontiers[source] for source in job.sources)
+        files = [_File(file, job.after(s)) for s in job.sources for file in snapshot.history.get(s, ())]
+        spans = _Spans([file for file in files if file.left > 0])
+        if spans.until(high) > wanted:
+            first, last = low + 1, high
+            while first < last:  # the last instant up to which there are not too many, but one at least
+                middle = (first + last + 1) // 2
+                first, last = (middle, last) if spans.until(middle) <= wanted else (first, middle - 1)
+            high = first
+        return {s: max(job.after(s), min(high, frontiers[s])) for s in job.sources}
+
+    def _task(self, job: Job, snapshot: Snapshot, until: Mapping[str, int], frontiers: Mapping[str, int]) -> EpochTask:
+        """The rows after those that were taken, up to an instant of each source, with the frontiers that they raise."""
+        engine, read = self._engine, dict[str, tuple[Part, ...]]()
+        for source in job.sources:
+            after, up_to = job.after(source), until[source]
+            read[source] = tuple(
+                engine.history_part(source, file, after, up_to)
+                for file in snapshot.history.get(source, ())
+                if file.last > after and file.first <= up_to
+            )
+        task = engine.task_of(job.pipeline, read)
+        before = {source: job.after(source) for source in frontiers}
+        return replace(
+            task,
+            states=job.states,
+            before=before,
+            after=dict(frontiers),
+            shown=tuple(job.shown),
+            owner=job.owner,
+        )
+
+    def _take(self, job: Job, task: EpochTask, outcome: EpochOutcome) -> None:
+        """What a slice has made takes the place of what there was."""
+        before = job.names()
+        job.states = outcome.states
+        for edge, names in outcome.results.items():
+            job.results[edge] = (*job.results.get(edge, ()), *names)
+        job.rows += task.arriving
+        job.reached.update({source: until for source, until in task.after.items() if source in job.sources})
+        if outcome.failures:
+            self._fail(job, outcome.failures)
+        self._engine.store.sweep([*before, *outcome.names()], job.names())
+
+    def _fail(self, job: Job, failures: Mapping[str, EvaluationError]) -> None:
+        """Edges that failed need nothing any more; the others go on without the steps that only those needed."""
+        job.failures |= {edge: failures[edge] for edge in job.shown if edge in failures}
+        going_on = job.shown - job.failures.keys()
+        needed = {below for edge in going_on for below in job.pipeline.edges_below(edge)}
+        job.pipeline = job.pipeline.only(needed)
+        job.states = {step: names for step, names in job.states.items() if step in needed}
+        job.results = {edge: names for edge, names in job.results.items() if edge in going_on}
+
+    def _finish(self, job: Job) -> None:
+        """What is left, under the lock, rows beyond the frontiers included; then all of it counts."""
+        engine = self._engine
+        frontiers = engine.frontiers()
+        if job.shown - job.failures.keys():
+            task = self._task(job, engine.snapshot, dict.fromkeys(job.sources, INF), frontiers)
+            self._take(job, task, engine.runner.run(task))
+        reach("backfill-finished")
+        with self._lock:
+            shown = job.shown
+        made = shown - job.failures.keys()
+        needed = {below for edge in made for below in job.pipeline.edges_below(edge)}
+        known = {step.name for step in engine.pipeline.steps}
+        snapshot = engine.snapshot
+        failed = {edge: told(error) for edge, error in job.failures.items() if edge in shown}
+        engine.commit(
+            replace(
+                snapshot,
+                epoch=snapshot.epoch + 1,
+                states={**snapshot.states, **_only(job.states, needed - known)},
+                results={**snapshot.results, **_only(job.results, made)},
+                failures={**snapshot.failures, **failed},
+                backfills=tuple(edge for edge in snapshot.backfills if edge not in shown),
+            )
+        )
+        engine.pipeline = engine.pipeline.with_steps(job.pipeline.only(needed).steps)
+        with self._lock:
+            self._job = None
+
+    def _rows_left(self, job: Job, snapshot: Snapshot) -> int:
+        """About how many rows of history are still to be taken."""
+        files = (_File(file, job.after(s)) for s in job.sources for file in snapshot.history.get(s, ()))
+        return int(sum(file.left for file in files))
+
+
+def _only(found: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in found.items() if key in keys}
+
+
+class _File:
+    """A history file of which the rows up to an instant were taken."""
+
+    def __init__(self, file: HistoryFile, after: int) -> None:
+        self.first, self.last = max(file.first, after + 1), file.last
+        ticks = file.last - file.first + 1
+        self.left = file.rows * max(0, file.last - self.first + 1) / ticks
+
+
+class _Spans:
+    """How many rows there are up to an instant, about."""
+
+    def __init__(self, files: Iterable[_File]) -> None:
+        found = list(files)
+        self._first = np.array([file.first for file in found], np.float64)
+        self._ticks = np.array([file.last - file.first + 1 for file in found], np.float64)
+        self._rows = np.array([file.left for file in found], np.float64)
+
+    def until(self, instant: int) -> float:
+        return float((self._rows * np.clip((instant + 1 - self._first) / self._ticks, 0, 1)).sum())

@@ -1,0 +1,287 @@
+"""Late queries whose past is worked through in the background."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import millstream as ms
+from millstream.database import Database
+from millstream.engine.backfill import Backfills
+
+SUMS = "SELECT k, SUM(v) AS total FROM s [RANGE 15] GROUP BY k"
+QUERIES = {
+    "sums": SUMS,
+    "pairs": "SELECT ISTREAM(a.k, a.v, b.v) FROM s [RANGE 3] a, s [ROWS 5] b WHERE a.k = b.k",
+    "large": "SELECT k, total FROM (SELECT k, SUM(v) AS total FROM s [RANGE 15] GROUP BY k) w WHERE total > 9",
+}
+
+
+def opened(path: Path | None = None, slice_rows: int = 40) -> Database:
+    db = ms.connect(path, engine="inprocess")
+    db.engine.backfills.first_slice = db.engine.backfills.most_left = slice_rows
+    if "s" not in db.catalog:
+        db.execute("SET background_rows = 0; CREATE STREAM s (k INT, v INT) TIMESTAMP BY t")
+    return db
+
+
+def feed(db: Database, batches: range) -> None:
+    for batch in batches:
+        db.insert("s", [(t % 4, t % 7, t) for t in range(batch * 10, batch * 10 + 10)])
+
+
+def answers(db: Database) -> dict[str, pa.Table]:
+    return {query.name: query.changes() for query in db.queries()}
+
+
+def expected(batches: int, queries: dict[str, str] = QUERIES) -> dict[str, pa.Table]:
+    with opened() as db:
+        for name, text in queries.items():
+            db.register(text, name=name)
+        feed(db, range(batches))
+        return answers(db)
+
+
+class Gate:
+    """Backfills that stop before each slice until they are let through."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.arrived, self._open = threading.Event(), threading.Event()
+        usual: Callable[..., Any] = Backfills._slice
+
+        def gated(*arguments: Any) -> Any:
+            self.arrived.set()
+            assert self._open.wait(60)
+            return usual(*arguments)
+
+        monkeypatch.setattr(Backfills, "_slice", gated)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    found = Gate(monkeypatch)
+    yield found
+    found.open()
+
+
+def test_rows_come_in_while_the_past_is_worked_through(gate: Gate, tmp_path: Path) -> None:
+    with opened(tmp_path / "db") as db:
+        feed(db, range(20))
+        queries = [db.register(text, name=name) for name, text in QUERIES.items()]
+        assert gate.arrived.wait(60)
+        assert all(query.is_filling and query.final is None for query in queries)
+        assert not queries[0].wait(0.01)
+        feed(db, range(20, 60))  # merges files that the backfill is about to read
+        told = queries[0].stats()["backfill"]
+        assert told == {"fraction": 0, "reached": None, "until": 598, "rows": 0, "of_rows": 600}
+        gate.open()
+        assert answers(db) == expected(60)
+        feed(db, range(60, 70))
+        assert answers(db) == expected(70)
+        assert "backfill" not in queries[0].stats()
+        assert not db.engine.snapshot.backfills
+
+
+def test_whoever_asks_waits(gate: Gate) -> None:
+    with opened() as db:
+        feed(db, range(20))
+        query = db.register(SUMS, name="sums")
+        found: list[pa.Table] = []
+        readers = [
+            threading.Thread(target=lambda: found.append(query.changes())),
+            threading.Thread(target=lambda: found.append(next(query.follow()))),
+        ]
+        assert gate.arrived.wait(60)
+        for reader in readers:
+            reader.start()
+        assert not found
+        assert list(query.follow(timeout=0.01)) == []
+        gate.open()
+        for reader in readers:
+            reader.join(60)
+        assert found == [expected(20, {"sums": SUMS})["sums"]] * 2
+
+
+def test_dropping_cancels(gate: Gate, tmp_path: Path) -> None:
+    with opened(tmp_path / "db") as db:
+        feed(db, range(20))
+        query, other = db.register(SUMS), db.register("SELECT COUNT(*) AS n FROM s [RANGE 3]", name="other")
+        assert gate.arrived.wait(60)
+        told: list[Exception] = []
+
+        def ask() -> None:
+            with pytest.raises(ms.ClosedError) as raised:
+                query.result()
+            told.append(raised.value)
+
+        waiting = threading.Thread(target=ask)
+        waiting.start()
+        query.drop()
+        waiting.join(60)
+        assert len(told) == 1
+        gate.open()
+        assert other.wait(60)
+        other.drop()
+        assert not db.engine.snapshot.backfills
+        assert db.register(SUMS, name="sums").wait(60)
+        assert answers(db) == expected(20, {"sums": SUMS})
+
+
+def test_closing_does_not_wait_and_opening_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    db = opened(tmp_path / "db")
+    feed(db, range(20))
+    begun = threading.Event()
+    usual = Backfills._take
+
+    def slow(*arguments: Any) -> None:
+        begun.set()
+        usual(*arguments)
+
+    monkeypatch.setattr(Backfills, "_take", slow)
+    monkeypatch.setattr(Backfills, "_finish", lambda *_: pytest.fail("closed long ago"))
+    monkeypatch.setattr(Backfills, "_rows_left", lambda *_: 1_000)  # it never comes to an end
+    monkeypatch.setattr("millstream.engine.backfill._SHRINKING", 2)
+    for name, text in QUERIES.items():
+        db.register(text, name=name)
+    assert begun.wait(60)
+    db.close()
+    monkeypatch.undo()
+    with opened(tmp_path / "db") as db:
+        feed(db, range(20, 25))
+        assert answers(db) == expected(25)
+    files = {path.name for path in (tmp_path / "db" / "segments").iterdir()}
+    with opened(tmp_path / "db") as db:
+        assert {name.partition("@")[0] for name in db.engine.snapshot.names() if "@" in name} == files
+
+
+def test_a_query_that_fails_fails_alone() -> None:
+    with opened() as db:
+        feed(db, range(20))
+        bad = db.register("SELECT 1 / (v - 3) AS x FROM s [NOW]", name="bad")
+        good = db.register(SUMS, name="sums")
+        for ask in (bad.result, bad.changes, lambda: next(bad.follow())):
+            with pytest.raises(ms.EvaluationError, match="division by zero"):
+                ask()
+        assert good.changes() == expected(20, {"sums": SUMS})["sums"]
+        bad.drop()
+        feed(db, range(20, 22))
+        assert answers(db) == expected(22, {"sums": SUMS})
+
+
+def test_damage_is_told_to_whoever_asks(tmp_path: Path) -> None:
+    with opened(tmp_path / "db") as db:
+        feed(db, range(20))
+        first = db.engine.snapshot.history["s"][0].name.partition("#")[0]
+        file = tmp_path / "db" / first
+        file.write_bytes(file.read_bytes()[:-1] + b"?")
+        query = db.register(SUMS)
+        with pytest.raises(ms.StateError, match="is damaged"):
+            query.result()
+
+
+def test_small_histories_are_worked_through_at_once() -> None:
+    with opened() as db:
+        db.execute("SET background_rows = 1000")
+        feed(db, range(20))
+        assert not db.register(SUMS, name="sums").is_filling
+        feed(db, range(20, 110))
+        db.execute("SET background_rows = 0")
+        with pytest.raises(ms.BindError, match="at least 0"):
+            db.execute("SET background_rows = -1")
+
+
+def test_a_sink_is_served_when_the_past_is_there(gate: Gate) -> None:
+    with opened() as db:
+        feed(db, range(20))
+        db.register(SUMS, name="sums")
+        assert gate.arrived.wait(60)
+        delivered: list[pa.Table] = []
+        come = threading.Event()
+
+        def deliver(_: int, changes: pa.Table) -> None:
+            delivered.append(changes)
+            come.set()
+
+        db.create_sink("sink", "sums", deliver)
+        feed(db, range(20, 21))
+        assert not delivered
+        gate.open()
+        assert come.wait(60)
+        feed(db, range(21, 23))
+        assert pa.concat_tables(delivered) == expected(23, {"sums": SUMS})["sums"]
+
+
+def test_tables_and_pending_changes_are_part_of_the_past() -> None:
+    def play(db: Database, query: Callable[[], None]) -> list[dict[str, Any]]:
+        db.execute("CREATE TABLE d (k INT, name STRING); INSERT INTO d VALUES (0, 'zero'), (1, 'one')")
+        feed(db, range(20))
+        db.execute("DELETE FROM d WHERE k = 1")
+        db.execute("INSERT INTO d VALUES (2, 'two') AT 300")
+        query()
+        feed(db, range(20, 40))
+        (found,) = db.queries()
+        return found.changes().to_pylist()
+
+    text = "SELECT DISTINCT d.name, s.v FROM s [RANGE 8], d WHERE s.k = d.k"
+    with opened() as late, opened() as early:
+        early.execute("CREATE TABLE d (k INT, name STRING)")
+        early.register(text)
+        early.execute("INSERT INTO d VALUES (0, 'zero'), (1, 'one')")
+        feed(early, range(20))
+        early.execute("DELETE FROM d WHERE k = 1; INSERT INTO d VALUES (2, 'two') AT 300")
+        feed(early, range(20, 40))
+        assert play(late, lambda: late.register(text) and None) == early.queries()[0].changes().to_pylist()
+
+
+PROGRAM = """
+import sys
+import millstream as ms
+from tests.engine.test_backfill import QUERIES, feed, opened
+from pathlib import Path
+with opened(Path(sys.argv[1])) as db:
+    for name, text in QUERIES.items():
+        arrived = db.stats()["streams"]["s"]["arrived"] // 10
+        feed(db, range(arrived, 20))
+        if name not in db.registry:
+            db.register(text, name=name)
+    for batch in range(db.stats()["streams"]["s"]["arrived"] // 10, 30):
+        feed(db, range(batch, batch + 1))
+    for query in db.queries():
+        query.wait()
+"""
+
+
+def run(path: Path, fault: str = "") -> int:
+    environment = {**os.environ, "MILLSTREAM_FAULT": fault}
+    return subprocess.run([sys.executable, "-c", PROGRAM, str(path)], env=environment, check=False).returncode
+
+
+@pytest.mark.parametrize("fault", ["backfill-slice-run:3", "backfill-finished", "manifest-renamed:26"])
+def test_a_backfill_that_was_killed_is_repeated(tmp_path: Path, fault: str) -> None:
+    path = tmp_path / "db"
+    assert run(path, fault) == -signal.SIGKILL
+    assert run(path) == 0
+    with opened(path) as db:
+        assert answers(db) == expected(30)
+
+
+def test_files_are_read_by_the_slice(tmp_path: Path) -> None:
+    """A large file is read in pieces, and the pieces are all of it."""
+    with opened(tmp_path / "db", slice_rows=10_000) as db:
+        t = pl.int_range(300_000, eager=True)
+        db.insert("s", pl.DataFrame({"k": (t % 4).cast(pl.Int32), "v": (t % 7).cast(pl.Int32), "t": t // 3}))
+        query = db.register("SELECT k, COUNT(*) AS n FROM s GROUP BY k", name="n")
+        assert query.result(at=99_998).to_pydict() == {"k": [0, 1, 2, 3], "n": [75_000, 74_999, 74_999, 74_999]}

@@ -1,0 +1,130 @@
+"""Queries that come late answer as those that were there first, however their past is cut into slices, and whatever
+comes in between: rows, other queries, drops, restarts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.properties.cases import Case, Drop, Register
+from tests.properties.driver import SideBySide
+from tests.properties.generate import cases
+from tests.properties.queries import LINEAR, RELATIONAL, Profile
+
+import millstream as ms
+from millstream.database import Database
+from millstream.engine.backfill import Backfills
+
+
+@pytest.fixture(autouse=True)
+def no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Backfills, "start", lambda _: None)
+
+
+class SliceBySlice(SideBySide):
+    """A database whose backfills go on by a slice when they are told to, and by no thread."""
+
+    def __init__(self, path: Path | None, probes: tuple[int, ...]) -> None:
+        self._path = path
+        self._slices: Iterator[None] = iter(())
+        super().__init__(self._open(), probes)
+
+    def _open(self) -> Database:
+        db = ms.connect(self._path, engine="inprocess")
+        backfills = db.engine.backfills
+        backfills.first_slice, backfills.most_left = 2, 2
+        self._slices = backfills.slices()
+        return db
+
+    def restart(self) -> None:
+        if self._path is not None:
+            self.db.close()
+            self.db = self._open()
+
+    def go_on(self, slices: int) -> None:
+        for _ in range(slices):
+            if next(self._slices, self) is self:
+                self._slices = self.db.engine.backfills.slices()
+
+    def finish(self) -> None:
+        for _ in self._slices:
+            pass
+        for _ in self.db.engine.backfills.slices():
+            pass
+
+    @property
+    def answering(self) -> dict[str, str]:
+        return {name: text for name, text in self.queries.items() if not self.db.query(name).is_filling}
+
+
+def check(path: Path | None, case: Case, steps: list[tuple[int, bool]]) -> None:
+    if path is not None:
+        shutil.rmtree(path, ignore_errors=True)
+    both = SliceBySlice(path, case.probes)
+    both.define([*case.definitions, "SET background_rows = 0"])
+    every: dict[str, str] = {}
+    for number, action in enumerate(case.actions):
+        match action:
+            case Register() if _registered(both.db, action):
+                both.oracle.execute(str(action))
+                both.queries[action.query] = action.text
+            case Register():
+                continue
+            case Drop() if action.query not in both.queries:
+                continue
+            case _:
+                both.perform(action)
+        slices, restarts = steps[number % len(steps)]
+        if restarts:
+            both.restart()
+        both.go_on(slices)
+        every, both.queries = both.queries, both.answering
+        both.check_step(number)
+        both.queries = every
+    both.finish()
+    both.check_end()
+    both.db.close()
+
+
+def _registered(db: Database, action: Register) -> bool:
+    try:
+        db.register(action.text, name=action.query)
+    except ms.BindError as error:
+        if "strategy 'direct'" not in str(error):
+            raise
+        return False
+    return True
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9).map(lambda n: n == 0)), min_size=1, max_size=6)
+PROFILES = pytest.mark.parametrize("profile", [LINEAR, RELATIONAL], ids=["linear", "relational"])
+
+
+def check_many(path: Path | None, profile: Profile, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(cases(profile), STEPS)
+    def run(case: Case, steps: list[tuple[int, bool]]) -> None:
+        check(path, case, steps)
+
+    run()
+
+
+@PROFILES
+def test_the_past_in_slices(profile: Profile) -> None:
+    check_many(None, profile, 30)
+
+
+@PROFILES
+def test_the_past_in_slices_with_restarts(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
+    check_many(tmp_path_factory.mktemp("backfill") / "db", profile, 10)
+
+
+@pytest.mark.slow
+@PROFILES
+def test_the_past_in_slices_in_many_cases(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
+    check_many(None, profile, 1_000)
+    check_many(tmp_path_factory.mktemp("backfill") / "db", profile, 500)
