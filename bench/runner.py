@@ -47,6 +47,9 @@ EXPERIMENTS = (
     "routing",
     "adaptivity",
     "query_storage",
+    "modes",  # this one and the two after it: late and lazy queries
+    "mode_rates",
+    "composite_probes",
     "pipeline",  # starts Spark
     "join_memory",  # as does this one, in processes of their own
     "stocks_and_articles",

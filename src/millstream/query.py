@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millstream.engine.answers import changes_between, elements_until, first_instants, relation_at
-from millstream.engine.extents import Extent, Wanted
+from millstream.engine.keeping import Keeping
 from millstream.errors import ClosedError, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
@@ -37,7 +37,7 @@ class Query:
         name: str,
         mode: str,
         bound: BoundQuery,
-        edge: str,
+        keeping: Keeping,
         number: int | None = None,
         template: str | None = None,
     ) -> None:
@@ -46,7 +46,7 @@ class Query:
         self.mode = mode
         self._database = database
         self._bound = bound
-        self.edge = edge
+        self.keeping = keeping
         self.number = number  # within its group, if it shares a plan
         self.template = template
         self._dropped = False
@@ -54,6 +54,11 @@ class Query:
     @property
     def kind(self) -> Kind:
         return self._bound.kind
+
+    @property
+    def edge(self) -> str:
+        """The first of the edges that it shows; nothing where it keeps nothing."""
+        return self.keeping.edges[0] if self.keeping.edges else ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -82,7 +87,7 @@ class Query:
     @property
     def is_filling(self) -> bool:
         """Whether the past that is kept is still being worked through in the background."""
-        return self.edge in self._database.engine.backfills
+        return any(edge in self._database.engine.backfills for edge in self.keeping.edges)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
@@ -99,19 +104,17 @@ class Query:
             tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
         else:
             database.inputs.tick_clocks()
-            asked = None if at is None else instant(at, self._domain)
-            rows, snapshot = self._rows(lambda snapshot: self._wanted_at(snapshot, asked))
-            final = database.engine.final(self.edge, snapshot)
-            tick = final if at is None else self._final_instant(at, final)
+            is_relation = self.kind == "relation"
+
+            def span(final: int) -> tuple[int, int]:
+                asked = final if at is None else self._final_instant(at, final)
+                return (asked if is_relation else -1), asked
+
+            found = self.keeping.answer(span)
+            tick, rows = found.until, found.rows
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
         return elements_until(rows, schema, tick, self._bound.domain, database.settings.max_rstream_rows)
-
-    def _wanted_at(self, snapshot: Snapshot, at: int | None) -> Wanted:
-        """What the answer at an instant, or at the last that is final, is made from."""
-        tick = self._database.engine.final(self.edge, snapshot) if at is None else at
-        is_stream = self.kind == "stream"
-        return lambda extent: extent.has_elements(-1, tick) if is_stream else extent.has_alive(tick)
 
     def rows_of_group(self, at: Any) -> tuple[Batch, int]:
         """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
@@ -121,7 +124,7 @@ class Query:
         self._database.inputs.tick_clocks()
         engine.settle(self.edge)
         rows, snapshot = engine.rows(self.edge, (QUERY, *self._bound.schema))
-        final = engine.final(self.edge, snapshot)
+        final = engine.final(self.keeping.inputs, snapshot)
         return rows, final if at is None else self._final_instant(at, final)
 
     @property
@@ -154,14 +157,11 @@ class Query:
         return self._changes(rows, since, until), until
 
     def _rows_that_change(self, since: int, until: int) -> Batch:
-        def wanted(extent: Extent) -> bool:
-            return extent.has_elements(since, until) if self.kind == "stream" else extent.has_changes(since, until)
-
-        return self._rows(lambda _: wanted)[0]
+        return self.keeping.answer(lambda final: (since, until)).rows
 
     def _changes(self, rows: Batch, since: int, until: int) -> pa.Table:
         return changes_between(
-            rows,
+            self.keeping.answer(lambda final: (since, until)).rows,
             self._bound.schema,
             stream=self.kind == "stream",
             since=since,
@@ -214,21 +214,22 @@ class Query:
             self._database.engine.wait_until(lambda: self.has_ended or self.final_tick > seen, left)
 
     def explain(self) -> str:
-        return explain(self._own.plan)
+        notes = (f"mode {self.mode}: {note}" for note in self.keeping.notes() if self.mode != "eager")
+        return "\n".join([explain(self._own.plan), *notes])
 
     def stats(self) -> dict[str, Any]:
         self._check_open()
         engine = self._database.engine
         if (backfill := self.backfill) is not None:
             return {"final": None, "epoch": engine.snapshot.epoch, "mode": self.mode, "backfill": backfill}
-        engine.check(self.edge, self.number)
-        rows = engine.height(self.edge) if self.number is None else self._rows()[0].height
+        self.keeping.check()
         snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
         return {
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": rows,
+            "rows": engine.read(self.keeping.held),
             "mode": self.mode,
+            "kept": self.keeping.notes(),
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
@@ -237,7 +238,8 @@ class Query:
     @property
     def backfill(self) -> dict[str, Any] | None:
         """How far the past has been worked through, while it is: fraction, instants and rows."""
-        found = self._database.engine.backfills.progress(self.edge)
+        under_way = (self._database.engine.backfills.progress(edge) for edge in self.keeping.edges)
+        found = next((progress for progress in under_way if progress is not None), None)
         if found is None:
             return None
         instants = {"reached": found.reached, "until": found.until}
@@ -275,9 +277,6 @@ class Query:
         """With its own constants."""
         return self._bound if self.template is None else self._database.registry.own(self)
 
-    def _rows(self, wanted: Callable[[Snapshot], Wanted] | None = None) -> tuple[Batch, Snapshot]:
-        return self._database.engine.rows(self.edge, self._bound.schema, self.number, wanted)
-
     def tick(self, value: Any) -> int:
         """The tick that a number of ticks or a timestamp means to this query."""
         return instant(value, self._domain)
@@ -299,21 +298,19 @@ class Query:
     def committed(self) -> int:
         """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
         engine = self._database.engine
-        return engine.final(self.edge, engine.snapshot)
+        return engine.final(self.keeping.inputs, engine.snapshot)
 
     @property
     def first_tick(self) -> int:
         """The first instant that is still kept."""
-        return self._database.engine.first_answerable(self.edge)
+        return self._database.engine.first_answerable(self.keeping.inputs)
 
     @property
     def final_tick(self) -> int:
         """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._database.engine
-        if self.number is not None:
-            engine.settle(self.edge)
-        engine.check(self.edge, self.number)
-        return engine.final(self.edge, engine.snapshot)
+        self.keeping.check()
+        return engine.final(self.keeping.inputs, engine.snapshot)
 
     def _final(self) -> int:
         self._database.inputs.tick_clocks()
@@ -324,18 +321,18 @@ class Query:
         if not has_no_heartbeat(self._bound.plan):
             return None
         engine = self._database.engine
-        last = max((engine.snapshot.progress(source).last_change for source in engine.inputs(self.edge)), default=-1)
+        last = max((engine.snapshot.progress(source).last_change for source in self.keeping.inputs), default=-1)
         return last if last > self._final() else None
 
     def _final_instant(self, at: Any, final: int) -> int:
         tick = instant(at, self._domain)
         engine = self._database.engine
-        first = engine.first_answerable(self.edge)
+        first = self.first_tick
         if tick < first:
             raise self._forgotten(f"the answer of {self.name} at {at}", first)
         if tick <= final:
             return tick
-        held_by = min(engine.inputs(self.edge), key=engine.frontier)
+        held_by = min(self.keeping.inputs, key=engine.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
         raise TimeError(
             f"the answer of {self.name} at {at} is not final",

@@ -31,10 +31,12 @@ from millstream.language.dialect import CQL
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
+from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows, shareable
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.explain_sharing import service_of
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.lazy import LazyPlan
 from millstream.plan.logical import map_expressions, sources
 from millstream.plan.sharing import Shape, Split, shape_of, split
 from millstream.query import Query
@@ -64,6 +66,7 @@ class Template:
     group: Group
     shape: Shape
     parameters: tuple[DataType, ...]
+    lazy: LazyPlan | None = None  # of mode LAZY: what is done with the matches that the group keeps
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +89,7 @@ class Registry:
         self._alone: Counter[str] = Counter()  # queries with plans of their own, by the group they could be in
         self._texts: dict[tuple[str, ...], list[_KnownText]] = {}
         self._texts_under: tuple[Entry, ...] = ()  # what was declared when they were learned
+        self._modes = Modes(database.engine)
         self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def __iter__(self) -> Iterator[Query]:
@@ -112,7 +116,7 @@ class Registry:
     def register_text(self, text: str, name: str | None, mode: str) -> Query:
         """Make a text a standing query. One like which there are some in a group is not even parsed."""
         with self._database.engine.lock:
-            found = masked(text)
+            found = masked(text) if mode.lower() == "eager" else None
             known = self._known_texts(found) if found is not None else None
             if found is not None and known is not None:
                 query = self._register_known(known, found, text, name, mode)
@@ -179,8 +183,11 @@ class Registry:
         with engine.lock:
             name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
             self._check_free([name], place)
-            bound, statistics = self._planned(database.binder(statement.place.text).bind(statement.query))
+            unplanned = database.binder(statement.place.text).bind(statement.query)
+            bound, statistics = self._planned(unplanned)
             text = statement_text(statement)
+            if mode != "eager":
+                return self._register_in_mode(name, mode, text, unplanned, bound, statistics)
             found = split(bound.plan) if database.settings.sharing != "off" else None
             if found is not None:
                 shape, constants = _constants(found)
@@ -205,18 +212,22 @@ class Registry:
             raise InputError(f"{values.height} rows, and {len(names)} names")
         for name in names or ():
             check_query_name(name)
+        mode = mode.lower()
         with engine.lock:
             shown = list(names) if names is not None else self._free_names(values.height)
             self._check_free(shown, None)
             if not values.height:
                 return []
-            bound, statistics = self._planned(database.binder(text, kinds).bind(tree))
-            found = split(bound.plan)
+            unplanned = database.binder(text, kinds).bind(tree)
+            bound, statistics = self._planned(unplanned)
+            taken = self._lazy_plan(unplanned, statistics) if mode == "lazy" else None
+            lazy = taken if isinstance(taken, LazyPlan) else None
+            found = split(bound.plan) if mode == "eager" else shareable(lazy) if lazy is not None else None
             if found is None:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
             group = self._group(found, shape, values)
-            template = self._template(bound, statistics, group, shape, kinds, text)
+            template = self._template(bound, statistics, group, shape, kinds, text, lazy)
             return self._enlist(template, _with_names(values, shown, mode, None, template.name))
 
     def _register_each(self, template: str, values: pl.DataFrame, names: Sequence[str], mode: str) -> list[Query]:
@@ -226,6 +237,13 @@ class Registry:
             text = with_constants(template, row)
             queries.append(self.register(name, mode, st.Query(Place(text, 0, len(text)), parse_query(text))))
         return queries
+
+    def _lazy_plan(
+        self, unplanned: BoundQuery, statistics: dict[str, Any], known: KeptWindows | None = None
+    ) -> LazyPlan | NotLazy:
+        database = self._database
+        plan = database.rewritten_for_matches(unplanned, statistics_of(statistics)).plan
+        return self._modes.plan(plan, database.options(), database.settings.stem_window, known)
 
     def _planned(self, bound: BoundQuery) -> tuple[BoundQuery, dict[str, Any]]:
         read = {source.name for source in sources(bound.plan)}
@@ -266,13 +284,17 @@ class Registry:
         shape: Shape,
         kinds: tuple[DataType, ...],
         text: str,
+        lazy: LazyPlan | None = None,
     ) -> Template:
         """The template that queries of this text belong to; declared when the first of them is."""
-        outside = bound.kind, tuple(field.name for field in bound.schema), tuple(map(str, kinds)), bool(kinds) and text
+        outside: tuple[object, ...] = bound.kind, tuple(f.name for f in bound.schema), tuple(map(str, kinds))
+        outside = (*outside, bool(kinds) and text)
+        if lazy is not None:
+            outside = *outside, lazy.above, lazy.parts[0].windows
         name = fingerprint((group.edge, shape.name, outside))
         if name not in self._templates:
             settings = self._database.settings
-            self._templates[name] = Template(name, bound, settings, statistics, group, shape, kinds)
+            self._templates[name] = Template(name, bound, settings, statistics, group, shape, kinds, lazy)
             self._database.declared = self._database.declared.with_entry(
                 "template",
                 name,
@@ -283,6 +305,7 @@ class Registry:
                 edge=group.edge,
                 selection=group.selection,
                 keyed=group.key is not None,
+                **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
             )
         return self._templates[name]
 
@@ -306,13 +329,87 @@ class Registry:
             values = rows[value_column(asked[1].index)].to_list()
             self._asked_for.setdefault((edge, template.shape.name), set()).update(values)
         queries = [
-            Query(self._database, name, mode, bound, edge, number, template.name)
+            Query(self._database, name, mode, bound, self._kept_in_group(template, number), number, template.name)
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
         ]
         self._queries.update((query.name.lower(), query) for query in queries)
         return queries
 
-    def _register_alone(self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any]) -> Query:
+    def _kept_in_group(self, template: Template, number: int) -> Keeping:
+        bound, group, engine = template.bound, template.group, self._database.engine
+        if template.lazy is None:
+            return Eager(engine, group.edge, bound.schema, bound.kind == "stream", number)
+        return self._modes.in_group(template.lazy, bound.plan, bound.schema, group.options, group.edge, number)
+
+    def _register_in_mode(
+        self,
+        name: str,
+        mode: str,
+        text: str,
+        unplanned: BoundQuery,
+        bound: BoundQuery,
+        statistics: dict[str, Any],
+    ) -> Query:
+        """A query that does not ask for its answer to be kept; where it must be after all, the query says why."""
+        database = self._database
+        database.check_number_of_queries(len(self._queries) + 1)
+        content = {"shown": name, "mode": mode, "text": text, "settings": asdict(database.settings)}
+        content["statistics"] = statistics
+        if mode == "lazy" and (shared := self._to_share_matches(unplanned, bound, statistics, text)) is not None:
+            template, constants = shared
+            return self._enlist(template, _with_names(constants, [name], mode, text, template.name))[0]
+        keeping = self._keeping(name, mode, unplanned, bound, statistics, None)
+        if isinstance(keeping, str):
+            return self._register_alone(name, mode, text, bound, statistics, keeping)
+        if isinstance(keeping, Lazy):
+            declared = database.declared.with_entry("query", name, **content, **kept_windows(keeping))
+            self._modes.show(keeping, database.declared.entries, declared.entries)
+        else:
+            declared = database.declared.with_entry("query", name, **content)
+            database.engine.declare(declared.entries)
+        database.declared = declared
+        self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping)
+        return query
+
+    def _to_share_matches(
+        self, unplanned: BoundQuery, bound: BoundQuery, statistics: dict[str, Any], text: str
+    ) -> tuple[Template, pl.DataFrame] | None:
+        """The template and the constants of a query whose matches are to be kept with those of others."""
+        if self._database.settings.sharing == "off":
+            return None
+        lazy = self._lazy_plan(unplanned, statistics)
+        found = shareable(lazy) if isinstance(lazy, LazyPlan) else None
+        if found is None or not isinstance(lazy, LazyPlan):
+            return None
+        shape, constants = _constants(found)
+        group = self._group(found, shape, constants)
+        if not self._is_to_share(group):
+            self._alone[group.edge] += 1
+            return None
+        return self._template(bound, statistics, group, shape, (), text, lazy), constants
+
+    def _keeping(
+        self,
+        name: str,
+        mode: str,
+        unplanned: BoundQuery,
+        bound: BoundQuery,
+        statistics: dict[str, Any],
+        known: KeptWindows | None,
+    ) -> Keeping | str:
+        """What a query of mode LAZY or NONE keeps, or why its answer is kept."""
+        database, options = self._database, self._database.options()
+        if mode == "none":
+            return self._modes.nothing(name, bound.plan, bound.schema, options)
+        found = self._lazy_plan(unplanned, statistics, known)
+        if isinstance(found, NotLazy):
+            return found.reason
+        found = self._modes.with_tree(found, bound.plan, database.settings.stem_window, known)
+        return self._modes.lazy(found, bound.plan, bound.schema, options)
+
+    def _register_alone(
+        self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any], reason: str = ""
+    ) -> Query:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
         declared = database.declared.with_entry(
@@ -327,7 +424,9 @@ class Registry:
         )
         edge = engine.show(bound.plan, database.options(), declared.entries)
         database.declared = declared
-        query = Query(database, name, mode, bound, edge)
+        query = Query(
+            database, name, mode, bound, Eager(engine, edge, bound.schema, bound.kind == "stream", reason=reason)
+        )
         self._queries[name.lower()] = query
         return query
 
@@ -447,19 +546,38 @@ class Registry:
         (statement,) = parse(entry["text"])
         if not isinstance(statement, st.RegisterQuery | st.Query):
             raise AssertionError(f"not a query: {entry['text']}")
-        bound = database.binder(entry["text"]).bind(statement.query)
-        bound = database.rewritten(bound, statistics_of(entry["statistics"]))
+        unplanned = database.binder(entry["text"]).bind(statement.query)
+        bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
+        keeping: Keeping | str = ""
+        if entry["mode"] != "eager":
+            kept = entry.get("kept")
+            keeping = self._keeping(entry["name"], entry["mode"], unplanned, bound, entry["statistics"], kept)
+        if not isinstance(keeping, str):
+            self._recover_keeping(entry, keeping)
+            self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, keeping)
+            return
         edge = engine.edge_of(bound.plan, database.options())
-        if edge == entry["edge"]:
+        if edge == entry.get("edge"):
             engine.attach(bound.plan, database.options())
         else:
             # Planned differently than by the version that wrote it: its state is made again from history.
             self._replace_entry(entry, edge=edge)
             engine.show(bound.plan, database.options(), database.declared.entries)
-        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, edge)
+        own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
+        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own)
         found = split(bound.plan)
-        if found is not None:
+        if found is not None and entry["mode"] == "eager":
             self._alone[self._group(found, *_constants(found)).edge] += 1
+
+    def _recover_keeping(self, entry: Entry, keeping: Keeping) -> None:
+        if not isinstance(keeping, Lazy):
+            return
+        known = frozenset(entry.get("edges", ()))
+        if not known.issuperset(keeping.edges):
+            # Planned differently than by the version that wrote it: what is missing is made again from history.
+            self._replace_entry(entry, **kept_windows(keeping))
+        entries = self._database.declared.entries
+        self._modes.show(keeping, entries, entries, known)
 
     def recover_template(self, entry: Entry) -> None:
         database, engine = self._database, self._database.engine
@@ -468,9 +586,11 @@ class Registry:
         if not isinstance(statement, st.RegisterQuery | st.Query):
             raise AssertionError(f"not a query: {entry['text']}")
         numbered_parameters(statement.query)
-        bound = database.binder(entry["text"], kinds).bind(statement.query)
-        bound = database.rewritten(bound, statistics_of(entry["statistics"]))
-        found = split(bound.plan)
+        unplanned = database.binder(entry["text"], kinds).bind(statement.query)
+        bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
+        taken = self._lazy_plan(unplanned, entry["statistics"], entry["kept"]) if "kept" in entry else None
+        lazy = taken if isinstance(taken, LazyPlan) else None
+        found = split(bound.plan) if lazy is None else shareable(lazy)
         if found is None:
             raise AssertionError(f"a template that cannot be shared: {entry['text']}")
         shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
@@ -479,7 +599,8 @@ class Registry:
         if group.selection != entry["selection"]:
             engine.groups.move(entry["selection"], entry["edge"], group)
             self._replace_entry(entry, edge=group.edge, selection=group.selection)
-        template = Template(entry["name"], bound, database.settings, entry["statistics"], group, shape, kinds)
+        known = entry["statistics"]
+        template = Template(entry["name"], bound, database.settings, known, group, shape, kinds, lazy)
         self._templates[template.name] = template
         rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
         self._add_rows(template, rows)
@@ -497,7 +618,7 @@ class Registry:
             self.find(query.name)  # which another thread may just have dropped
             if query.number is None:
                 declared = database.declared.without("query", query.name)
-                engine.hide(query.edge, declared.entries)
+                self._modes.hide(query.name, query.keeping, declared.entries)
             else:
                 declared = self._without_template(query)
                 engine.dismiss(query.edge, [query.number], declared.entries)

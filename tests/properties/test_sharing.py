@@ -90,13 +90,13 @@ def feed(dbs: list[Database], step: Step, clocks: dict[str, int]) -> None:
             db.execute(f"INSERT INTO names VALUES ({step.named[0]}, '{step.named[1]}') AT {max(at, 0)}")
 
 
-def check(played: list[Step], shards: int) -> None:
+def check(played: list[Step], shards: int, mode: str = "eager") -> None:
     with ms.connect(engine="inprocess") as together, ms.connect(engine="inprocess") as alone:
         alone.execute(STREAMS + "; SET sharing = 'off'")
         together.execute(STREAMS + f"; SET sharing = 'on'; SET shards = {shards}")
         clocks = {"s": 0, "u": 0}
         for step in played:
-            queries = together.register_many(step.template, step.rows)
+            queries = together.register_many(step.template, step.rows, mode=mode)
             for query, row in zip(queries, step.rows, strict=True):
                 alone.register(with_constants(step.template, row), name=query.name)
             feed([together, alone], step, clocks)
@@ -121,6 +121,12 @@ def changes(query: ms.Query) -> Counter[str]:
 @given(st.lists(steps(), min_size=1, max_size=6), st.integers(1, 3))
 def test_together_as_alone(played: list[Step], shards: int) -> None:
     check(played, shards)
+
+
+@settings(max_examples=30)
+@given(st.lists(steps(), min_size=1, max_size=6), st.integers(1, 3))
+def test_matches_of_many_queries_together_as_answers_alone(played: list[Step], shards: int) -> None:
+    check(played, shards, mode="lazy")
 
 
 @pytest.mark.slow

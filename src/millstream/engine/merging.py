@@ -15,7 +15,11 @@ import polars as pl
 
 from millstream.engine.parts import read_history, write_history
 from millstream.engine.periods import by_period
+from millstream.kernel import matches
+from millstream.kernel.aggregation import ranked_tree
+from millstream.kernel.aggregation.ranked_tree import TreeShape
 from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.sharing import postings
 from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.state.pool import Pool
 from millstream.state.snapshot import HistoryFile, Names
@@ -49,6 +53,7 @@ class ResultMerge:
     edge: str
     names: Names
     first: int
+    tree: TreeShape | None = None
     made: Names = ()
 
 
@@ -85,12 +90,14 @@ def _bytes(file: HistoryFile) -> int:
     return file.bytes or file.rows * _ROW_BYTES
 
 
-def result_merges(results: Mapping[str, Names], first: Mapping[str, int], store: Store) -> Iterator[ResultMerge]:
+def result_merges(
+    results: Mapping[str, Names], first: Mapping[str, int], store: Store, trees: Mapping[str, TreeShape] | None = None
+) -> Iterator[ResultMerge]:
     most = most_to_merge(store.pool)
     for edge, names in results.items():
         chosen = names[_mergeable([store.size(name) for name in names], most)] if len(names) >= FAN else ()
         if chosen:
-            yield ResultMerge(edge, chosen, first[edge])
+            yield ResultMerge(edge, chosen, first[edge], (trees or {}).get(edge))
 
 
 def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | None:
@@ -105,9 +112,18 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | N
     with store.pool.merge(_COPIES * sum(map(store.size, merge.names))) as fits:
         if not fits:
             return None
-        rows = pl.concat(of_equal_width([store.read_once(name) for name in merge.names]), rechunk=True)
-        kept = current(rows, merge.first)
+        kept = _merged([store.read_once(name) for name in merge.names], merge.first, merge.tree)
         return replace(merge, made=(writer.write_packed(kept),) if kept.height else ())
+
+
+def _merged(segments: Sequence[pl.DataFrame], first: int, tree: TreeShape | None) -> pl.DataFrame:
+    if tree is not None:
+        return ranked_tree.merged(segments, tree, first)
+    if postings.is_packed(segments[0]):
+        return postings.merged(segments, first)
+    if matches.is_matches(segments[0]):
+        return matches.merged(segments, first)
+    return current(pl.concat(of_equal_width(segments), rechunk=True), first)
 
 
 def current(rows: pl.DataFrame, first: int) -> pl.DataFrame:
