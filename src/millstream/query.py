@@ -299,6 +299,7 @@ class Query:
     def committed(self) -> int:
         """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
         engine = self._database.engine
+        engine.check(self.edge, self.number)
         return engine.final(self.edge, engine.snapshot)
 
     @property

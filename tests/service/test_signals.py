@@ -39,8 +39,7 @@ def test_serve(tmp_path: Path, number: signal.Signals) -> None:
             ended: list[int] = []
 
             def follow() -> None:
-                for table in query.follow():
-                    ended.append(table.num_rows)
+                ended.extend(table.num_rows for table in query.follow())
 
             reader = threading.Thread(target=follow)
             reader.start()
