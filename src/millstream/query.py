@@ -316,6 +316,8 @@ class Query:
     def committed(self) -> int:
         """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
         engine = self._database.engine
+        for edge in self.keeping.edges:
+            engine.check(edge, self.number)
         return engine.final(self.keeping.inputs, engine.snapshot)
 
     @property
