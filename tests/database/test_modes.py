@@ -71,6 +71,19 @@ def test_queries_that_come_late_answer_as_if_they_had_been_there() -> None:
         check_all(db)
 
 
+def test_a_long_past_is_matched_in_the_background() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 30)
+        db.engine.backfills.least_rows, db.engine.backfills.first_slice, db.engine.backfills.most_left = 1, 10, 0
+        register_all(db)
+        feed(db, 30, 40)
+        for query in db.queries():
+            assert query.wait()
+        feed(db, 40, 50)
+        check_all(db)
+
+
 def test_windows_share_matches() -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute(STREAMS)
@@ -198,6 +211,20 @@ def test_retention_is_the_same_in_all_modes(mode: str, text: str) -> None:
             kept.result(first - 1)
         assert kept.stats()["rows"] < 400
         assert sum(file.rows for file in db.engine.snapshot.history["s"]) < 200
+
+
+def test_matches_and_trees_that_are_too_old_go_as_wholes() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS.replace("TIMESTAMP BY ts", "TIMESTAMP BY ts RETAIN 20"))
+        texts = ["SELECT b FROM S [RANGE 3]", "SELECT COUNT(*) AS n FROM S [RANGE 3]", JOIN.format(3, 3)]
+        queries = [db.register(text, mode="lazy") for text in texts]
+        queries += db.register_many("SELECT b FROM S [RANGE 3] WHERE a >= ?", [(0,)], mode="lazy")
+        for first in range(0, 400, 100):
+            feed(db, first, first + 100, at_once=100)
+        feed(db, 400, 402)
+        for query in queries:
+            segments = db.engine.segments(query.edge, db.engine.snapshot)
+            assert 1 <= len(segments) <= 4, query.cql  # of eight epochs that brought matches
 
 
 @pytest.mark.parametrize(

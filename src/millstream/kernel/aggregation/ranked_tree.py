@@ -280,6 +280,10 @@ def leaves_of(segment: Segment, shape: TreeShape) -> pl.DataFrame:
     return _open(segment, shape).leaves
 
 
+def last_instant(segment: Segment) -> int:
+    return int(segment[_TIME][0].to_numpy().max())
+
+
 def size_of(segment: Segment) -> int:
     return int(segment[_TIME][0].len())
 
