@@ -127,6 +127,23 @@ def test_aggregates_share_a_tree() -> None:
             same(db, query.name, f"{query.name}_eager")
 
 
+def test_aggregates_of_joins_have_trees() -> None:
+    asked, joined = "COUNT(*) AS n, SUM(c) AS c, MIN(b) AS b", "S [RANGE {0}], T [RANGE {0}] WHERE S.a = T.a"
+    text = f"SELECT S.a, {asked} FROM {joined} GROUP BY S.a"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        for size in (9, 2, 0):
+            db.register(text.format(size), name=f"lazy{size}", mode="lazy")
+            db.register(text.format(size), name=f"eager{size}")
+        assert len({db.query(f"lazy{size}").edge for size in (9, 2, 0)}) == 1
+        assert "ranked tree" in db.query("lazy2").explain()
+        feed(db, 0, 40, at_once=7)
+        for size in (9, 2, 0):
+            same(db, f"lazy{size}", f"eager{size}")
+        apart = db.register("SELECT COUNT(*) AS n FROM S [RANGE 2], T [RANGE 3] WHERE S.a = T.a", mode="lazy")
+        assert "ranked tree" not in apart.explain()
+
+
 def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
     """Rows are kept once for all queries over a FROM list, whatever they select, compute, and in which window."""
     texts = (

@@ -237,14 +237,14 @@ def columns_read(above: lo.Node, name: str) -> set[int] | None:
     return None if isinstance(above, lo.MatchScan) else used
 
 
-# Aggregates of one stream
+# Aggregates
 
 
 def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
     """The plan with a ranked tree in the place of matches, where all that is asked of these is an aggregate that a tree
-    can answer."""
+    can answer, over elements that are all in windows of one kind."""
     part = found.parts[0]
-    if len(found.parts) != 1 or len(part.windows) != 1 or part.is_timed or found.above.kind == "stream":
+    if len(found.parts) != 1 or len(set(part.windows)) != 1 or part.is_timed or found.above.kind == "stream":
         return found
     scans = sum(isinstance(node, lo.MatchScan) for node in found.above.walk())
     aggregate = next((node for node in found.above.walk() if isinstance(node, lo.Aggregate) and _is_over(node)), None)
@@ -260,13 +260,12 @@ def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
         if part.core is None:
             raise AssertionError("matches of nothing")
         rows = _matched(part.core, kept).plan.children[0]
-        instant = len(rows.schema) - 1
-        names = (*map(str, columns), rows.schema[instant].name)
-        timed = lo.Project(rows, (*columns, _column(rows.schema, instant)), names)
-        return lo.RankedTree(timed, len(own.keys), own.calls, kept)
+        instants = [_column(rows.schema, len(rows.schema) - n) for n in range(len(part.windows), 0, -1)]
+        timed = lo.Project(rows, (*columns, *instants), tuple(map(str, (*columns, *instants))))
+        return lo.RankedTree(timed, len(instants), len(own.keys), own.calls, kept)
 
     identity = fingerprint(tree(None))
-    kept = choose(identity, part.windows[0].reach, True)
+    kept = choose(identity, part.windows[0].reach, len(part.windows) == 1)
     schema = tuple(Field(str(column), column.type) for column in columns)
     above = replace(own, input=lo.MatchScan(part_name(0), schema, False))
     scan = lo.MatchScan(TREE, aggregate.schema, False)
