@@ -295,6 +295,8 @@ class Registry:
         if name not in self._templates:
             settings = self._database.settings
             self._templates[name] = Template(name, bound, settings, statistics, group, shape, kinds, lazy)
+            if lazy is not None:
+                self._modes.note(lazy)
             self._database.declared = self._database.declared.with_entry(
                 "template",
                 name,
@@ -602,6 +604,8 @@ class Registry:
         known = entry["statistics"]
         template = Template(entry["name"], bound, database.settings, known, group, shape, kinds, lazy)
         self._templates[template.name] = template
+        if lazy is not None:
+            self._modes.note(lazy)
         rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
         self._add_rows(template, rows)
 
@@ -632,7 +636,9 @@ class Registry:
         return self._database.declared if users > 1 or query.template is None else self._without(query.template)
 
     def _without(self, template: str) -> Declarations:
-        self._templates.pop(template)
+        lazy = self._templates.pop(template).lazy
+        if lazy is not None:
+            self._modes.forget(lazy)
         return self._database.declared.without("template", template)
 
 

@@ -174,6 +174,19 @@ def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
         same(db, "lazy0_2", "eager0_2")
 
 
+def test_templates_with_shorter_windows_read_the_matches_of_longer_ones() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        for size in (90, 5, 30):
+            template = f"SELECT S.b, T.c FROM S [RANGE {size}], T [RANGE {size}] WHERE S.a = T.a AND S.b > ?"
+            for mode in ("lazy", "eager"):
+                db.register_many(template, [(1,), (7,)], [f"{mode}{size}_1", f"{mode}{size}_7"], mode)
+        assert db.query("lazy5_1").stats()["shared_by"] == 6
+        feed(db, 0, 20)
+        for size in (90, 5, 30):
+            same(db, f"lazy{size}_7", f"eager{size}_7")
+
+
 def test_single_queries_of_mode_lazy_join_groups() -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute(STREAMS)

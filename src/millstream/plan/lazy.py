@@ -25,6 +25,7 @@ from millstream.kernel.window import BeginEnd, Range, Rows, TimeSpecification, U
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.sharing import shape_of
 from millstream.types import Field
 
 # Rules that would spread what belongs to the invocation over the core, or cut columns that other queries need.
@@ -38,7 +39,7 @@ class Part:
 
     plan: lo.Node
     windows: tuple[TimeSpecification, ...]
-    identity: str = ""  # the same for all parts that differ only in how much they keep
+    identity: str = ""  # the same for all parts that differ only in how much they keep, and in constants
     kept: int | None = None
     core: lo.Node | None = None  # with its windows
 
@@ -137,7 +138,7 @@ class _Taking:
                     _check(expression)
         reaches = [window.reach for window in windows]
         needed = None if None in reaches else max(reach for reach in reaches if reach is not None)
-        identity = fingerprint(_matched(node, None).plan)
+        identity = fingerprint(_matched(node, None).plan.transform(_without_constants))
         kept = self.choose(identity, needed, len(_leaves(node)) == 1)
         return self._scan(replace(_matched(node, kept), identity=identity, core=node))
 
@@ -151,6 +152,14 @@ class _Taking:
 def can_fail(expression: Expression) -> bool:
     """Whatever constants stand for its parameters."""
     return scalar.can_fail(expression.transform(lambda e: Column(e.type, 0, "?") if isinstance(e, Parameter) else e))
+
+
+def _without_constants(node: lo.Node) -> lo.Node:
+    def general(expression: Expression) -> Expression:
+        shape = shape_of(expression)[0].condition
+        return shape.transform(lambda e: Parameter(e.type, 0) if isinstance(e, Parameter) else e)
+
+    return lo.map_expressions(node, general) if isinstance(node, lo.Filter | lo.Join) else node
 
 
 def _check(expression: Expression) -> None:
@@ -264,7 +273,7 @@ def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
         timed = lo.Project(rows, (*columns, *instants), tuple(map(str, (*columns, *instants))))
         return lo.RankedTree(timed, len(instants), len(own.keys), own.calls, kept)
 
-    identity = fingerprint(tree(None))
+    identity = fingerprint(tree(None).transform(_without_constants))
     kept = choose(identity, part.windows[0].reach, len(part.windows) == 1)
     schema = tuple(Field(str(column), column.type) for column in columns)
     above = replace(own, input=lo.MatchScan(part_name(0), schema, False))
