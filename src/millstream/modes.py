@@ -36,7 +36,7 @@ class Modes:
         engine = self.engine
         inputs = engine.sources_of(plan, options)
         for source in sorted(inputs):
-            if engine.retain_of(source) is not None and influence(plan, {source: 0}) >= INF:
+            if engine.retain_of(source) is not None and influence(plan, {source: 0}) >= INF - 1:
                 return f"elements of {source} matter longer than its history is kept"
         engine.recomputed[name.lower()] = plan, inputs
         return Nothing(engine, plan, inputs, schema, options)
@@ -66,11 +66,6 @@ class Modes:
             return max(least, 1 << max(needed - 1, 0).bit_length())
 
         return choose
-
-    def in_group(
-        self, found: LazyPlan, whole: lo.Node, schema: Schema, options: Options, edge: str, number: int
-    ) -> Lazy:
-        return Lazy(self.engine, found, (edge,), self.engine.sources_of(whole, options), schema, options, number)
 
     def lazy(self, found: LazyPlan, whole: lo.Node, schema: Schema, options: Options) -> Lazy:
         edges = tuple(self.engine.edge_of(part.plan, options) for part in found.parts)

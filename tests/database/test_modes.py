@@ -273,10 +273,18 @@ def test_what_cannot_be_lazy_says_why(text: str, reason: str) -> None:
         assert reason in query.explain()
 
 
-def test_none_keeps_the_answer_where_history_is_too_short() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM S [ROWS 3]",
+        "SELECT COUNT(*) AS n FROM S [RANGE UNBOUNDED]",
+        "SELECT COUNT(*) AS n FROM (SELECT ISTREAM(a) FROM S [ROWS 2]) [RANGE 3]",
+    ],
+)
+def test_none_keeps_the_answer_where_history_is_too_short(text: str) -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT) TIMESTAMP BY ts RETAIN 10")
-        query = db.register("SELECT a FROM S [ROWS 3]", mode="none")
+        query = db.register(text, mode="none")
         assert any("EAGER" in note and "longer than its history" in note for note in query.stats()["kept"])
 
 
