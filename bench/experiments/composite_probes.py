@@ -47,9 +47,9 @@ def _batch(schema: tuple[Field, ...], *columns: Numbers) -> Batch:
     return pl.DataFrame({**values, "_start": 0, "_end": 1, "_weight": 1}, schema=batch_schema(schema))
 
 
-def _drawn(operator: str, count: int, random: np.random.Generator) -> Numbers:
-    """What factors compare with: anything in equalities, little in inequalities."""
-    return random.integers(0, VALUES if operator == "=" else NARROW, count)
+def _drawn(operator: str, beside: str, count: int, random: np.random.Generator) -> Numbers:
+    """What factors compare with: anything in equalities and beside them, little in inequalities alone."""
+    return random.integers(0, VALUES if "=" in (operator, beside) else NARROW, count)
 
 
 class Separate:
@@ -91,8 +91,8 @@ def new_query(workload: str, count: int) -> dict[str, Callable[[], int]]:
     shared, own = WORKLOADS[workload]
     random = np.random.default_rng(1)
     rows = _batch(RIGHT, *(random.integers(0, VALUES, ROWS) for _ in range(2)))
-    constant = int(_drawn(shared, 1, random)[0]) if shared == "=" else NARROW // 2
-    values = _drawn(own, count, random)
+    constant = int(_drawn(shared, own, 1, random)[0]) if shared == "=" else NARROW // 2
+    values = _drawn(own, shared, count, random)
     alone, hybrids, join = Separate(rows), _batch(LEFT, values), _join(own, 0)
     condition: Expression = call(shared, [Column(BIGINT, 1, "c"), Literal(BIGINT, constant)])
 
@@ -110,8 +110,8 @@ def new_data(workload: str, count: int) -> dict[str, Callable[[], int]]:
     shared, own = WORKLOADS[workload]
     random = np.random.default_rng(1)
     rows = _batch(RIGHT, *(random.integers(0, VALUES, ROWS) for _ in range(2)))
-    value = int(_drawn(shared, 1, random)[0]) if shared == "=" else NARROW // 2
-    constants = _drawn(own, count, random)
+    value = int(_drawn(shared, own, 1, random)[0]) if shared == "=" else NARROW // 2
+    constants = _drawn(own, shared, count, random)
     alone, join, element = Separate(rows), _join(shared, 1), _batch(LEFT, np.array([value]))
     nothing = _batch(LEFT, np.empty(0, np.int64))
     _, state = join.step([nothing, rows], NO_STATE, Progress((-1, -1), (-1, -1)))

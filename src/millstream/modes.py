@@ -24,7 +24,7 @@ KeptWindows = dict[str, int | None]  # by core: how many ticks its matches may l
 
 @dataclass
 class Modes:
-    """The queries of modes LAZY and NONE that have plans of their own."""
+    """What queries of modes LAZY and NONE keep."""
 
     engine: Engine
     # Of each core, how many queries read matches that lie so many ticks apart. Queries whose windows are no longer than
@@ -36,7 +36,7 @@ class Modes:
         engine = self.engine
         inputs = engine.sources_of(plan, options)
         for source in sorted(inputs):
-            if engine.retain_of(source) is not None and influence(plan, {source: 0}) >= INF:
+            if engine.retain_of(source) is not None and influence(plan, {source: 0}) >= INF - 1:
                 return f"elements of {source} matter longer than its history is kept"
         engine.recomputed[name.lower()] = plan, inputs
         return Nothing(engine, plan, inputs, schema, options)
@@ -56,7 +56,7 @@ class Modes:
         forever = all(self.engine.retain_of(stream.name) is None for stream in streams)
 
         def choose(core: str, needed: int | None, alone: bool) -> int | None:
-            if known is not None and core in known:
+            if known is not None and core in known and _fits(known[core], needed):
                 return known[core]
             fitting = [kept for kept in self._cores.get(core, ()) if _fits(kept, needed)]
             if fitting:
@@ -66,11 +66,6 @@ class Modes:
             return max(least, 1 << max(needed - 1, 0).bit_length())
 
         return choose
-
-    def in_group(
-        self, found: LazyPlan, whole: lo.Node, schema: Schema, options: Options, edge: str, number: int
-    ) -> Lazy:
-        return Lazy(self.engine, found, (edge,), self.engine.sources_of(whole, options), schema, options, number)
 
     def lazy(self, found: LazyPlan, whole: lo.Node, schema: Schema, options: Options) -> Lazy:
         edges = tuple(self.engine.edge_of(part.plan, options) for part in found.parts)
@@ -90,9 +85,7 @@ class Modes:
             for edge in shown:
                 engine.hide(edge, before)
             raise
-        for part in keeping.plan.parts:
-            if part.windows:
-                self._cores.setdefault(part.identity, Counter())[part.kept] += 1
+        self.note(keeping.plan)
 
     def hide(self, name: str, keeping: Keeping, catalog: Catalog) -> None:
         """A query is gone."""
@@ -101,7 +94,17 @@ class Modes:
             self.engine.hide(edge, catalog)
         if isinstance(keeping, Nothing):
             self.engine.declare(catalog)
-        for part in keeping.plan.parts if isinstance(keeping, Lazy) else ():
+        if isinstance(keeping, Lazy):
+            self.forget(keeping.plan)
+
+    def note(self, plan: LazyPlan) -> None:
+        """Somebody reads the matches of a plan."""
+        for part in plan.parts:
+            if part.windows:
+                self._cores.setdefault(part.identity, Counter())[part.kept] += 1
+
+    def forget(self, plan: LazyPlan) -> None:
+        for part in plan.parts:
             if part.windows:
                 counts = self._cores[part.identity]
                 counts[part.kept] -= 1

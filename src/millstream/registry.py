@@ -68,7 +68,9 @@ class Template:
     group: Group
     shape: Shape
     parameters: tuple[DataType, ...]
-    lazy: LazyPlan | None = None  # of mode LAZY: what is done with the matches that the group keeps
+    # Of mode LAZY: what is done with the matches that the group keeps, and the sources that they are made from.
+    lazy: LazyPlan | None = None
+    inputs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +338,11 @@ class Registry:
         name = fingerprint((group.edge, shape.name, outside))
         if name not in self._templates:
             settings = self._database.settings
-            self._templates[name] = Template(name, bound, settings, statistics, group, shape, kinds, lazy)
+            inputs = frozenset() if lazy is None else self._database.engine.sources_of(bound.plan, group.options)
+            made = Template(name, bound, settings, statistics, group, shape, kinds, lazy, inputs)
+            self._templates[name] = made
+            if lazy is not None:
+                self._modes.note(lazy)
             self._database.declared = self._database.declared.with_entry(
                 "template",
                 name,
@@ -381,7 +387,7 @@ class Registry:
         bound, group, engine = template.bound, template.group, self._database.engine
         if template.lazy is None:
             return Eager(engine, group.edge, bound.schema, bound.kind == "stream", number)
-        return self._modes.in_group(template.lazy, bound.plan, bound.schema, group.options, group.edge, number)
+        return Lazy(engine, template.lazy, (group.edge,), template.inputs, bound.schema, group.options, number)
 
     def _register_in_mode(
         self,
@@ -644,8 +650,11 @@ class Registry:
             engine.groups.move(entry["selection"], entry["edge"], group)
             self._replace_entry(entry, edge=group.edge, selection=group.selection)
         known = entry["statistics"]
-        template = Template(entry["name"], bound, database.settings, known, group, shape, kinds, lazy)
+        inputs = frozenset() if lazy is None else engine.sources_of(bound.plan, group.options)
+        template = Template(entry["name"], bound, database.settings, known, group, shape, kinds, lazy, inputs)
         self._templates[template.name] = template
+        if lazy is not None:
+            self._modes.note(lazy)
         rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
         self._add_rows(template, rows)
 
@@ -678,7 +687,9 @@ class Registry:
         return self._database.declared if users > 1 or query.template is None else self._without(query.template)
 
     def _without(self, template: str) -> Declarations:
-        self._templates.pop(template)
+        lazy = self._templates.pop(template).lazy
+        if lazy is not None:
+            self._modes.forget(lazy)
         return self._database.declared.without("template", template)
 
 

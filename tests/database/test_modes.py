@@ -71,6 +71,19 @@ def test_queries_that_come_late_answer_as_if_they_had_been_there() -> None:
         check_all(db)
 
 
+def test_a_long_past_is_matched_in_the_background() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 30)
+        db.engine.backfills.least_rows, db.engine.backfills.first_slice, db.engine.backfills.most_left = 1, 10, 0
+        register_all(db)
+        feed(db, 30, 40)
+        for query in db.queries():
+            assert query.wait()
+        feed(db, 40, 50)
+        check_all(db)
+
+
 def test_windows_share_matches() -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute(STREAMS)
@@ -114,6 +127,23 @@ def test_aggregates_share_a_tree() -> None:
             same(db, query.name, f"{query.name}_eager")
 
 
+def test_aggregates_of_joins_have_trees() -> None:
+    asked, joined = "COUNT(*) AS n, SUM(c) AS c, MIN(b) AS b", "S [RANGE {0}], T [RANGE {0}] WHERE S.a = T.a"
+    text = f"SELECT S.a, {asked} FROM {joined} GROUP BY S.a"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        for size in (9, 2, 0):
+            db.register(text.format(size), name=f"lazy{size}", mode="lazy")
+            db.register(text.format(size), name=f"eager{size}")
+        assert len({db.query(f"lazy{size}").edge for size in (9, 2, 0)}) == 1
+        assert "ranked tree" in db.query("lazy2").explain()
+        feed(db, 0, 40, at_once=7)
+        for size in (9, 2, 0):
+            same(db, f"lazy{size}", f"eager{size}")
+        apart = db.register("SELECT COUNT(*) AS n FROM S [RANGE 2], T [RANGE 3] WHERE S.a = T.a", mode="lazy")
+        assert "ranked tree" not in apart.explain()
+
+
 def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
     """Rows are kept once for all queries over a FROM list, whatever they select, compute, and in which window."""
     texts = (
@@ -142,6 +172,19 @@ def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
         db.query("lazy0_1").drop()
         assert db.query("lazy0_0").stats()["shared_by"] == len(texts) * len(values) - 1
         same(db, "lazy0_2", "eager0_2")
+
+
+def test_templates_with_shorter_windows_read_the_matches_of_longer_ones() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        for size in (90, 5, 30):
+            template = f"SELECT S.b, T.c FROM S [RANGE {size}], T [RANGE {size}] WHERE S.a = T.a AND S.b > ?"
+            for mode in ("lazy", "eager"):
+                db.register_many(template, [(1,), (7,)], [f"{mode}{size}_1", f"{mode}{size}_7"], mode)
+        assert db.query("lazy5_1").stats()["shared_by"] == 6
+        feed(db, 0, 20)
+        for size in (90, 5, 30):
+            same(db, f"lazy{size}_7", f"eager{size}_7")
 
 
 def test_single_queries_of_mode_lazy_join_groups() -> None:
@@ -200,6 +243,20 @@ def test_retention_is_the_same_in_all_modes(mode: str, text: str) -> None:
         assert sum(file.rows for file in db.engine.snapshot.history["s"]) < 200
 
 
+def test_matches_and_trees_that_are_too_old_go_as_wholes() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS.replace("TIMESTAMP BY ts", "TIMESTAMP BY ts RETAIN 20"))
+        texts = ["SELECT b FROM S [RANGE 3]", "SELECT COUNT(*) AS n FROM S [RANGE 3]", JOIN.format(3, 3)]
+        queries = [db.register(text, mode="lazy") for text in texts]
+        queries += db.register_many("SELECT b FROM S [RANGE 3] WHERE a >= ?", [(0,)], mode="lazy")
+        for first in range(0, 400, 100):
+            feed(db, first, first + 100, at_once=100)
+        feed(db, 400, 402)
+        for query in queries:
+            segments = db.engine.segments(query.edge, db.engine.snapshot)
+            assert 1 <= len(segments) <= 4, query.cql  # of eight epochs that brought matches
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -216,10 +273,18 @@ def test_what_cannot_be_lazy_says_why(text: str, reason: str) -> None:
         assert reason in query.explain()
 
 
-def test_none_keeps_the_answer_where_history_is_too_short() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM S [ROWS 3]",
+        "SELECT COUNT(*) AS n FROM S [RANGE UNBOUNDED]",
+        "SELECT COUNT(*) AS n FROM (SELECT ISTREAM(a) FROM S [ROWS 2]) [RANGE 3]",
+    ],
+)
+def test_none_keeps_the_answer_where_history_is_too_short(text: str) -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT) TIMESTAMP BY ts RETAIN 10")
-        query = db.register("SELECT a FROM S [ROWS 3]", mode="none")
+        query = db.register(text, mode="none")
         assert any("EAGER" in note and "longer than its history" in note for note in query.stats()["kept"])
 
 

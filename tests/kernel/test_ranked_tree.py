@@ -25,18 +25,19 @@ NUMBERS = ("count", "sum", "avg", "min", "max")
 Rows = list[tuple[object, ...]]
 
 
-def shape_of(key: DataType | None, value: DataType) -> TreeShape:
+def shape_of(key: DataType | None, value: DataType, instants: int = 1) -> TreeShape:
     schema: Schema = (*([Field("k", key)] if key else []), Field("v", value))
     at = len(schema) - 1
     functions = NUMBERS if value != STRING else ("count", "min", "max")
     calls = [AggregateCall(f, at, False, resolve_aggregate(f, value, False)) for f in functions]
-    return TreeShape(schema, 1 if key else 0, (AggregateCall("count", None, False, BIGINT), *calls))
+    return TreeShape(schema, 1 if key else 0, (AggregateCall("count", None, False, BIGINT), *calls), instants)
 
 
 def frame(rows: Rows, shape: TreeShape) -> pl.DataFrame:
-    """Value columns, then the instant."""
+    """Value columns, then the instants."""
     fields = {value_column(i): to_polars(f.type) for i, f in enumerate(shape.schema)}
-    return pl.DataFrame(rows, schema={**fields, value_column(len(fields)): pl.Int64()}, orient="row")
+    instants = {value_column(len(fields) + n): pl.Int64() for n in range(shape.instants)}
+    return pl.DataFrame(rows, schema={**fields, **instants}, orient="row")
 
 
 def tree(rows: Rows, shape: TreeShape) -> pl.DataFrame:
@@ -45,8 +46,9 @@ def tree(rows: Rows, shape: TreeShape) -> pl.DataFrame:
 
 def expected(rows: Rows, shape: TreeShape, first: int, last: int, at: int) -> Batch:
     """By the aggregate itself, over the rows that are there at `at`."""
-    time = value_column(len(shape.schema))
-    within = frame(rows, shape).filter(pl.col(time).is_between(first, last)).drop(time)
+    times_of = [value_column(len(shape.schema) + n) for n in range(shape.instants)]
+    inside = pl.all_horizontal(pl.col(*times_of).is_between(first, last))
+    within = frame(rows, shape).filter(inside).drop(times_of)
     times = {START: at, END: at + 1, WEIGHT: 1}
     batch = within.with_columns(pl.Series(n, np.full(within.height, v, np.int64)) for n, v in times.items())
     batch = pl.concat([empty_batch(shape.schema), batch])
@@ -63,9 +65,9 @@ def bits(batch: Batch, width: int) -> list[str]:
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[TreeShape, list[Rows], int, int]:
     key, value = draw(st.none() | st.sampled_from([INT, STRING, DOUBLE])), draw(st.sampled_from(list(KINDS)))
-    shape = shape_of(key, value)
-    columns = [*([KINDS[key]] if key else []), KINDS[value]]
-    batches = draw(st.lists(st.lists(st.tuples(*columns, st.integers(0, 20)), max_size=60), min_size=1, max_size=4))
+    shape = shape_of(key, value, draw(st.integers(1, 2)))
+    columns = [*([KINDS[key]] if key else []), KINDS[value], *[st.integers(0, 20)] * shape.instants]
+    batches = draw(st.lists(st.lists(st.tuples(*columns), max_size=60), min_size=1, max_size=4))
     first = draw(st.integers(0, 20))
     return shape, batches, first, draw(st.integers(first, 21))
 
@@ -80,7 +82,7 @@ def test_a_tree_answers_as_the_aggregate(case: tuple[TreeShape, list[Rows], int,
     assert bits(aggregate(trees, shape, first, last, 30), len(shape.result)) == right
     if trees:
         one = merged(trees, shape, 5)
-        kept = [row for row in rows if row[-1] >= 5]  # type: ignore[operator]
+        kept = [row for row in rows if min(row[-shape.instants :]) >= 5]  # type: ignore[type-var]
         assert (size_of(one) if one.height else 0) == len(kept)
         right = bits(expected(kept, shape, first, last, 30), len(shape.result))
         assert bits(aggregate([one] if one.height else [], shape, first, last, 30), len(shape.result)) == right

@@ -21,7 +21,15 @@ from millstream.engine.exchange import Skew
 from millstream.engine.extents import Extent, Extents, Wanted
 from millstream.engine.groups import Group, Groups, failure_key, query_tables
 from millstream.engine.limits import Limits, Notice, notices
-from millstream.engine.merging import HistoryMerge, Merge, history_merges, most_to_merge, result_merges, with_merged
+from millstream.engine.merging import (
+    HistoryMerge,
+    MatchEdges,
+    Merge,
+    history_merges,
+    most_to_merge,
+    result_merges,
+    with_merged,
+)
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, report
@@ -29,7 +37,7 @@ from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.errors import EvaluationError, StateError, told
-from millstream.kernel.aggregation.ranked_tree import RankedTree, TreeShape
+from millstream.kernel.aggregation.ranked_tree import RankedTree
 from millstream.kernel.batch import INF, Batch, concat, empty_batch
 from millstream.kernel.distribution import HASH
 from millstream.kernel.matches import Matches
@@ -82,6 +90,7 @@ class Engine:
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
         self._extents = Extents()
+        self._matching = MatchEdges()
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
         # Plans of queries that keep nothing, with the sources they read, by name: what they need of history is kept.
@@ -328,7 +337,7 @@ class Engine:
                 task.periods,
                 most_to_merge(self.store.pool),
             ),
-            *result_merges(self.snapshot.results, self._firsts(), self.store, self._trees()),
+            *result_merges(self.snapshot.results, self._firsts(), self.store, self._match_edges()),
         )
         if not concerned and not unjudged and not merges:
             return EpochOutcome(), concerned
@@ -424,8 +433,12 @@ class Engine:
         firsts = {edge: self.first_answerable(self.inputs(edge)) for edge in self.snapshot.results}
         return {edge: _before(first, kept[edge]) if edge in kept else first for edge, first in firsts.items()}
 
-    def _trees(self) -> dict[str, TreeShape]:
-        return {step.name: step.operator.shape for step in self.pipeline.steps if isinstance(step.operator, RankedTree)}
+    def _match_edges(self) -> MatchEdges:
+        found = {step.name: step.operator for step in self.pipeline.steps if isinstance(step.operator, _MATCHES)}
+        self._matching.trees = {
+            edge: operator.shape if isinstance(operator, RankedTree) else None for edge, operator in found.items()
+        }
+        return self._matching
 
     def _count(self, outcome: EpochOutcome) -> None:
         self._rows.update(outcome.rows)

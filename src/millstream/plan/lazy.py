@@ -25,6 +25,7 @@ from millstream.kernel.window import BeginEnd, Range, Rows, TimeSpecification, U
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.sharing import shape_of
 from millstream.types import Field
 
 # Rules that would spread what belongs to the invocation over the core, or cut columns that other queries need.
@@ -38,7 +39,7 @@ class Part:
 
     plan: lo.Node
     windows: tuple[TimeSpecification, ...]
-    identity: str = ""  # the same for all parts that differ only in how much they keep
+    identity: str = ""  # the same for all parts that differ only in how much they keep, and in constants
     kept: int | None = None
     core: lo.Node | None = None  # with its windows
 
@@ -137,7 +138,7 @@ class _Taking:
                     _check(expression)
         reaches = [window.reach for window in windows]
         needed = None if None in reaches else max(reach for reach in reaches if reach is not None)
-        identity = fingerprint(_matched(node, None).plan)
+        identity = fingerprint(_matched(node, None).plan.transform(_without_constants))
         kept = self.choose(identity, needed, len(_leaves(node)) == 1)
         return self._scan(replace(_matched(node, kept), identity=identity, core=node))
 
@@ -151,6 +152,14 @@ class _Taking:
 def can_fail(expression: Expression) -> bool:
     """Whatever constants stand for its parameters."""
     return scalar.can_fail(expression.transform(lambda e: Column(e.type, 0, "?") if isinstance(e, Parameter) else e))
+
+
+def _without_constants(node: lo.Node) -> lo.Node:
+    def general(expression: Expression) -> Expression:
+        shape = shape_of(expression)[0].condition
+        return shape.transform(lambda e: Parameter(e.type, 0) if isinstance(e, Parameter) else e)
+
+    return lo.map_expressions(node, general) if isinstance(node, lo.Filter | lo.Join) else node
 
 
 def _check(expression: Expression) -> None:
@@ -237,14 +246,14 @@ def columns_read(above: lo.Node, name: str) -> set[int] | None:
     return None if isinstance(above, lo.MatchScan) else used
 
 
-# Aggregates of one stream
+# Aggregates
 
 
 def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
     """The plan with a ranked tree in the place of matches, where all that is asked of these is an aggregate that a tree
-    can answer."""
+    can answer, over elements that are all in windows of one kind."""
     part = found.parts[0]
-    if len(found.parts) != 1 or len(part.windows) != 1 or part.is_timed or found.above.kind == "stream":
+    if len(found.parts) != 1 or len(set(part.windows)) != 1 or part.is_timed or found.above.kind == "stream":
         return found
     scans = sum(isinstance(node, lo.MatchScan) for node in found.above.walk())
     aggregate = next((node for node in found.above.walk() if isinstance(node, lo.Aggregate) and _is_over(node)), None)
@@ -260,13 +269,12 @@ def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
         if part.core is None:
             raise AssertionError("matches of nothing")
         rows = _matched(part.core, kept).plan.children[0]
-        instant = len(rows.schema) - 1
-        names = (*map(str, columns), rows.schema[instant].name)
-        timed = lo.Project(rows, (*columns, _column(rows.schema, instant)), names)
-        return lo.RankedTree(timed, len(own.keys), own.calls, kept)
+        instants = [_column(rows.schema, len(rows.schema) - n) for n in range(len(part.windows), 0, -1)]
+        timed = lo.Project(rows, (*columns, *instants), tuple(map(str, (*columns, *instants))))
+        return lo.RankedTree(timed, len(instants), len(own.keys), own.calls, kept)
 
-    identity = fingerprint(tree(None))
-    kept = choose(identity, part.windows[0].reach, True)
+    identity = fingerprint(tree(None).transform(_without_constants))
+    kept = choose(identity, part.windows[0].reach, len(part.windows) == 1)
     schema = tuple(Field(str(column), column.type) for column in columns)
     above = replace(own, input=lo.MatchScan(part_name(0), schema, False))
     scan = lo.MatchScan(TREE, aggregate.schema, False)

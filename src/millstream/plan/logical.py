@@ -367,15 +367,17 @@ class Aggregate(_Unary):
 
 @dataclass(frozen=True)
 class RankedTree(_Unary):
-    """The rows of an aggregate with the instant of their element in the last column, kept as a tree that answers the
+    """The rows of an aggregate with the instants of their elements in the last columns, kept as a tree that answers the
     calls for any window; the first columns are the keys, and calls read columns."""
 
+    instants: int
     keys: int
     calls: tuple[AggregateCall, ...]
     kept: int | None
 
     def __post_init__(self) -> None:
-        _check(self.input.schema[-1].type == BIGINT, "a tree without instants")
+        last = self.input.schema[len(self.input.schema) - self.instants :]
+        _check(self.instants > 0 and all(f.type == BIGINT for f in last), "a tree without instants")
 
 
 QUERY = Field("query", BIGINT)  # the first column where each query of a group has rows of its own

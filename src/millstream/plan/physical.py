@@ -332,9 +332,9 @@ def _calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression]) -> 
 
 
 def tree_shape(node: lo.RankedTree) -> TreeShape:
-    schema = node.input.schema[:-1]
+    schema = node.input.schema[: -node.instants]
     columns = [Column(field.type, index, field.name) for index, field in enumerate(schema)]
-    return TreeShape(schema, node.keys, _calls(node.calls, columns))
+    return TreeShape(schema, node.keys, _calls(node.calls, columns), node.instants)
 
 
 def _row_wise(node: lo.Project | lo.Filter) -> Operator:

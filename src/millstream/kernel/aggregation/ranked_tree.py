@@ -2,9 +2,11 @@
 
     f(i .. j) = f( leaves left of whole nodes, whole nodes level by level, leaves right of them )
 
-The leaves are rows with the instant of their element, by group and within a group by time, so that a window is a range
-of leaves in each group, found by binary search. Level by level, a node stands for FAN neighbours of the level below and
-has their totals (exact, see exact_sum) and extremes. A range takes at most 2 * FAN nodes of each level: O(log n).
+The leaves are rows with the instants of their elements, by group and within a group by the oldest, so that a window is
+a range of leaves in each group, found by binary search. Level by level, a node stands for FAN neighbours of the level
+below and has their totals (exact, see exact_sum) and extremes. A range takes at most 2 * FAN nodes of each level:
+O(log n). Rows of several elements are in the window from their youngest element on: of a tree of which some are younger
+than the window, the leaves in the range are looked at one by one. When the answer now is asked for, that is none.
 
 A tree is one immutable segment: what an epoch brings is a tree of its own, appended at the right, and neighbours are
 merged as all results are, so that there are O(log n) of them. At the left whole trees go when they are too old, and
@@ -31,16 +33,15 @@ from millstream.kernel.aggregation.ordinals import heads, ordinals
 from millstream.kernel.aggregation.sorted_runs import bisect_within, expand
 from millstream.kernel.batch import END, START, WEIGHT, Batch, empty_batch, value_column, value_columns
 from millstream.kernel.distribution import Distribution, anywhere
-from millstream.kernel.matches import instant_column
+from millstream.kernel.matches import OLDEST, instant_column, oldest_of, with_oldest
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
+from millstream.kernel.segments import only
 from millstream.types import Field, Schema
 
 Int64s = NDArray[np.int64]
 FAN = 16
 FUNCTIONS = ("count", "sum", "avg", "min", "max")
-_TIME = instant_column(0)
 _FIRSTS = "_firsts"  # where each group begins
-_GROUP = "_group"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,12 @@ class TreeShape:
     schema: Schema
     keys: int
     calls: tuple[AggregateCall, ...]
+    instants: int = 1  # elements of a row
+
+    @property
+    def columns(self) -> list[str]:
+        """Of the leaves: values, and the instants of their elements."""
+        return [*value_columns(len(self.schema)), *map(instant_column, range(self.instants))]
 
     @cached_property
     def totals(self) -> tuple[Accumulator, ...]:
@@ -79,7 +86,7 @@ def _extreme(call: AggregateCall) -> str:
 
 
 class RankedTree(Operator):
-    """Makes a tree of what comes; the instant is the last value column of its input. Keeps nothing itself."""
+    """Makes a tree of what comes; instants are the last value columns of its input. Keeps nothing itself."""
 
     def __init__(self, shape: TreeShape, kept: int | None) -> None:
         self.schema = shape.schema
@@ -94,9 +101,14 @@ class RankedTree(Operator):
         batch, width = inputs[0], len(self.schema)
         rows = batch.select(
             *(one_zero(name, batch.schema[name]) for name in value_columns(width)),
-            pl.col(value_column(width)).alias(_TIME),
+            *(pl.col(value_column(width + n)).alias(instant_column(n)) for n in range(self.shape.instants)),
         )
         return build(rows, self.shape), NO_STATE
+
+
+def _ordering(segment: Segment) -> str:
+    """The column of the oldest elements."""
+    return OLDEST if OLDEST in segment.columns else instant_column(0)
 
 
 def is_tree(segment: pl.DataFrame) -> bool:
@@ -104,9 +116,10 @@ def is_tree(segment: pl.DataFrame) -> bool:
 
 
 def build(rows: pl.DataFrame, shape: TreeShape) -> Segment:
-    """A tree over rows (value columns and their instant), as one row of lists."""
+    """A tree over rows (value columns and instants), as one row of lists."""
+    rows = with_oldest(rows.select(shape.columns), shape.instants)
     codes, _ = ordinals(rows, value_columns(shape.keys))
-    order = np.lexsort((rows[_TIME].to_numpy(), codes))
+    order = np.lexsort((oldest_of(rows), codes))
     leaves = rows[pl.Series(order.astype(np.uint32))]
     columns = [*leaves.get_columns(), pl.Series(_FIRSTS, np.flatnonzero(heads(codes[order])))]
     for level, nodes in enumerate(_levels(leaves, shape), start=1):
@@ -154,10 +167,13 @@ class _Tree:
     def __init__(self, segment: Segment, shape: TreeShape) -> None:
         columns = {name: segment.get_column(name)[0] for name in segment.columns}
         self.shape = shape
-        self.times: Int64s = columns[_TIME].to_numpy()
+        self.times: Int64s = columns[_ordering(segment)].to_numpy()
         self.firsts: Int64s = columns[_FIRSTS].to_numpy()
-        names = (*value_columns(len(shape.schema)), _TIME)
-        self.leaves = pl.DataFrame([columns[name].alias(name) for name in names])
+        self.leaves = pl.DataFrame([columns[name].alias(name) for name in shape.columns])
+        self.youngest = self.times
+        for name in shape.columns[len(shape.schema) :]:
+            self.youngest = np.maximum(self.youngest, columns[name].to_numpy())
+        self.last = int(self.youngest.max())
         self.totals: list[Totals] = []
         self.extremes: list[dict[str, pl.Series]] = []
         level = 1
@@ -178,6 +194,16 @@ class _Tree:
             found = begin, bisect_within(self.times, self.firsts, stops, last)
         there = found[0] < found[1]
         return self.firsts[there], found[0][there], found[1][there]
+
+    def covered(self, first: int, last: int) -> tuple[Int64s, list[_Piece]]:
+        """The first leaf of each group that has rows in a window, and what makes these up."""
+        firsts, low, high = self.ranges(first, last)
+        if self.last <= last or self.shape.instants == 1:
+            return firsts, list(self.pieces(low, high))
+        places, owner = expand(low, high)
+        there = self.youngest[places] <= last
+        groups, owner = np.unique(owner[there], return_inverse=True)
+        return firsts[groups], [(*self._taken(0, places[there]), owner)] if groups.size else []
 
     def pieces(self, low: Int64s, high: Int64s) -> Iterator[_Piece]:
         """What makes up ranges of leaves."""
@@ -229,10 +255,10 @@ def aggregate(segments: Sequence[Segment], shape: TreeShape, first: int, last: i
     groups: list[pl.DataFrame] = []
     size = 0
     for tree in found:
-        firsts, low, high = tree.ranges(first, last)
+        firsts, own = tree.covered(first, last)
         if keys:
             groups.append(tree.leaves[keys][pl.Series(firsts.astype(np.uint32))])
-        pieces += ((totals, extremes, owner + size) for totals, extremes, owner in tree.pieces(low, high))
+        pieces += ((totals, extremes, owner + size) for totals, extremes, owner in own)
         size += firsts.size
     if not shape.keys:
         values = _evaluated(pieces, np.zeros(size, np.int64), 1, shape)
@@ -249,7 +275,7 @@ def aggregate(segments: Sequence[Segment], shape: TreeShape, first: int, last: i
 
 def _evaluated(pieces: Sequence[_Piece], group: Int64s, count: int, shape: TreeShape) -> list[pl.Series]:
     """One column per call; `group` is that of each range."""
-    none = empty_batch(shape.schema).with_columns(pl.Series(_TIME, [], pl.Int64))
+    none = empty_batch(shape.schema)
     pieces = pieces or [(*_of_leaves(none, shape), np.empty(0, np.int64))]
     owner = group[np.concatenate([each for _, _, each in pieces])]
     totals = accumulators.map_totals(
@@ -280,11 +306,15 @@ def leaves_of(segment: Segment, shape: TreeShape) -> pl.DataFrame:
     return _open(segment, shape).leaves
 
 
+def last_instant(segment: Segment) -> int:
+    return int(segment[_ordering(segment)][0].to_numpy().max())
+
+
 def size_of(segment: Segment) -> int:
-    return int(segment[_TIME][0].len())
+    return int(segment[_ordering(segment)][0].len())
 
 
 def merged(segments: Sequence[Segment], shape: TreeShape, first: int) -> Segment:
     """One tree of several, without what lies before `first`."""
-    rows = pl.concat([leaves_of(segment, shape) for segment in segments], rechunk=True)
-    return build(rows.filter(pl.col(_TIME) >= first), shape)
+    rows = with_oldest(pl.concat([leaves_of(segment, shape) for segment in segments], rechunk=True), shape.instants)
+    return build(only(rows, oldest_of(rows) >= first), shape)

@@ -16,14 +16,13 @@ import polars as pl
 
 from millstream.kernel.batch import Batch, value_column
 from millstream.kernel.distribution import Distribution, anywhere
-from millstream.kernel.keys import Positions
 from millstream.kernel.linear import Project
 from millstream.kernel.matches import Matches
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
-from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, expand, lineage_of
-from millstream.kernel.sharing.postings import Queries, pack
+from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, lineage_of
+from millstream.kernel.sharing.postings import pack, pack_lineage
 
 _ROW = "_row"
 _PIECE = 1 << 15  # rows selected at a time, since lineage is wide
@@ -47,23 +46,18 @@ class MatchedSelection(Operator):
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
         learned: State = {}
-        rows, queries = [np.empty(0, np.intp)], [np.empty(0, np.int64)]
-        for first in range(0, batch.height, _PIECE):
+        selected: list[Batch] = []
+        for first in range(0, max(batch.height, 1), _PIECE):
             piece = batch[first : first + _PIECE]
+            # Of the selection only which rows it wants is needed, and not their values for each block.
             numbered = piece.with_columns(pl.Series(_ROW, np.arange(first, first + piece.height)))
-            selected, own = self.selection.step([numbered], {**state, **learned}, progress)
+            found, own = self.selection.step([numbered], {**state, **learned}, progress)
             learned = {**learned, **own}
-            row, query = _pairs(selected)
-            rows.append(row)
-            queries.append(query)
+            selected.append(found.select(_ROW, BLOCK, LINEAGE) if LINEAGE in found.columns else found)
         projected, _ = self.projection.step([batch], {}, progress)
-        return pack(self.matches.timed_rows(projected), np.concatenate(rows), np.concatenate(queries)), learned
-
-
-def _pairs(selected: Batch) -> tuple[Positions, Queries]:
-    """(row, query) of what was selected: with the query in front, or with bits."""
-    row = selected[_ROW].to_numpy().astype(np.intp)
-    if BLOCK not in selected.columns:
-        return row, selected[value_column(0)].to_numpy().astype(np.int64)
-    at, bit = expand(lineage_of(selected))
-    return row[at], selected[BLOCK].to_numpy()[at].astype(np.int64) * BLOCK_SIZE + bit
+        rows = self.matches.timed_rows(projected)
+        wanted = pl.concat(selected)
+        row = wanted[_ROW].to_numpy().astype(np.intp)
+        if LINEAGE in wanted.columns:
+            return pack_lineage(rows, row, wanted[BLOCK].to_numpy(), lineage_of(wanted)), learned
+        return pack(rows, row, wanted[value_column(0)].to_numpy().astype(np.int64)), learned
