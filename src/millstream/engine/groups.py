@@ -370,8 +370,10 @@ class Groups:
         columns = {value_column(index + shift): value_column(index) for index in range(len(schema))}
         columns |= {name: name for name in (START, END, WEIGHT)}
         if group.lifted.expanded:
-            return [taken(frame, columns, rows_of_query(frame, query)) for frame in frames]
-        return [taken(frame, columns, np.flatnonzero(wanted_by(frame, query))) for frame in frames]
+            found = [(frame, rows_of_query(frame, query)) for frame in frames]
+        else:
+            found = [(frame, np.flatnonzero(wanted_by(frame, query))) for frame in frames]
+        return [taken(frame, columns, rows) for frame, rows in found if len(rows)]
 
 
 def query_tables(synopses: Mapping[str, Names]) -> dict[str, Names]:
