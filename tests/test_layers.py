@@ -28,8 +28,9 @@ LAYERS: dict[str, set[str]] = {
     "definitions": BASE | {"plan", "language", "engine", "catalog", "inputs", "feeds"},
     "user_code": BASE | {"kernel", "language"},
     "parameters": BASE | {"engine", "kernel"},
+    "notices": BASE | {"kernel", "plan", "language", "engine"},
     "registry": BASE
-    | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations", "parameters", "query"},
+    | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations", "parameters", "query", "notices"},
     "sinks": BASE | {"state", "engine", "query"},
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE

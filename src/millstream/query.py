@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -39,6 +39,7 @@ class Query:
         edge: str,
         number: int | None = None,
         template: str | None = None,
+        notices: Sequence[str] = (),
     ) -> None:
         """`bound` may be that of the query's template: all is the same but its constants."""
         self.name = name
@@ -48,6 +49,7 @@ class Query:
         self.edge = edge
         self.number = number  # within its group, if it shares a plan
         self.template = template
+        self.notices = list(notices)  # what its author should know of the past that it saw
         self._dropped = False
 
     @property
@@ -81,11 +83,18 @@ class Query:
     @property
     def is_filling(self) -> bool:
         """Whether the past that is kept is still being worked through in the background."""
-        return self.edge in self._database.engine.backfills
+        engine = self._database.engine
+        if self.number is None:
+            return self.edge in engine.backfills
+        is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
+        return is_among and not engine.backfills.is_broken(self.edge, self.number)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
-        self._database.engine.wait_until(lambda: self._has_ended or not self.is_filling, timeout)
+        engine = self._database.engine
+        if self.number is not None:
+            engine.settle(self.edge)
+        engine.wait_until(lambda: self._has_ended or not self.is_filling, timeout)
         self._check_open()
         return not self.is_filling
 
@@ -98,7 +107,7 @@ class Query:
             tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
         else:
             database.inputs.tick_clocks()
-            rows, snapshot = self._rows()
+            rows, snapshot = self._rows(self._needed_after(at))
             final = database.engine.final(self.edge, snapshot)
             tick = final if at is None else self._final_instant(at, final)
         if self.kind == "relation":
@@ -132,7 +141,7 @@ class Query:
         if since < self.first_tick - 1:
             shown = shown_instant(max(since, 0), self._bound.domain)
             raise self._forgotten(f"the changes of {self.name} since {shown}", self.first_tick)
-        rows, _ = self._rows()
+        rows, _ = self._rows(since)
         return changes_between(
             rows,
             self._bound.schema,
@@ -192,7 +201,7 @@ class Query:
         self._check_open()
         if (backfill := self.backfill) is not None:
             epoch = self._database.engine.snapshot.epoch
-            return {"final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
+            return {"final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill, **self._noticed()}
         rows, snapshot = self._rows()
         notice = self._database.engine.notices.get((self.edge, self.number))
         return {
@@ -203,13 +212,17 @@ class Query:
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
+            **self._noticed(),
         }
+
+    def _noticed(self) -> dict[str, Any]:
+        return {"notices": list(self.notices)} if self.notices else {}
 
     @property
     def backfill(self) -> dict[str, Any] | None:
         """How far the past has been worked through, while it is: fraction, instants and rows."""
         found = self._database.engine.backfills.progress(self.edge)
-        if found is None:
+        if found is None or not self.is_filling:
             return None
         instants = {"reached": found.reached, "until": found.until}
         shown = {name: None if t < 0 else shown_instant(t, self._bound.domain) for name, t in instants.items()}
@@ -245,8 +258,16 @@ class Query:
         """With its own constants."""
         return self._bound if self.template is None else self._database.registry.own(self)
 
-    def _rows(self) -> tuple[Batch, Snapshot]:
-        return self._database.engine.rows(self.edge, self._bound.schema, self.number)
+    def _rows(self, after: int = -1) -> tuple[Batch, Snapshot]:
+        return self._database.engine.rows(self.edge, self._bound.schema, self.number, after)
+
+    def _needed_after(self, at: Any) -> int:
+        """An instant such that rows that have ended by then do not matter for the answer: of a relation those that have
+        ended by what is final already."""
+        if self.kind == "stream":
+            return -1
+        final = self.final_tick
+        return final if at is None else min(final, instant(at, self._domain))
 
     @property
     def _domain(self) -> TimeDomain:

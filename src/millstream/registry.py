@@ -31,6 +31,7 @@ from millstream.language.dialect import CQL
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
+from millstream.notices import of_the_past
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.explain_sharing import service_of
@@ -186,7 +187,7 @@ class Registry:
             if found is not None:
                 shape, constants = _constants(found)
                 group = self._group(found, shape, constants)
-                if self._is_to_share(group):
+                if self._is_to_share(group) and not self._differs_by_its_past(group, bound):
                     template = self._template(bound, statistics, group, shape, (), text)
                     rows = _with_names(constants, [name], mode, text, template.name)
                     record = {} if recorded else {NAME: name, MODE: mode, TEXT: text}
@@ -218,6 +219,8 @@ class Registry:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
             group = self._group(found, shape, values)
+            if self._differs_by_its_past(group, bound):
+                return self._register_each(text, values, shown, mode)
             template = self._template(bound, statistics, group, shape, kinds, text)
             return self._enlist(template, _with_names(values, shown, mode, None, template.name))
 
@@ -260,6 +263,13 @@ class Registry:
             return True
         return self._alone[group.edge] >= ENOUGH_TO_SHARE
 
+    def _differs_by_its_past(self, group: Group, bound: BoundQuery) -> bool:
+        """Whether what the group's selection reads has seen more of the past than is kept: then the state there is does
+        not go with what a new query has seen."""
+        below = [step.name for step in group.pipeline.steps if step.name not in group.above]
+        engine = self._database.engine
+        return engine.holds_state_of(below) and bool(of_the_past(engine, bound))
+
     def _template(
         self,
         bound: BoundQuery,
@@ -290,6 +300,7 @@ class Registry:
 
     def _enlist(self, template: Template, rows: pl.DataFrame, record: Record | None = None) -> list[Query]:
         database, engine, group = self._database, self._database.engine, template.group
+        notices = of_the_past(engine, template.bound)
         first = engine.groups.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
         try:
@@ -299,16 +310,16 @@ class Registry:
             if not any(query.template == template.name for query in self._queries.values()):
                 database.declared = self._without(template.name)
             raise
-        return self._add_rows(template, rows)
+        return self._add_rows(template, rows, notices)
 
-    def _add_rows(self, template: Template, rows: pl.DataFrame) -> list[Query]:
+    def _add_rows(self, template: Template, rows: pl.DataFrame, notices: Sequence[str] = ()) -> list[Query]:
         edge, bound = template.group.edge, template.bound
         asked = equality_key(template.shape.condition) if template.group.key is not None else None
         if asked is not None and isinstance(asked[1], Parameter):
             values = rows[value_column(asked[1].index)].to_list()
             self._asked_for.setdefault((edge, template.shape.name), set()).update(values)
         queries = [
-            Query(self._database, name, mode, bound, edge, number, template.name)
+            Query(self._database, name, mode, bound, edge, number, template.name, notices)
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
         ]
         self._queries.update((query.name.lower(), query) for query in queries)
@@ -317,6 +328,10 @@ class Registry:
     def _register_alone(self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any]) -> Query:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
+        notices, options = of_the_past(engine, bound), database.options()
+        if notices and engine.holds_state_of(engine.steps_of(bound.plan, options)):
+            # Others have seen more of the past than is kept: their state does not go with what this query has seen.
+            options = replace(options, apart=name.lower())
         declared = database.declared.with_entry(
             "query",
             name,
@@ -325,11 +340,13 @@ class Registry:
             text=text,
             settings=asdict(database.settings),
             statistics=statistics,
-            edge=engine.edge_of(bound.plan, database.options()),
+            edge=engine.edge_of(bound.plan, options),
+            **({"notices": notices} if notices else {}),
+            **({"apart": options.apart} if options.apart else {}),
         )
-        edge = engine.show(bound.plan, database.options(), declared.entries)
+        edge = engine.show(bound.plan, options, declared.entries)
         database.declared = declared
-        query = Query(database, name, mode, bound, edge)
+        query = Query(database, name, mode, bound, edge, notices=notices)
         self._queries[name.lower()] = query
         return query
 
@@ -376,6 +393,7 @@ class Registry:
                 yield found.add_column(0, QUERY_NAME, names)
             return
         for query in queries:
+            query.wait()
             engine.check(query.edge, query.number)
         names = {query.number: query.name for query in queries}
         rows, tick = first.rows_of_group(at)
@@ -451,14 +469,15 @@ class Registry:
             raise AssertionError(f"not a query: {entry['text']}")
         bound = database.binder(entry["text"]).bind(statement.query)
         bound = database.rewritten(bound, statistics_of(entry["statistics"]))
-        edge = engine.edge_of(bound.plan, database.options())
+        options, notices = replace(database.options(), apart=entry.get("apart", "")), entry.get("notices", ())
+        edge = engine.edge_of(bound.plan, options)
         if edge == entry["edge"]:
-            engine.attach(bound.plan, database.options())
+            engine.attach(bound.plan, options)
         else:
             # Planned differently than by the version that wrote it: its state is made again from history.
             self._replace_entry(entry, edge=edge)
-            engine.show(bound.plan, database.options(), database.declared.entries)
-        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, edge)
+            engine.show(bound.plan, options, database.declared.entries)
+        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, edge, notices=notices)
         found = split(bound.plan)
         if found is not None:
             self._alone[self._group(found, *_constants(found)).edge] += 1

@@ -24,6 +24,7 @@ from millstream.engine.merging import HistoryMerge, Merge, history_merges, most_
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, report
+from millstream.engine.results import Tails
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
@@ -79,6 +80,8 @@ class Engine:
         self._seconds: dict[str, float] = {}
         self.groups = Groups(self)
         self.backfills = Backfills(self)
+        self._tails = Tails(runner.store)
+        self._inputs: tuple[Pipeline, dict[str, frozenset[str]]] = self.pipeline, {}
         self.limits = Limits()
         self.notices: dict[tuple[str, int | None], Notice] = {}  # per edge and query: of those near a limit
         self.memory = MemoryReport()
@@ -98,6 +101,7 @@ class Engine:
             self.snapshot = snapshot
             self.tell()
             reach("before-sweep")
+            self._tails.keep({name for names in snapshot.results.values() for name in names})
             self.store.sweep(set(before.names()), set(snapshot.names()).union(*self._pinned.values()))
 
     def pin(self, reader: object, names: Iterable[str]) -> None:
@@ -181,10 +185,12 @@ class Engine:
         with self.lock:
             return self._history(name, self.snapshot)
 
-    def _history(self, name: str, snapshot: Snapshot) -> Batch:
-        files, schema = snapshot.history.get(name, ()), self._sources[name].schema
-        frames = [read_history(self.store, file, schema) for file in files]
-        return pl.concat([self._empty(name), *frames])
+    def _history(self, name: str, snapshot: Snapshot, after: int = -1) -> Batch:
+        """The rows of a source that end after an instant; those of tables may all."""
+        files, row = snapshot.history.get(name, ()), self._sources[name]
+        cut = Cut(after - 1, INF, elements=True) if row.counts_arrivals else None
+        kept = (file for file in files if cut is None or file.last > cut.after)
+        return pl.concat([self._empty(name), *(read_history(self.store, file, row.schema, cut) for file in kept)])
 
     def frontier(self, source: str) -> int:
         return self._frontier(source, self.snapshot)
@@ -380,6 +386,19 @@ class Engine:
         """The first instant that an edge can be asked for: later ones need only history that is kept."""
         return max((self._first_kept(source, snapshot or self.snapshot) for source in self.inputs(edge)), default=0)
 
+    def lost_before(self, source: str) -> int:
+        """The instant before which rows of a source are no longer all kept; 0 where they are."""
+        progress = self.snapshot.progress(source)
+        is_whole = self.kept_rows(source) >= progress.arrived - progress.late - progress.shed
+        return 0 if is_whole else self._first_kept(source, self.snapshot)
+
+    def holds_state_of(self, steps: Iterable[str]) -> bool:
+        """Whether one of some steps is there already and holds something."""
+        return any(self.snapshot.states.get(step) for step in steps)
+
+    def kept_rows(self, source: str) -> int:
+        return sum(file.rows for file in self.snapshot.history.get(source, ()))
+
     def final(self, edge: str, snapshot: Snapshot) -> int:
         """The last instant up to which an edge is final; -1 where nothing is."""
         return min(self._frontier(source, snapshot) for source in self.inputs(edge))
@@ -466,6 +485,7 @@ class Engine:
                 self.groups.let_go(group, shape)
                 raise
             self._shown[group.edge] += rows.height
+            self.groups.hand_over(group)
 
     def keep_held(self) -> None:
         """Commit queries that wait and are not in the snapshot yet."""
@@ -483,7 +503,9 @@ class Engine:
         with self.lock:
             group, remaining = self.groups[edge], self._shown - Counter({edge: len(queries)})
             snapshot = self.groups.without(group, queries)
+            group.filling.difference_update(queries)
             if edge not in remaining:
+                self.backfills.cancel(edge)
                 self.groups.close(group)
                 snapshot = self._only(remaining, snapshot)
                 self.pipeline = self.pipeline.only(self._needed(remaining))
@@ -592,14 +614,15 @@ class Engine:
 
     def check(self, edge: str, query: int | None = None) -> None:
         """Raise what stopped the edge, or one query of a group, if something did."""
-        self.backfills.check(edge)
+        self.backfills.check(edge, query)
         for step in (edge, *([] if query is None else [failure_key(edge, query)])):
             if step in self.snapshot.failures:
                 said = self.snapshot.failures[step]
                 raise EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))
 
-    def rows(self, edge: str, schema: Schema, query: int | None = None) -> tuple[Batch, Snapshot]:
-        """All rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to.
+    def rows(self, edge: str, schema: Schema, query: int | None = None, after: int = -1) -> tuple[Batch, Snapshot]:
+        """The rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to: all that
+        end after an instant, and perhaps others.
 
         Readers do not wait for epochs: what a snapshot names stays the same, and is there until some commit later.
         """
@@ -610,8 +633,8 @@ class Engine:
             snapshot, like = self.snapshot, empty_batch(schema)
             try:
                 if edge in self._sources:
-                    return self._history(edge, snapshot).select(like.columns), snapshot
-                frames = [self.store.read(name) for name in snapshot.results.get(edge, ())]
+                    return self._history(edge, snapshot, after).select(like.columns), snapshot
+                frames = [*self._tails.after(snapshot.results.get(edge, ()), after)]
                 break
             except StateError:
                 if self.snapshot is snapshot:
@@ -620,10 +643,17 @@ class Engine:
             return pl.concat([like, *(frame.select(like.columns) for frame in frames)]), snapshot
         return concat(self.groups.rows_of(self.groups[edge], schema, query, frames), like), snapshot
 
-    def inputs(self, edge: str) -> set[str]:
+    def inputs(self, edge: str) -> frozenset[str]:
         """The sources that an edge is made from, but for query tables."""
-        below = (self.backfills.pipeline_of(edge) or self.pipeline).edges_below(edge)
-        return {name for name in below if name in self._sources and not name.startswith(QUERY_ROWS)}
+        pipeline, known = self._inputs
+        if pipeline is not self.pipeline:
+            pipeline, known = self._inputs = self.pipeline, {}
+        if edge not in known or edge in self.backfills:
+            below = (self.backfills.pipeline_of(edge) or pipeline).edges_below(edge)
+            known[edge] = frozenset(
+                name for name in below if name in self._sources and name[: len(QUERY_ROWS)] != QUERY_ROWS
+            )
+        return known[edge]
 
     def _prepare(self, plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
         lowering = Lowering(plan, options)
