@@ -27,19 +27,25 @@ LAYERS: dict[str, set[str]] = {
     "feeds": BASE | {"state", "kernel", "plan", "engine", "catalog", "inputs"},
     "definitions": BASE | {"plan", "language", "engine", "catalog", "inputs", "feeds"},
     "user_code": BASE | {"kernel", "language"},
+    "modes": BASE | {"kernel", "plan", "engine", "declarations"},
     "parameters": BASE | {"engine", "kernel"},
     "notices": BASE | {"kernel", "plan", "language", "engine"},
     "registry": BASE
-    | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations", "parameters", "query", "notices"},
+    | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations"}
+    | {"modes", "parameters", "query", "notices"},
     "sinks": BASE | {"state", "engine", "query"},
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE
     | {"declarations", "kernel", "plan", "language", "engine", "catalog"}
     | {"inputs", "query", "feeds", "definitions", "user_code", "sinks", "pump", "registry"},
-    "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations"},
+    "wire": BASE,
+    "remote": BASE | {"language", "engine", "inputs", "parameters", "wire"},
+    "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations", "remote"},
     "__init__": BASE | {"connect", "database", "inputs", "query"},
+    "service": BASE | {"plan", "language", "query", "database", "wire"},
     "demo": {"__init__"},
-    "cli": {"__init__", "demo"},
+    "shell": {"__init__", "wire"},
+    "cli": {"__init__", "demo", "service", "shell"},
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

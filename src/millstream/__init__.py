@@ -3,14 +3,17 @@
 from millstream.connect import connect
 from millstream.database import Database, Result
 from millstream.errors import (
+    AccessError,
     BindError,
     CatalogError,
     ClosedError,
     Error,
     EvaluationError,
     InputError,
+    LimitError,
     NameError,
     NotSupportedError,
+    ServiceError,
     SetupError,
     StateError,
     StatementError,
@@ -24,6 +27,7 @@ from millstream.query import Query
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessError",
     "BindError",
     "CatalogError",
     "ClosedError",
@@ -32,10 +36,12 @@ __all__ = [
     "EvaluationError",
     "InputError",
     "InsertResult",
+    "LimitError",
     "NameError",
     "NotSupportedError",
     "Query",
     "Result",
+    "ServiceError",
     "SetupError",
     "StateError",
     "StatementError",

@@ -42,10 +42,11 @@ class CatalogOfObjects(Mapping[str, Definition]):
                 hint="streams, tables and views share their names: choose another, or drop it first",
                 place=None if name is None else name.place,
             )
-        self._objects[key] = definition
+        # A new mapping each time: readers in other threads go on with the one they have.
+        self._objects = {**self._objects, key: definition}
 
     def remove(self, key: str) -> None:
-        del self._objects[key]
+        self._objects = {other: definition for other, definition in self._objects.items() if other != key}
 
     def find(self, kind: str, name: Name) -> Definition:
         found = self._objects.get(name.key)

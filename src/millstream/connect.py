@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from millstream.database import Database
 from millstream.declarations import Pickler
@@ -25,7 +25,23 @@ from millstream.state.store import DirectoryStore, MemoryStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from millstream.remote.database import RemoteDatabase
+
 CHECKPOINTS = "checkpoints"  # Spark's, one directory per source
+
+
+@overload
+def connect(
+    path: str | Path | None = None,
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    engine: str = "spark",
+) -> Database: ...
+
+
+@overload
+def connect(path: str, *, token: str | None) -> RemoteDatabase: ...
 
 
 def connect(
@@ -34,12 +50,26 @@ def connect(
     spark: SparkSession | None = None,
     master: str | None = None,
     engine: str = "spark",
-) -> Database:
+    token: str | None = None,
+) -> Database | RemoteDatabase:
     """A database: the directory `path`, made if new, or without one a database that ends when it is closed.
+
+    A path that starts with http:// or https:// is the address of a service, which may ask for a token; the database
+    there has the same methods, but for those that would send Python code.
 
     Without `spark` or `master`, Spark is started inside this process and stopped at close. `engine="inprocess"` runs
     the same functions without Spark, for tests and small jobs.
     """
+    if isinstance(path, str) and path.lower().startswith(("http://", "https://")):
+        if spark is not None or master is not None or engine != "spark":
+            raise SetupError(
+                "a service runs where it is", hint="connect to its address without spark=, master=, engine="
+            )
+        from millstream.remote.database import RemoteDatabase
+
+        return RemoteDatabase(path, token)
+    if token is not None:
+        raise SetupError("a token is for services", hint="connect to an address, as in http://127.0.0.1:8787")
     if engine not in ("spark", "inprocess"):
         raise SetupError(f"engine is 'spark' or 'inprocess', not {engine!r}")
     if path is not None:

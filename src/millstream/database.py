@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,9 +41,11 @@ from millstream.language.statement_parser import parse, parse_query
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
+from millstream.plan.lazy import DISABLED_RULES
 from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.physical import Options
 from millstream.plan.rewrite import rewrite, rule_names
+from millstream.plan.rules.gather_joins import JoinChoice
 from millstream.pump import Pump, needs_spark
 from millstream.query import Query
 from millstream.registry import Registry, check_query_name, statement_text
@@ -125,13 +128,16 @@ class Database:
             case st.CreateSink():
                 return self._create_sink(statement)
             case st.Drop():
-                return self._drop(statement)
+                # The order in which locks are taken: a sink may be at a delivery, which ends with a commit.
+                with self.sinks.lock if statement.kind == "SINK" else nullcontext(), self.engine.lock:
+                    return self._drop(statement)
             case st.Insert() | st.Delete() | st.Update() | st.Advance():
                 result = self._take_in(statement)
                 self.sinks.flush()
                 return result
             case st.SetOption():
-                return self._set(statement)
+                with self.engine.lock:
+                    return self._set(statement)
             case st.Query():
                 return self._ad_hoc(self._bind(statement.query, statement.place.text))
             case st.Explain():
@@ -195,14 +201,15 @@ class Database:
         return self._explained(self._bind(parse_query(cql), cql))
 
     def drop_query(self, name: str) -> None:
-        query = self.registry.find(name)
-        if sinks := self.sinks.of(query):
-            raise CatalogError(
-                f'query "{query.name}" is in use',
-                detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
-                hint="drop those first",
-            )
-        self.registry.drop(query)
+        with self.engine.lock:
+            query = self.registry.find(name)
+            if sinks := self.sinks.of(query):
+                raise CatalogError(
+                    f'query "{query.name}" is in use',
+                    detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
+                    hint="drop those first",
+                )
+            self.registry.drop(query)
 
     def check_number_of_queries(self, count: int) -> None:
         if count > self.settings.max_queries:
@@ -223,8 +230,18 @@ class Database:
         settings, shards = settings or self.settings, self.engine.runner.planner.shards
         # Said by negative rows, the end of a window is no longer known where its rows are joined.
         shared = settings.stem_window if settings.strategy != "negative" else 0
-        plan = rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards, shared)
+        choice = JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
+        plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
         return replace(bound, plan=plan)
+
+    def rewritten_for_matches(
+        self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics], settings: Settings | None = None
+    ) -> BoundQuery:
+        """With all columns, and nothing moved below the joins but selections: what stands above is done when asked."""
+        settings, shards = settings or self.settings, self.engine.runner.planner.shards
+        disabled = DISABLED_RULES.union(settings.disabled)
+        choice = JoinChoice(settings.join_plan, jit="off")
+        return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))
 
     # What an earlier process declared
 
@@ -324,13 +341,14 @@ class Database:
 
     def _is_new(self, kind: str, name: str, body: str) -> bool:
         """Declare users' code; saying again what an earlier process said is welcome, and changes nothing."""
-        found = self.declared.find("function", name) or self.declared.find("aggregate", name)
-        if found is not None:
-            if (found["kind"], found["body"]) == (kind, body):
-                return False
-            raise CatalogError(f'there is a function "{name}" already', hint="choose another name")
-        self._declare(self.declared.with_entry(kind, name, body=body))
-        return True
+        with self.engine.lock:
+            found = self.declared.find("function", name) or self.declared.find("aggregate", name)
+            if found is not None:
+                if (found["kind"], found["body"]) == (kind, body):
+                    return False
+                raise CatalogError(f'there is a function "{name}" already', hint="choose another name")
+            self._declare(self.declared.with_entry(kind, name, body=body))
+            return True
 
     def _declare(self, declared: Declarations) -> None:
         self.engine.declare(declared.entries)
@@ -479,6 +497,10 @@ class Database:
         self.check_open()
         self._pump.run(until)
 
+    def end_run(self) -> None:
+        """Have a run that another thread is in end, with the batches under way; does not wait for that."""
+        self._pump.end(wait=False)
+
     # Sinks
 
     def create_sink(self, name: str, query: str, deliver: Deliver) -> None:
@@ -506,8 +528,7 @@ class Database:
     def _create_sink(self, statement: st.CreateSink) -> Result:
         name, target = statement.name, statement.target
         check_name(name)
-        self.sinks.check_free(name.text, name.place)
-        query = self.registry.find(statement.query.text, statement.query.place)
+        self.registry.find(statement.query.text, statement.query.place)
         if self._external is None:
             raise needs_spark(f"sink {name} is written")
         try:
@@ -516,6 +537,8 @@ class Database:
             error.place = error.place or target.place
             raise
         with self.engine.lock:
+            self.sinks.check_free(name.text, name.place)
+            query = self.registry.find(statement.query.text, statement.query.place)
             declared = self.declared.with_entry(
                 "sink", name.text, shown=name.text, query=query.name, format=target.format, options=[*target.options]
             )

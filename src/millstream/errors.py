@@ -122,6 +122,18 @@ class ClosedError(Error):
     """The database, or the query, is closed."""
 
 
+class AccessError(Error):
+    """A service does not let the caller do this: no token, an unknown one, or one for less."""
+
+
+class LimitError(Error):
+    """A service's limit: a request too large, too many of them, or one that takes too long."""
+
+
+class ServiceError(Error):
+    """A service cannot be reached, or does not answer as one of this version would."""
+
+
 def told(error: Error) -> dict[str, str]:
     """What an error says, as it is kept."""
     parts = {"primary": error.primary, "detail": error.detail, "hint": error.hint}

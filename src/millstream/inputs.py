@@ -53,7 +53,7 @@ class Inputs:
         key = stream.name.lower()
         with self.engine.lock:
             progress = self.engine.snapshot.progress(key)
-            arrival = admit(stream, table, progress, self.clock_tick(stream))
+            arrival = admit(stream, pl.DataFrame(table), progress, self.clock_tick(stream))
             clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
             arrived, progresses = {key: self.engine.part(key, arrival.accepted)}, {key: arrival.progress}
             if arrival.late.height:

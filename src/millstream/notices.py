@@ -39,7 +39,7 @@ def _without_windows_that_are_full(engine: Engine, plan: lo.Node) -> lo.Node:
         ):
             return node
         needed = node.window.rows + node.window.slide
-        is_full = not node.window.partition and engine.kept_rows(node.input.name) >= needed
+        is_full = not node.window.partition and engine.number_kept(node.input.name) >= needed
         return lo.Window(node.input, Now()) if is_full else node
 
     return plan.transform(change)

@@ -33,16 +33,22 @@ _KINDS: dict[pa.DataType, DataType] = {
 
 def parameter_columns(rows: Any, count: int) -> tuple[tuple[DataType, ...], pl.DataFrame]:
     """The values of `count` parameters per row: their types, and the columns c0, c1, ... of a query table."""
-    table = as_arrow(rows)
-    arrays = _from_records(rows, count) if table is None else [column.combine_chunks() for column in table.columns]
-    if len(arrays) != count:
-        raise InputError(f"the template has {count} parameters, and the rows {len(arrays)} columns")
+    arrays = parameter_arrays(rows, count)
     kinds = tuple(_kind(array.type, place) for place, array in enumerate(arrays))
     columns = [
         pl.Series(value_column(place), array.cast(to_arrow(kind)))
         for place, (array, kind) in enumerate(zip(arrays, kinds, strict=True))
     ]
     return kinds, pl.DataFrame(columns)
+
+
+def parameter_arrays(rows: Any, count: int) -> list[pa.Array]:
+    """The values of each parameter."""
+    table = as_arrow(rows)
+    arrays = _from_records(rows, count) if table is None else [column.combine_chunks() for column in table.columns]
+    if len(arrays) != count:
+        raise InputError(f"the template has {count} parameters, and the rows {len(arrays)} columns")
+    return arrays
 
 
 def _from_records(rows: Any, count: int) -> list[pa.Array]:

@@ -17,7 +17,7 @@ from millstream.feeds import Feeds
 from millstream.inputs import Inputs
 from millstream.sinks import Sinks
 
-_POLL = 0.05  # seconds
+_POLL = 0.02  # seconds
 _CLOCKS_EVERY = 1.0  # seconds between the epochs that only tell the time
 
 
@@ -56,11 +56,12 @@ class Pump:
         if interrupt.came and until is not None:
             raise KeyboardInterrupt
 
-    def end(self) -> None:
-        """End a run that another thread is in; returns when it has ended."""
+    def end(self, *, wait: bool = True) -> None:
+        """End a run that another thread is in; returns when it has ended, or without waiting for that."""
         self._ending.set()
-        with self._running:
-            pass
+        if wait:
+            with self._running:
+                pass
 
     def check_not_read(self, name: str) -> None:
         """Refuse to drop what a run is reading."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from millstream.engine.answers import changes_between, elements_until, relation_at
-from millstream.errors import ClosedError, TimeError
-from millstream.kernel.batch import INF, Batch
+from millstream.engine.answers import changes_between, elements_until, first_instants, relation_at
+from millstream.engine.keeping import Answer, Keeping, Span
+from millstream.errors import ClosedError, Error, TimeError
+from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
 from millstream.plan.definitions import TimeDomain
@@ -36,7 +37,7 @@ class Query:
         name: str,
         mode: str,
         bound: BoundQuery,
-        edge: str,
+        keeping: Keeping,
         number: int | None = None,
         template: str | None = None,
         notices: Sequence[str] = (),
@@ -46,7 +47,7 @@ class Query:
         self.mode = mode
         self._database = database
         self._bound = bound
-        self.edge = edge
+        self.keeping = keeping
         self.number = number  # within its group, if it shares a plan
         self.template = template
         self.notices = list(notices)  # what its author should know of the past that it saw
@@ -57,17 +58,22 @@ class Query:
         return self._bound.kind
 
     @property
+    def edge(self) -> str:
+        """The first of the edges that it shows; nothing where it keeps nothing."""
+        return self.keeping.edges[0] if self.keeping.edges else ""
+
+    @property
     def schema(self) -> pa.Schema:
         return arrow_schema(self._bound.schema)
 
     @property
     def cql(self) -> str:
         """The text with all defaults written out."""
-        return self._own.cql
+        return self.bound.cql
 
     @property
     def defaults(self) -> list[str]:
-        return list(self._own.defaults)
+        return list(self.bound.defaults)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -85,7 +91,7 @@ class Query:
         """Whether the past that is kept is still being worked through in the background."""
         engine = self._database.engine
         if self.number is None:
-            return self.edge in engine.backfills
+            return any(edge in engine.backfills for edge in self.keeping.edges)
         is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
         return is_among and not engine.backfills.is_broken(self.edge, self.number)
 
@@ -94,7 +100,7 @@ class Query:
         engine = self._database.engine
         if self.number is not None:
             engine.settle(self.edge)
-        engine.wait_until(lambda: self._has_ended or not self.is_filling, timeout)
+        engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         self._check_open()
         return not self.is_filling
 
@@ -104,12 +110,17 @@ class Query:
         self.wait()
         database, schema = self._database, self._bound.schema
         if at is None and (pending := self._pending()) is not None:
-            tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
+            tick, rows = pending, database.engine.evaluate(self.bound.plan, database.options(), pending)
         else:
             database.inputs.tick_clocks()
-            rows, snapshot = self._rows(self._needed_after(at))
-            final = database.engine.final(self.edge, snapshot)
-            tick = final if at is None else self._final_instant(at, final)
+            is_relation = self.kind == "relation"
+
+            def span(final: int) -> tuple[int, int]:
+                asked = final if at is None else self._final_instant(at, final)
+                return (asked if is_relation else -1), asked
+
+            found = self._answer(span)
+            tick, rows = found.until, found.rows
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
         return elements_until(rows, schema, tick, self._bound.domain, database.settings.max_rstream_rows)
@@ -122,7 +133,7 @@ class Query:
         self._database.inputs.tick_clocks()
         engine.settle(self.edge)
         rows, snapshot = engine.rows(self.edge, (QUERY, *self._bound.schema))
-        final = engine.final(self.edge, snapshot)
+        final = engine.final(self.keeping.inputs, snapshot)
         return rows, final if at is None else self._final_instant(at, final)
 
     @property
@@ -133,15 +144,49 @@ class Query:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""
         self._check_open()
         self.wait()
-        after = self.first_tick - 1 if since is None else instant(since, self._domain)
+        after = self.first_tick - 1 if since is None else self.tick(since)
         return self.changes_between(after, self._final())
 
     def changes_between(self, since: int, until: int) -> pa.Table:
         """The changes of the ticks after `since` up to `until`, which must be final."""
         if since < self.first_tick - 1:
-            shown = shown_instant(max(since, 0), self._bound.domain)
-            raise self._forgotten(f"the changes of {self.name} since {shown}", self.first_tick)
-        rows, _ = self._rows(since)
+            raise self._forgotten(f"the changes of {self.name} since {self.shown(since)}", self.first_tick)
+        return self._changes(self._rows_that_change(since, until), since, until)
+
+    def next_changes(self, since: int, most: int) -> tuple[pa.Table, int]:
+        """The changes of the ticks after `since`, of as many instants as have about so many, and the last of them."""
+        self._check_open()
+        final = -1 if self.is_filling else self.final_tick
+        if final <= since:
+            return self._changes(empty_batch(self._bound.schema), since, since), since
+        if since < self.first_tick - 1:
+            raise self._forgotten(f"the changes of {self.name} since {self.shown(since)}", self.first_tick)
+        rows = self._rows_that_change(since, final)
+        until = first_instants(rows, stream=self.kind == "stream", since=since, until=final, most=most)
+        return self._changes(rows, since, until), until
+
+    def _rows_that_change(self, since: int, until: int) -> Batch:
+        return self._answer(lambda final: (since, until)).rows
+
+    def _answer(self, span: Span) -> Answer:
+        """From what is kept of it, asked anew where that has changed meanwhile."""
+        while True:
+            keeping = self.keeping
+            try:
+                found = keeping.answer(span)
+            except Error:
+                if self.keeping is keeping:
+                    raise
+            else:
+                if self.keeping is keeping:
+                    return found
+
+    def join(self, other: Query) -> None:
+        """Go on as another query that asks the same, within its group."""
+        self._bound, self.number, self.template = other._bound, other.number, other.template
+        self.keeping = other.keeping  # last: whoever finds it has the rest
+
+    def _changes(self, rows: Batch, since: int, until: int) -> pa.Table:
         return changes_between(
             rows,
             self._bound.schema,
@@ -160,12 +205,12 @@ class Query:
         twice.
         """
         self._check_open()
-        seen = self.first_tick - 1 if since is None else instant(since, self._domain)
+        seen = self.first_tick - 1 if since is None else self.tick(since)
         return self._follow(seen, timeout)
 
     def _follow(self, seen: int, timeout: float | None) -> Iterator[pa.Table]:
-        self._database.engine.wait_until(lambda: self._has_ended or not self.is_filling, timeout)
-        while not self._has_ended:
+        self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        while not self.has_ended:
             if self.is_filling:
                 return  # for longer than anybody wants to wait
             final = self._final()
@@ -175,40 +220,44 @@ class Query:
                 if changes.num_rows:
                     yield changes
                     continue
-            if self._has_ended:
+            if self.has_ended:
                 return
             self._wait(seen, timeout)
-            if not self._has_ended and self._final() <= seen:
+            if not self.has_ended and self._final() <= seen:
                 return  # nothing came
 
     @property
-    def _has_ended(self) -> bool:
+    def has_ended(self) -> bool:
+        """Whether it was dropped, or its database closed."""
         return self._dropped or self._database.is_closed
 
     def _wait(self, seen: int, timeout: float | None) -> None:
         """Until more is final; streams that follow the clock of day are looked at now and then."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._has_ended and self._final() <= seen:
+        while not self.has_ended and self._final() <= seen:
             left = _GLANCE if deadline is None else min(_GLANCE, deadline - time.monotonic())
             if left <= 0:
                 return
-            self._database.engine.wait_until(lambda: self._has_ended or self.final_tick > seen, left)
+            self._database.engine.wait_until(lambda: self.has_ended or self.final_tick > seen, left)
 
     def explain(self) -> str:
-        return explain(self._own.plan)
+        notes = (f"mode {self.mode}: {note}" for note in self.keeping.notes() if self.mode != "eager")
+        return "\n".join([explain(self.bound.plan), *notes])
 
     def stats(self) -> dict[str, Any]:
         self._check_open()
+        engine = self._database.engine
         if (backfill := self.backfill) is not None:
-            epoch = self._database.engine.snapshot.epoch
+            epoch = engine.snapshot.epoch
             return {"final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill, **self._noticed()}
-        rows, snapshot = self._rows()
-        notice = self._database.engine.notices.get((self.edge, self.number))
+        self.keeping.check()
+        snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
         return {
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": rows.height,
+            "rows": engine.read(self.keeping.held),
             "mode": self.mode,
+            "kept": self.keeping.notes(),
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
@@ -221,7 +270,8 @@ class Query:
     @property
     def backfill(self) -> dict[str, Any] | None:
         """How far the past has been worked through, while it is: fraction, instants and rows."""
-        found = self._database.engine.backfills.progress(self.edge)
+        under_way = (self._database.engine.backfills.progress(edge) for edge in self.keeping.edges)
+        found = next((progress for progress in under_way if progress is not None), None)
         if found is None or not self.is_filling:
             return None
         instants = {"reached": found.reached, "until": found.until}
@@ -249,25 +299,23 @@ class Query:
 
     def close(self) -> None:
         self._dropped = True
+        self._database.engine.tell()
 
     def __repr__(self) -> str:
         return f"<Query {self.name}: {self.kind} {self.cql}>"
 
     @property
-    def _own(self) -> BoundQuery:
+    def bound(self) -> BoundQuery:
         """With its own constants."""
         return self._bound if self.template is None else self._database.registry.own(self)
 
-    def _rows(self, after: int = -1) -> tuple[Batch, Snapshot]:
-        return self._database.engine.rows(self.edge, self._bound.schema, self.number, after)
+    def tick(self, value: Any) -> int:
+        """The tick that a number of ticks or a timestamp means to this query."""
+        return instant(value, self._domain)
 
-    def _needed_after(self, at: Any) -> int:
-        """An instant such that rows that have ended by then do not matter for the answer: of a relation those that have
-        ended by what is final already."""
-        if self.kind == "stream":
-            return -1
-        final = self.final_tick
-        return final if at is None else min(final, instant(at, self._domain))
+    def shown(self, tick: int) -> Any:
+        """A tick as this query's `_ts` would have it."""
+        return shown_instant(max(tick, 0), self._bound.domain)
 
     @property
     def _domain(self) -> TimeDomain:
@@ -279,18 +327,24 @@ class Query:
             raise ClosedError(f'query "{self.name}" was dropped')
 
     @property
+    def committed(self) -> int:
+        """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
+        engine = self._database.engine
+        for edge in self.keeping.edges:
+            engine.check(edge, self.number)
+        return engine.final(self.keeping.inputs, engine.snapshot)
+
+    @property
     def first_tick(self) -> int:
         """The first instant that is still kept."""
-        return self._database.engine.first_answerable(self.edge)
+        return self._database.engine.first_answerable(self.keeping.inputs)
 
     @property
     def final_tick(self) -> int:
         """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._database.engine
-        if self.number is not None:
-            engine.settle(self.edge)
-        engine.check(self.edge, self.number)
-        return engine.final(self.edge, engine.snapshot)
+        self.keeping.check()
+        return engine.final(self.keeping.inputs, engine.snapshot)
 
     def _final(self) -> int:
         self._database.inputs.tick_clocks()
@@ -301,18 +355,18 @@ class Query:
         if not has_no_heartbeat(self._bound.plan):
             return None
         engine = self._database.engine
-        last = max((engine.snapshot.progress(source).last_change for source in engine.inputs(self.edge)), default=-1)
+        last = max((engine.snapshot.progress(source).last_change for source in self.keeping.inputs), default=-1)
         return last if last > self._final() else None
 
     def _final_instant(self, at: Any, final: int) -> int:
         tick = instant(at, self._domain)
         engine = self._database.engine
-        first = engine.first_answerable(self.edge)
+        first = self.first_tick
         if tick < first:
             raise self._forgotten(f"the answer of {self.name} at {at}", first)
         if tick <= final:
             return tick
-        held_by = min(engine.inputs(self.edge), key=engine.frontier)
+        held_by = min(self.keeping.inputs, key=engine.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
         raise TimeError(
             f"the answer of {self.name} at {at} is not final",

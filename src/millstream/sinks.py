@@ -50,16 +50,15 @@ class Sinks:
         self.engine = engine
         self.pause = pause  # seconds, before the second attempt; twice that before the third
         self.by_name: dict[str, Sink] = {}
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()  # taken before the engine's, never while that is held
         self._serving = False
 
     def add(self, sink: Sink) -> None:
-        with self._lock:
-            self.by_name[sink.name.lower()] = sink
+        self.by_name[sink.name.lower()] = sink
 
     def find(self, name: str, place: Place | None = None) -> Sink:
         if name.lower() not in self.by_name:
-            hint = did_you_mean(name, [sink.name for sink in self.by_name.values()])
+            hint = did_you_mean(name, [sink.name for sink in list(self.by_name.values())])
             raise NameError(f'there is no sink called "{name}"', hint=hint, place=place)
         return self.by_name[name.lower()]
 
@@ -88,14 +87,14 @@ class Sinks:
                 "until": self.cursor(sink).until,
                 "error": sink.error or "",
             }
-            for sink in self.by_name.values()
+            for sink in list(self.by_name.values())
         ]
 
     def of(self, query: Query) -> list[str]:
-        return [sink.name for sink in self.by_name.values() if sink.query is query]
+        return [sink.name for sink in list(self.by_name.values()) if sink.query is query]
 
     def drop(self, key: str, catalog: tuple[Mapping[str, Any], ...]) -> None:
-        with self._lock, self.engine.lock:
+        with self.lock, self.engine.lock:
             kept = {name: cursor for name, cursor in self.engine.snapshot.sinks.items() if name != key}
             self.engine.commit(replace(self.engine.snapshot, sinks=kept, catalog=catalog))
             del self.by_name[key]
@@ -105,7 +104,7 @@ class Sinks:
 
     def flush(self) -> None:
         """Deliver what has become final since the last time, to every sink that takes it."""
-        with self._lock:
+        with self.lock:
             if self._serving:
                 return  # a callable that itself puts rows in: they are delivered after it has returned
             self._serving = True

@@ -21,6 +21,7 @@ from tests.properties.queries import LINEAR, RELATIONAL
 
 import millstream as ms
 from millstream.database import Database
+from millstream.state.manifest import FORMAT
 
 
 class Restarting:
@@ -88,7 +89,7 @@ def test_everything_declared_comes_back(tmp_path: Path) -> None:
 def test_stems_and_what_they_learned_come_back(tmp_path: Path) -> None:
     with ms.connect(tmp_path / "db", engine="inprocess") as db:
         db.execute("""
-            SET joins = 'stems';
+            SET join_plan = 'eddy';
             CREATE STREAM s (a INT, b INT) TIMESTAMP BY t;
             CREATE STREAM u (a INT, b INT) TIMESTAMP BY t;
         """)
@@ -187,7 +188,7 @@ def test_an_unknown_format_is_refused_untouched(tmp_path: Path) -> None:
     path = tmp_path / "db"
     fed(path).close()
     (manifest,) = (path / "manifest").glob("manifest-*.json")
-    manifest.write_bytes(manifest.read_bytes().replace(b"manifest 2 ", b"manifest 9 ", 1))
+    manifest.write_bytes(manifest.read_bytes().replace(f"manifest {FORMAT} ".encode(), b"manifest 9 ", 1))
     (path / "segments" / "e99-orphan.seg").write_bytes(b"of a later version")
     before = contents(path)
     with pytest.raises(ms.StateError, match="has format 9"):

@@ -92,7 +92,7 @@ def feed(dbs: list[Database], step: Step, clocks: dict[str, int]) -> None:
             db.execute(f"INSERT INTO names VALUES ({step.named[0]}, '{step.named[1]}') AT {max(at, 0)}")
 
 
-def check(played: list[Step], shards: int, slices: int | None = None) -> None:
+def check(played: list[Step], shards: int, slices: int | None = None, mode: str = "eager") -> None:
     """With `slices`, the past of queries is worked through in the background, so many slices after each step."""
     with ms.connect(engine="inprocess") as together, ms.connect(engine="inprocess") as alone:
         alone.execute(STREAMS + "; SET sharing = 'off'")
@@ -104,7 +104,7 @@ def check(played: list[Step], shards: int, slices: int | None = None) -> None:
             together.execute("SET background_rows = 0")
             backfills.first_slice = backfills.most_left = 2
         for step in played:
-            queries = together.register_many(step.template, step.rows)
+            queries = together.register_many(step.template, step.rows, mode=mode)
             for query, row in zip(queries, step.rows, strict=True):
                 alone.register(with_constants(step.template, row), name=query.name)
             feed([together, alone], step, clocks)
@@ -145,7 +145,7 @@ FEW = st.tuples(*[st.sampled_from(sorted(TEMPLATES))] * 2)
 def test_together_as_alone_with_the_past_in_the_background(played: list[Step], shards: int, slices: int) -> None:
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(Backfills, "start", lambda _: None)  # the test itself does the work
-        check(played, shards, slices)
+        check(played, shards, slices=slices)
 
 
 @pytest.mark.slow
@@ -156,7 +156,13 @@ def test_together_as_alone_with_the_past_in_the_background_in_many_cases(
 ) -> None:
     with pytest.MonkeyPatch.context() as patching:
         patching.setattr(Backfills, "start", lambda _: None)
-        check(played, shards, slices)
+        check(played, shards, slices=slices)
+
+
+@settings(max_examples=30)
+@given(st.lists(steps(), min_size=1, max_size=6), st.integers(1, 3))
+def test_matches_of_many_queries_together_as_answers_alone(played: list[Step], shards: int) -> None:
+    check(played, shards, mode="lazy")
 
 
 @pytest.mark.slow

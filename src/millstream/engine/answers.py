@@ -106,6 +106,23 @@ def _net(points: Batch, columns: list[str]) -> Batch:
     return net_changes(points, columns).sort(START, *columns)[points.columns]
 
 
+def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: int) -> int:
+    """The instant up to which there are at most so many changes after `since`, or the first one that has any."""
+    starts, ends = numbers(rows, START), numbers(rows, END)
+    if stream:
+        within = (starts <= until) & (ends > since + 1)
+        instants = np.maximum(starts[within], since + 1)
+        if (ends[within] - starts[within] > 1).any():  # runs of RSTREAM, an element per instant
+            until = min(until, since + max(1, most // len(instants)))
+    else:
+        points = np.concatenate([starts, ends])
+        instants = points[(points > since) & (points <= until)]
+    if len(instants) <= most:
+        return until
+    beyond = int(np.partition(instants, most)[most])
+    return min(until, beyond - 1 if beyond > instants.min() else beyond)
+
+
 def _elements(rows: Batch, schema: Schema, since: int, until: int, max_rows: int) -> Batch:
     """One row per element with since < t <= until; runs that RSTREAM made are cut to that span before they unfold."""
     starts, ends = numbers(rows, START), numbers(rows, END)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from millstream.errors import InputError
 from millstream.kernel.batch import ARRIVAL, END, START, WEIGHT, Batch, value_column
@@ -29,10 +28,10 @@ class Arrival:
     progress: SourceProgress
 
 
-def admit(stream: StreamDefinition, table: pa.Table, progress: SourceProgress, now: int | None) -> Arrival:
-    """Judge the rows of a table (the stream's input columns, in arrival order)."""
-    instants = _instants(stream, table, progress, now)
-    frame = with_times(_values(stream, table, instants), instants, progress.arrived)
+def admit(stream: StreamDefinition, rows: pl.DataFrame, progress: SourceProgress, now: int | None) -> Arrival:
+    """Judge rows (the stream's input columns, in arrival order)."""
+    instants = _instants(stream, rows, progress, now)
+    frame = with_times(_values(stream, rows, instants), instants, progress.arrived)
     after = replace(progress, arrived=progress.arrived + frame.height)
     if frame.height and int(instants[0]) > progress.heartbeat and instants.is_sorted():
         # In order, and all beyond the heartbeat: no element can be late for another.
@@ -96,21 +95,21 @@ def ticks_of(column: pl.Series, domain: TimeDomain, owner: str, name: str) -> pl
     return ticks
 
 
-def _instants(stream: StreamDefinition, table: pa.Table, progress: SourceProgress, now: int | None) -> pl.Series:
+def _instants(stream: StreamDefinition, rows: pl.DataFrame, progress: SourceProgress, now: int | None) -> pl.Series:
     if now is not None:
         # The clock may go backwards; the stream's time does not.
-        return pl.repeat(max(now, progress.heartbeat + 1), table.num_rows, dtype=pl.Int64, eager=True)
+        return pl.repeat(max(now, progress.heartbeat + 1), rows.height, dtype=pl.Int64, eager=True)
     stamp = stream.timestamp
-    return ticks_of(_series(table, stamp.name), stream.domain, f"stream {stream.name}", stamp.name)
+    return ticks_of(rows[stamp.name].rechunk(), stream.domain, f"stream {stream.name}", stamp.name)
 
 
-def _values(stream: StreamDefinition, table: pa.Table, instants: pl.Series) -> Batch:
+def _values(stream: StreamDefinition, rows: pl.DataFrame, instants: pl.Series) -> Batch:
     columns = {}
     for index, field in enumerate(stream.columns):
         if stream.heartbeat.kind == "CLOCK" and index == stream.timestamp.position:
             columns[value_column(index)] = _mirrored(instants, stream)
         else:
-            columns[value_column(index)] = _series(table, field.name)
+            columns[value_column(index)] = rows[field.name].rechunk()
     return pl.DataFrame(columns) if columns else pl.DataFrame({"_": instants}).drop("_")
 
 
@@ -120,10 +119,3 @@ def _mirrored(instants: pl.Series, stream: StreamDefinition) -> pl.Series:
         zone = "UTC" if stream.timestamp.type.name == "TIMESTAMP" else None
         return (instants * (stream.domain.tick or 1)).cast(pl.Datetime("us", zone))
     return instants
-
-
-def _series(table: pa.Table, name: str) -> pl.Series:
-    series = pl.from_arrow(table.column(name))
-    if not isinstance(series, pl.Series):
-        raise AssertionError(f"column {name} is not a column")
-    return series.rechunk()

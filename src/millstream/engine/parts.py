@@ -7,14 +7,13 @@ how far those have raised the heartbeat, so that each part can be judged alone.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from millstream.engine import tables
 from millstream.engine.ingest import admit, with_times
@@ -35,7 +34,7 @@ from millstream.kernel.hashing import mix
 from millstream.plan.definitions import StreamDefinition
 from millstream.state.snapshot import AsItCame, HistoryFile, SourceProgress
 from millstream.state.store import Store
-from millstream.types import Schema, arrow_schema, to_polars
+from millstream.types import Schema, to_polars
 
 LATE, MALFORMED, UNREADABLE = "_late", "_malformed", "_unreadable"
 TIME = "_ts"
@@ -148,7 +147,7 @@ def _as_it_came(frame: pl.DataFrame, raw: AsItCame, schema: Schema) -> Batch:
     instants = frame[found[raw.timestamp.lower()]]
     if raw.tick is not None:
         instants = instants.dt.epoch("us") // raw.tick
-    columns = [frame[found[field.name.lower()]].cast(to_polars(field.type)) for field in schema]
+    columns = _named(frame, schema).get_columns()
     batch = pl.DataFrame([column.alias(value_column(index)) for index, column in enumerate(columns)])
     return with_times(batch, instants.cast(pl.Int64), raw.arrival)
 
@@ -200,18 +199,22 @@ def late_rows(stream: StreamDefinition, late: Batch, at: int) -> Batch:
     )
 
 
-def _rows(part: Part, content: bytes | None, store: Store) -> pa.Table:
+def _rows(part: Part, content: bytes | None, store: Store) -> pl.DataFrame:
     if content is None:
-        return store.read_once(part.name).to_arrow()
+        return store.read_once(part.name)
     columns = part.admission.stream.input_columns if part.admission else part.schema
-    wanted = arrow_schema(columns)
     try:
-        with pq.ParquetFile(pa.BufferReader(content)) as file:
-            found = {name.lower(): name for name in file.schema_arrow.names}
-            names = [found[name.lower()] for name in wanted.names]
-            return file.read(columns=names).select(names).rename_columns(wanted.names).cast(wanted)
-    except pa.ArrowException as error:
+        found = {name.lower(): name for name in pl.read_parquet_schema(io.BytesIO(content))}
+        frame = pl.read_parquet(io.BytesIO(content), columns=[found[field.name.lower()] for field in columns])
+    except pl.exceptions.PolarsError as error:
         raise InputError(f"{part.name} cannot be read: {error}") from None
+    return _named(frame, columns)
+
+
+def _named(frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:
+    """A user's file, as the columns are declared."""
+    found = {name.lower(): name for name in frame.columns}
+    return pl.DataFrame([frame[found[f.name.lower()]].cast(to_polars(f.type)).alias(f.name) for f in columns])
 
 
 def _file(name: str) -> bytes:

@@ -14,33 +14,27 @@ import polars as pl
 
 from millstream.kernel.batch import END
 from millstream.kernel.segments import numbers, only
-from millstream.state.store import Store
 
 
 class Tails:
     """The parts of segments that end after an instant, by name. What is remembered is good for later instants too."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self._known: dict[str, tuple[int, pl.DataFrame]] = {}
         self._lock = threading.Lock()
 
-    def after(self, names: Iterable[str], instant: int) -> Iterator[pl.DataFrame]:
-        """Frames that hold all rows of the segments with end > instant, and perhaps some others."""
-        for name in names:
-            found = self._tail(name, instant)
+    def after(self, segments: Iterable[tuple[str, pl.DataFrame]], instant: int) -> Iterator[pl.DataFrame]:
+        """Frames that hold all rows of named segments with end > instant, and perhaps some others."""
+        for name, segment in segments:
+            found = self._tail(name, segment, instant)
             if found.height:
                 yield found
 
-    def _tail(self, name: str, instant: int) -> pl.DataFrame:
-        since, frame = self._known.get(name, (-1, None))
-        if frame is None or since > instant:
-            since, frame = -1, self._store.read(name)
-        elif not frame.height:
-            return frame
+    def _tail(self, name: str, segment: pl.DataFrame, instant: int) -> pl.DataFrame:
+        since, frame = self._known.get(name, (-1, segment))
+        if since > instant:
+            frame = segment
         alive = numbers(frame, END) > instant
-        if since >= 0 and alive.all():
-            return frame
         # Frames stay the same objects as long as they are of use, for what is made of them is found by that.
         if 2 * int(alive.sum()) > frame.height:
             return frame

@@ -18,9 +18,10 @@ from millstream.engine.parts import Part, late_key, take, write_history
 from millstream.engine.stages import Planner, Send, StagePlan, StageStep
 from millstream.errors import EvaluationError
 from millstream.kernel import memory
-from millstream.kernel.batch import Batch, concat
+from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.state.pool import Account, PoolUse
 from millstream.state.snapshot import HistoryFile, Names, state_names
 from millstream.state.store import Store, Writer
@@ -213,7 +214,7 @@ class _StageRun:
                 pieces.setdefault(envelope.flow, []).append(envelope.content)
         for flow, batches in pieces.items():
             like = self.plan.layouts[flow]
-            self.batches[flow] = concat([batch.select(like.columns) for batch in batches], like)
+            self.batches[flow] = concat(of_equal_width([batch.select(like.columns) for batch in batches]), like)
 
     def _step(self, step: StageStep) -> None:
         broken = [self.failures[flow] for flow in step.inputs if flow in self.failures]
@@ -268,7 +269,8 @@ class _StageRun:
         if kept:
             self.outcome.states[step] = kept
         if step in self.work.shown and batch.height:
-            self.outcome.results[step] = (self.writer.write(batch),)
+            # Whoever asks for answers asks for values and intervals.
+            self.outcome.results[step] = (self.writer.write_packed(batch.drop(ARRIVAL, BORN, strict=False)),)
 
     def _name(self, segment: Segment) -> str:
         name, _ = self._known.get(id(segment), ("", segment))

@@ -11,7 +11,7 @@ position (`c0`, `c1`, ...), which makes equal plans equal whatever their aliases
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 
 import polars as pl
 
@@ -48,6 +48,7 @@ def batch_schema(schema: Schema, *, arrival: bool = False) -> dict[str, pl.DataT
     return columns
 
 
+@lru_cache(maxsize=1024)
 def empty_batch(schema: Schema, *, arrival: bool = False) -> Batch:
     return pl.DataFrame(schema=batch_schema(schema, arrival=arrival))
 

@@ -10,7 +10,7 @@ depend on the order in which inputs were joined.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from millstream.kernel.batch import value_column
@@ -162,28 +162,39 @@ class JoinGraph:
             known = [min(c.inputs & joined) for c in usable]
             return Access(
                 tuple(value_column(c.column_of(target)) for c in usable),
-                tuple(
-                    value_column(self.starts[source] + c.column_of(source))
-                    for source, c in zip(known, usable, strict=True)
-                ),
+                tuple(self._column(c, source) for source, c in zip(known, usable, strict=True)),
             )
-        band = self._band(target, joined)
-        return Access() if band is None else Access((value_column(band.column),), band=band)
+        band = self._band(frozenset({target}), joined)
+        if band is None:
+            return Access()
+        own = replace(band, column=band.column - self.starts[target])
+        return Access((value_column(own.column),), band=own)
 
-    def _band(self, target: int, joined: Inputs) -> Band | None:
-        """The best band for finding rows of the target: bounded from both sides if there is one."""
+    def _band(self, stored: Inputs, joined: Inputs) -> Band | None:
+        """The best band for finding stored rows: bounded from both sides if there is one."""
         lower: dict[int, list[Bound]] = {}
         upper: dict[int, list[Bound]] = {}
         for found in self._comparisons:
-            if self._owner[found.column] == target and self._owner[found.other] in joined:
+            if self._owner[found.column] in stored and self._owner[found.other] in joined:
                 bounds = upper if found.function in ("<", "<=") else lower
                 bounds.setdefault(found.column, []).append(Bound(found.other, found.offset))
         columns = [*(column for column in lower if column in upper), *lower, *upper]
         if not columns:
             return None
         chosen = columns[0]
-        own = chosen - self.starts[target]
-        return Band(own, tuple(lower.get(chosen, ())), tuple(upper.get(chosen, ())))
+        return Band(chosen, tuple(lower.get(chosen, ())), tuple(upper.get(chosen, ())))
+
+    def between(self, stored: Inputs, probing: Inputs) -> Access:
+        """How rows of some joined inputs find partners among those of others, all by columns of the row of all."""
+        usable = [c for c in self.classes if c.inputs & stored and c.inputs & probing]
+        if usable:
+            sides = [[self._column(c, min(c.inputs & side)) for c in usable] for side in (stored, probing)]
+            return Access(tuple(sides[0]), tuple(sides[1]))
+        band = self._band(stored, probing)
+        return Access() if band is None else Access((value_column(band.column),), band=band)
+
+    def _column(self, equal: EqualColumns, source: int) -> str:
+        return value_column(self.starts[source] + equal.column_of(source))
 
     def _equality(self, part: Expression) -> tuple[Expression, int, int, bool] | None:
         if not (isinstance(part, Call) and part.function in ("=", "<=>")):

@@ -37,21 +37,38 @@ def key_codes(frame: pl.DataFrame, columns: Sequence[str]) -> Codes:
 
 
 def _mix_words(codes: Codes, series: pl.Series) -> Codes:
-    if series.dtype == pl.Null:
-        return mix_bits(codes ^ _NULL_WORD)
-    words: list[Codes]
-    if isinstance(series.dtype, pl.Decimal):
-        wide = series.reinterpret(dtype=pl.Int128).fill_null(0)
-        low = (wide & (2**63 - 1)).cast(pl.Int64)
-        high = (wide // 2**63).cast(pl.Int64)
-        words = [low.to_numpy().view(np.uint64), high.to_numpy().view(np.uint64)]
-    elif series.dtype.is_float():
-        words = [_float_bits(series)]
-    else:
-        words = [physical(series).view(np.uint64)]
+    if not isinstance(series.dtype, pl.Decimal):
+        return mix_bits(codes ^ _word(series))
+    wide = series.reinterpret(dtype=pl.Int128).fill_null(0)
+    low = (wide & (2**63 - 1)).cast(pl.Int64)
+    high = (wide // 2**63).cast(pl.Int64)
+    words = [low.to_numpy().view(np.uint64), high.to_numpy().view(np.uint64)]
     if series.null_count():
         words = [np.where(series.is_null().to_numpy(), _NULL_WORD, word) for word in words]
     return reduce(lambda mixed, word: mix_bits(mixed ^ word), words, codes)
+
+
+def _word(series: pl.Series) -> Codes:
+    """A value of fixed width as 64 bits."""
+    if series.dtype == pl.Null:
+        return np.full(series.len(), _NULL_WORD)
+    word = _float_bits(series) if series.dtype.is_float() else physical(series).view(np.uint64)
+    return np.where(series.is_null().to_numpy(), _NULL_WORD, word) if series.null_count() else word
+
+
+def has_word(dtype: pl.DataType) -> bool:
+    """Whether values are taken as 64 bits as they are."""
+    return dtype not in (pl.String, pl.Binary) and not isinstance(dtype, pl.Decimal)
+
+
+def word_of(series: pl.Series) -> Codes:
+    """64 bits for each value, equal for equal ones."""
+    return _word(series) if has_word(series.dtype) else key_codes(series.to_frame("value"), ["value"])
+
+
+def mixed(words: Sequence[Codes]) -> Codes:
+    """The codes of keys by the words of their columns: those of `key_codes` where all have one."""
+    return reduce(lambda codes, word: mix_bits(codes ^ word), words, np.zeros(words[0].size, np.uint64))
 
 
 def physical(series: pl.Series) -> Ticks:
@@ -115,6 +132,11 @@ def order_codes(series: pl.Series) -> Codes:
 
 def order_ticks(numbers: Ticks) -> Codes:
     return numbers.view(np.uint64) ^ _SIGN
+
+
+def ticks_of_codes(codes: Codes) -> Ticks:
+    """What `order_ticks` gave these codes to."""
+    return (codes ^ _SIGN).view(np.int64)
 
 
 def stable_order(codes: Codes) -> Positions:

@@ -101,7 +101,7 @@ class Fifo:
             if not can_merge([kept[-1], *young]):
                 break
             young.insert(0, kept.pop())
-        return (*kept, _merged(young))
+        return (*kept, merged(young))
 
 
 def _is_due(lazy: int, before: int, horizon: int) -> bool:
@@ -109,7 +109,7 @@ def _is_due(lazy: int, before: int, horizon: int) -> bool:
     return before // max(lazy, 1) != horizon // max(lazy, 1)
 
 
-def _merged(parts: Sequence[Segment]) -> Segment:
+def merged(parts: Sequence[Segment]) -> Segment:
     """Rows of all parts by key. A stable sort finds the sorted parts and merges them; a column at a time, since the
     memory of the last one is used again."""
     if len(parts) == 1:
@@ -121,7 +121,7 @@ def _merged(parts: Sequence[Segment]) -> Segment:
 
 def merged_by_size(segments: Sequence[Segment]) -> tuple[Segment, ...]:
     kept, merging = size_classes_to_merge(segments)
-    return (*kept, _merged(merging)) if merging else tuple(kept)
+    return (*kept, merged(merging)) if merging else tuple(kept)
 
 
 def size_classes_to_merge(segments: Sequence[Segment], fan: int = 2) -> tuple[list[Segment], list[Segment]]:
@@ -157,13 +157,13 @@ def retain(segments: Sequence[Segment], arrived: Segment, horizon: int) -> tuple
     kept, merging = size_classes_to_merge(live, fan)
     if not merging:
         return tuple(kept)
-    merged = _merged([alive(segment, horizon) for segment in merging])
-    if (numbers(merged, WEIGHT) < 0).any():
+    together = merged([alive(segment, horizon) for segment in merging])
+    if (numbers(together, WEIGHT) < 0).any():
         # Starts before the horizon no longer matter: with them cut off, a row and its retraction differ by
         # nothing but their weights.
-        starts = np.maximum(numbers(merged, START), horizon)
-        merged = summed(merged.with_columns(pl.Series(START, starts))).sort(KEY)
-    return (*kept, merged) if merged.height else tuple(kept)
+        starts = np.maximum(numbers(together, START), horizon)
+        together = summed(together.with_columns(pl.Series(START, starts))).sort(KEY)
+    return (*kept, together) if together.height else tuple(kept)
 
 
 def without_expired(segment: Segment, horizon: int) -> Segment:

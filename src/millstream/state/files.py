@@ -13,7 +13,11 @@ _MAGIC = "millstream"
 
 
 def checksum(content: bytes | memoryview) -> str:
-    return f"{zlib.crc32(content):08x}"
+    return checksum_text(zlib.crc32(content))
+
+
+def checksum_text(crc: int) -> str:
+    return f"{crc:08x}"
 
 
 def sync_directory(directory: Path) -> None:

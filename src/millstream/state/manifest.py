@@ -16,7 +16,7 @@ from millstream.errors import StateError
 from millstream.state.files import checksum, damaged, read_whole, sync_directory, write_whole
 from millstream.state.snapshot import Snapshot, from_json, to_json
 
-FORMAT = 2
+FORMAT = 3
 Record = Mapping[str, Any]
 
 

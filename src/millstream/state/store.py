@@ -12,12 +12,13 @@ import itertools
 import os
 import threading
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Any, BinaryIO, Protocol
 from urllib.parse import quote
 
 import polars as pl
@@ -25,7 +26,8 @@ import pyarrow as pa
 
 from millstream.errors import StateError
 from millstream.state.faults import reach
-from millstream.state.files import checksum, damaged
+from millstream.state.files import checksum, checksum_text, damaged
+from millstream.state.packing import packed, unpacked
 from millstream.state.pool import Pool, pool_for
 
 PERIOD = "_period"  # names the directories of history, as Hive does
@@ -39,6 +41,10 @@ class Writer(Protocol):
 
     def write(self, frame: pl.DataFrame) -> str:
         """Keep a frame; gives its name, which is good once the file is closed."""
+        ...
+
+    def write_packed(self, frame: pl.DataFrame) -> str:
+        """The same in fewer bytes: for what is read rarely, since it is not mapped as it is."""
         ...
 
 
@@ -62,6 +68,10 @@ class Store(Protocol):
 
     def size(self, name: str) -> int:
         """The bytes of a segment."""
+        ...
+
+    def height(self, name: str) -> int:
+        """The rows of a segment."""
         ...
 
     def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
@@ -107,7 +117,10 @@ class MemoryStore:
         return self.read(name)
 
     def size(self, name: str) -> int:
-        return int(self._frames[name].estimated_size())
+        return int(self.read(name).estimated_size())
+
+    def height(self, name: str) -> int:
+        return self.read(name).height
 
     def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
         return self.keep(f"{source}-{label}", frame)
@@ -138,6 +151,9 @@ class _MemoryWriter:
 
     def write(self, frame: pl.DataFrame) -> str:
         return self._store.keep(self._label, frame)
+
+    def write_packed(self, frame: pl.DataFrame) -> str:
+        return self.write(frame)
 
 
 class DirectoryStore:
@@ -192,19 +208,32 @@ class DirectoryStore:
         return self.pool.segment(name, length, lambda: self.read_once(name))
 
     def read_once(self, name: str) -> pl.DataFrame:
-        file, place, length, expected = _parsed(name)
+        segment = self._mapped(name)
+        file, place, _, expected = _parsed(name)
+        if checksum(memoryview(segment)) != expected:
+            path = self.segments / file
+            raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
+        return unpacked(_table(segment))
+
+    def _mapped(self, name: str) -> pa.Buffer:
+        file, place, length, _ = _parsed(name)
         path = self.segments / file
         try:
             content = pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
         except FileNotFoundError:
             raise damaged(path, "it is missing") from None
-        segment = content[place : place + length]
-        if len(segment) != length or checksum(memoryview(segment)) != expected:
-            raise damaged(path, f"the checksum of the segment at byte {place} does not agree with what it holds")
-        return _frame(pa.ipc.open_file(pa.BufferReader(segment)).read_all())
+        if len(content) < place + length:
+            raise damaged(path, f"the segment at byte {place} is not all there")
+        return content[place : place + length]
 
     def size(self, name: str) -> int:
         return _parsed(name)[2]
+
+    def height(self, name: str) -> int:
+        try:
+            return int(_table(self._mapped(name)).num_rows)
+        except pa.ArrowException as error:
+            raise damaged(self._path(name), str(error)) from None
 
     def write_history(self, source: str, period: int, label: str, frame: pl.DataFrame) -> str:
         content = io.BytesIO()
@@ -293,25 +322,26 @@ class _SegmentWriter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file: pa.OSFile | None = None
+        self._file: BinaryIO | None = None
         self._place = 0
 
     def write(self, frame: pl.DataFrame) -> str:
-        sink = pa.BufferOutputStream()
-        table = frame.to_arrow()
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
-        content = sink.getvalue()
+        return self._write(frame.to_arrow())
+
+    def write_packed(self, frame: pl.DataFrame) -> str:
+        return self._write(packed(frame))
+
+    def _write(self, table: pa.Table) -> str:
         with _disk_errors(self._path):
             if self._file is None:
                 self._file = self._path.open("wb")
-            self._file.write(memoryview(content)[: len(content) // 2])
-            reach("segment-half-written")
-            self._file.write(memoryview(content)[len(content) // 2 :])
-            name = f"{self._path.name}@{self._place}+{len(content)}#{checksum(memoryview(content))}"
-            padding = -len(content) % _ALIGNMENT
+            content = _Content(self._file)
+            with pa.ipc.new_file(content, table.schema) as writer:
+                writer.write_table(table)
+            name = f"{self._path.name}@{self._place}+{content.length}#{content.checksum}"
+            padding = -content.length % _ALIGNMENT
             self._file.write(bytes(padding))
-        self._place += len(content) + padding
+        self._place += content.length + padding
         return name
 
     def close(self) -> None:
@@ -324,8 +354,35 @@ class _SegmentWriter:
 
     def discard(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what could not be written cannot be written now either
+                self._file.close()
             self._path.unlink(missing_ok=True)
+
+
+class _Content(io.RawIOBase):
+    """What goes into a file, measured and summed up on the way: Arrow's buffers are not copied once more."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.length = self._sum = 0
+
+    @property
+    def checksum(self) -> str:
+        return checksum_text(self._sum)
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.length
+
+    def write(self, content: Any) -> int:
+        if self.length:
+            reach("segment-half-written")
+        self._file.write(content)
+        self._sum = zlib.crc32(content, self._sum)
+        self.length += len(content)
+        return len(content)
 
 
 @cache
@@ -359,8 +416,5 @@ def _parsed(name: str) -> tuple[str, int, int, str]:
     return file, int(place), int(length), expected
 
 
-def _frame(table: pa.Table) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    if not isinstance(frame, pl.DataFrame):
-        raise AssertionError("a segment is a table")
-    return frame
+def _table(segment: pa.Buffer) -> pa.Table:
+    return pa.ipc.open_file(pa.BufferReader(segment)).read_all()

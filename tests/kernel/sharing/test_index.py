@@ -13,6 +13,7 @@ import pytest
 from tests.kernel.sharing.conditions import NO_TIME
 
 from millstream.kernel.batch import batch_schema
+from millstream.kernel.keys import order_codes
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing import eddy, index
@@ -117,3 +118,14 @@ def test_what_was_used_least_recently_is_forgotten_first() -> None:
     for name in ("a", "b", "a", "c", "a", "b"):
         assert recent.get(name, lambda name=name: make(name)) == name
     assert made == ["a", "b", "c", "b"]
+
+
+def test_values_far_from_all_constants() -> None:
+    """Numbers at both ends of their type do not wrap around when they are ranked."""
+    ends = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1]
+    for constants in ([5, 9], [-(2**63) + 2, -(2**63) + 7], [2**63 - 9, 2**63 - 3]):
+        values = [*ends, *constants, *(value - 1 for value in constants), *(value + 1 for value in constants)]
+        cuts = order_codes(pl.Series(constants, dtype=pl.Int64))
+        axis = index.Axis(Column(BIGINT, 0, "a"), None, cuts)
+        batch = pl.DataFrame({"c0": pl.Series(values, dtype=pl.Int64)})
+        assert axis.ranks(batch).tolist() == [sum(value >= constant for constant in constants) for value in values]

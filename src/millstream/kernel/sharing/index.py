@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import Batch, value_column
-from millstream.kernel.keys import Codes, Positions
+from millstream.kernel.keys import Codes, Positions, ticks_of_codes
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Column, Expression
@@ -26,7 +26,7 @@ from millstream.kernel.sharing.lineage import BLOCK_SIZE, Bitmaps, bitmap
 from millstream.kernel.sharing.predicates import Place, Predicates, Shape, predicates_of
 
 _TABLE = 1 << 16  # the span of codes up to which a row's rank is looked up and not searched for
-_ROWS = 1 << 13  # rows that are ranked together: what is computed on the way stays in the cache
+_ROWS = 1 << 15  # rows that are ranked together: what is computed on the way stays in the cache
 _MAP = 1 << 15  # cuts up to which the map from all cuts to those of a block is kept
 _SEARCH = 64  # a search costs as much as so many entries of a map
 _FEW = 64  # bitmaps more than a block needs, for the sake of a lookup without a map
@@ -52,6 +52,11 @@ class Axis:
     def _least(self) -> np.uint64:
         return np.uint64(max(int(self.cuts[0]), 1) - 1)
 
+    @property
+    def _least_number(self) -> int:
+        """The whole number that has the least code of the table."""
+        return int(ticks_of_codes(np.array([self._least]))[0])
+
     def ranks(self, batch: Batch) -> Positions:
         """How many cuts lie at or below each row's value; one more than there are for NULL."""
         attribute = self.attribute
@@ -60,6 +65,10 @@ class Axis:
         else:
             series = evaluate(batch, [attribute], ["value"]).to_series()
         values = comparable(series, attribute.type)
+        if self._table is not None and self.constants is None and _are_numbers(values):
+            least = self._least_number
+            whole = values.to_numpy().astype(np.int64).clip(least, least + self._table.size - 1)
+            return self._table.take(whole - least)
         ranks = np.empty(batch.height, np.intp)
         for low in range(0, batch.height, _ROWS):
             ranks[low : low + _ROWS] = self._ranks(codes_of_values(values[low : low + _ROWS], self.constants))
@@ -75,6 +84,11 @@ class Axis:
         offsets -= self._least
         np.minimum(offsets, np.uint64(table.size - 1), out=offsets)
         return table.take(offsets.view(np.int64))
+
+
+def _are_numbers(values: pl.Series) -> bool:
+    """Whether they are whole numbers of at most 64 bits, and all there."""
+    return values.dtype.is_signed_integer() and not values.null_count()
 
 
 @dataclass(frozen=True)

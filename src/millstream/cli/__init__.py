@@ -1,0 +1,77 @@
+"""The command line: `millstream demo`, `run`, `shell`, `serve`, `token`, `explain`, `bench`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import millstream as ms
+from millstream.cli.running import run
+from millstream.cli.serving import serve, token
+from millstream.cli.shelling import shell
+from millstream.cli.showing import console, or_exit, text_of
+from millstream.demo.run import run_demo
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="A continuous-query database on Apache Spark.")
+app.command()(run)
+app.command()(shell)
+app.command()(serve)
+app.add_typer(token, name="token")
+
+
+@app.command()
+def demo(
+    seconds: Annotated[int, typer.Option(help="Seconds of traffic.", min=60)] = 900,
+    cars: Annotated[int, typer.Option(help="Cars that take part.", min=1)] = 5000,
+    seed: Annotated[int, typer.Option(help="Seed of the traffic.")] = 1,
+) -> None:
+    """The CQL paper's Linear Road queries over simulated traffic."""
+    run_demo(seconds=seconds, cars=cars, seed=seed)
+
+
+@app.command()
+def explain(
+    cql: Annotated[str, typer.Argument(help="A query.")],
+    schema: Annotated[Path | None, typer.Option(help="A file of CREATE statements.")] = None,
+) -> None:
+    """Show the plan of a query, and the defaults it would get."""
+    with ms.connect(engine="inprocess") as db:
+        if schema is not None:
+            or_exit(lambda: db.execute(text_of(schema)), schema)
+        console.print(or_exit(lambda: db.explain(cql), None), markup=False, highlight=False)
+
+
+@app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(help="Experiments; all of them if none is named.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, once: a few minutes.")] = False,
+    trace: Annotated[Path | None, typer.Option(help="A directory of Zeek logs to use as network records.")] = None,
+) -> None:
+    """Run the experiments of a source checkout's bench folder."""
+    root = or_exit(_checkout, None)
+    options = [*(["--quick"] if quick else []), *(["--trace", str(trace.absolute())] if trace else [])]
+    # A process of its own, since Polars reads how many threads it may have when it is first imported.
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.runner", *(names or []), *options],
+        cwd=root,
+        env={**os.environ, "POLARS_MAX_THREADS": "1"},
+        check=False,
+    )
+    raise typer.Exit(done.returncode)
+
+
+def _checkout() -> Path:
+    """The root of the source tree that this package runs from."""
+    root = Path(__file__).parents[3]
+    if not (root / "bench" / "runner.py").exists():
+        raise ms.SetupError(
+            "there is no bench folder",
+            detail=f"millstream is installed in {Path(__file__).parents[1]}, without its benchmarks",
+            hint="run it from a source checkout, installed with pip install --editable",
+        )
+    return root

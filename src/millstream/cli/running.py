@@ -1,0 +1,70 @@
+"""`millstream run`: a file of statements, and then its sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import millstream as ms
+from millstream.cli.showing import console, database, or_exit, show, text_of
+from millstream.cli.stopping import INTERRUPTED, Stop, leave_later, work_until_stopped
+
+InProcess = Annotated[bool, typer.Option("--in-process", help="Run in this process, without Spark.")]
+_FOREVER = "forever"
+
+
+def run(
+    file: Path,
+    until: Annotated[
+        str, typer.Option(help='How long sources are read: "idle" (until they have no more), seconds, or "forever".')
+    ] = "idle",
+    db: Annotated[Path | None, typer.Option(help="The database's directory; without one nothing is kept.")] = None,
+    in_process: InProcess = False,
+) -> None:
+    """Run the statements of a file, read its sources, and show the last statement's rows and the queries.
+
+    Ends with 0 when that is done (with --until forever: when SIGINT or SIGTERM comes), 1 when a statement or a source
+    fails, 2 when it is called wrongly, 130 when a signal comes before it is done, and 3 when stopping takes longer than
+    ten seconds; what was committed is kept in any case.
+    """
+    lasting = _lasting(until)
+    with Stop() as stop:
+        opened = or_exit(lambda: database(db, in_process))
+        stop.again()
+        results: list[ms.Result] = []
+
+        def work() -> None:
+            results.append(opened.execute(text_of(file)))
+            if not stop.came:
+                opened.run(lasting)
+            if not stop.came or lasting is None:
+                _report(opened, results[0])
+
+        try:
+            done = or_exit(lambda: work_until_stopped(stop, work, opened.end_run), file)
+        finally:
+            if stop.came:
+                leave_later()
+            opened.close()
+        if not done and lasting is not None:
+            raise typer.Exit(INTERRUPTED)
+
+
+def _report(db: ms.Database, result: ms.Result) -> None:
+    show(result)
+    for query in db.queries():
+        console.print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
+
+
+def _lasting(until: str) -> str | float | None:
+    if until.lower() in ("idle", _FOREVER):
+        return "idle" if until.lower() == "idle" else None
+    try:
+        seconds = float(until)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise typer.BadParameter(f'"idle", "{_FOREVER}" or a number of seconds, not "{until}"', param_hint="--until")
+    return seconds

@@ -1,0 +1,99 @@
+"""`millstream serve` and `millstream token`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+import millstream as ms
+from millstream.cli.showing import console, database, errors, or_exit
+from millstream.cli.stopping import Stop, leave_later
+from millstream.service.limits import Limits
+from millstream.service.server import Address, Server, check_open_to, tokens_beside
+from millstream.service.tokens import Tokens, role_of
+from millstream.shell.aligned import aligned
+
+Directory = Annotated[Path | None, typer.Argument(help="The database's directory.")]
+File = Annotated[Path | None, typer.Option("--tokens", help="A file of tokens, instead of the one in the directory.")]
+
+token = typer.Typer(no_args_is_help=True, help="The tokens of a service: who may read, write, or do everything.")
+
+
+def serve(
+    db: Directory = None,
+    host: Annotated[str, typer.Option(help="The address to listen at; others than this machine's need tokens.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65535)] = 8787,
+    tokens: File = None,
+    in_process: Annotated[bool, typer.Option("--in-process", help="Run in this process, without Spark.")] = False,
+    max_request: Annotated[int, typer.Option(help="The bytes that a request may have; 0: any.", min=0)] = 64 << 20,
+    rate: Annotated[float, typer.Option(help="Requests a second of each token or address; 0: any.", min=0)] = 1000,
+    time_limit: Annotated[float, typer.Option(help="Seconds that an answer may take; 0: any.", min=0)] = 60,
+    max_followers: Annotated[int, typer.Option(help="How many may follow queries at a time; 0: any.", min=0)] = 1000,
+) -> None:
+    """Serve a database over HTTP, and read its sources meanwhile.
+
+    SIGINT and SIGTERM end it with 0, within ten seconds; 1 means that it could not be served, 3 that it had to be left.
+    """
+    known = tokens_beside(db, tokens)
+    address = Address(host, port)
+    or_exit(lambda: check_open_to(address, known))
+    with Stop() as stop:
+        opened = or_exit(lambda: database(db, in_process))
+        stop.again()
+        try:
+            limits = Limits(max_request, rate, time_limit, max_followers)
+            server = or_exit(
+                lambda: Server(
+                    opened,
+                    address,
+                    version=ms.__version__,
+                    tokens=known,
+                    limits=limits,
+                    announce=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
+                    stopping=leave_later,
+                )
+            )
+            if not stop.came:
+                server.serve()
+        finally:
+            opened.close()
+
+
+@token.command()
+def add(
+    db: Directory = None,
+    name: Annotated[str, typer.Option(help="What to call it.")] = "default",
+    role: Annotated[str, typer.Option(help="read, write or admin.")] = "read",
+    tokens: File = None,
+) -> None:
+    """Make a token, and print it: it cannot be shown again."""
+    secret = or_exit(lambda: _tokens(db, tokens).add(name, role_of(role)))
+    errors.print(f"the token {name} may {role}; it is kept as a hash only:", markup=False)
+    typer.echo(secret)
+
+
+@token.command(name="list")
+def listed(db: Directory = None, tokens: File = None) -> None:
+    """The tokens that there are."""
+    found = or_exit(lambda: _tokens(db, tokens).all())
+    columns = {name: [getattr(each, name) for each in found] for name in ("name", "role", "created")}
+    typer.echo(aligned(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})))
+
+
+@token.command()
+def revoke(name: Annotated[str, typer.Argument(help="Which one.")], db: Directory = None, tokens: File = None) -> None:
+    """Take a token back: a service refuses it from the next request on."""
+    or_exit(lambda: _tokens(db, tokens).revoke(name))
+    typer.echo(f"the token {name} is revoked")
+
+
+def _tokens(db: Path | None, file: Path | None) -> Tokens:
+    found = tokens_beside(db, file)
+    if found is None:
+        raise typer.BadParameter("name the database's directory, or a file with --tokens")
+    return found

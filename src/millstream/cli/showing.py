@@ -1,0 +1,54 @@
+"""What commands print: errors as they are, results aligned; and the code that a command ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+from rich.console import Console
+
+import millstream as ms
+from millstream.shell.aligned import aligned
+
+console = Console()
+errors = Console(stderr=True, highlight=False)
+
+T = TypeVar("T")
+FAILED = 1  # a statement, a source or the surroundings
+
+
+def or_exit(work: Callable[[], T], file: Path | None = None) -> T:
+    """The result of the work; a user's mistake is shown, and ends the command with code 1."""
+    try:
+        return work()
+    except ms.Error as error:
+        show_error(error, file)
+        raise typer.Exit(FAILED) from None
+
+
+def show_error(error: ms.Error, file: Path | None = None) -> None:
+    where = f"{file}: " if file is not None else ""
+    errors.print(f"{where}{error}", style="red", markup=False, soft_wrap=True)
+
+
+def show(result: ms.Result) -> None:
+    console.print(result.message, markup=False, highlight=False, soft_wrap=True)
+    if result.table is not None and result.table.column_names != ["plan"]:
+        console.print(aligned(result.table), markup=False, highlight=False, soft_wrap=True)
+
+
+def text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ms.InputError(f"cannot read {file}", detail=str(error)) from None
+
+
+def database(path: Path | None, in_process: bool) -> ms.Database:
+    """The database of a command, in a directory or for as long as the command lasts."""
+    if in_process:
+        return ms.connect(path, engine="inprocess")
+    with console.status("starting Spark"):
+        return ms.connect(path)

@@ -1,0 +1,210 @@
+"""Whether rows have partners at all, without making the pairs.
+
+What is asked for is a superset: rows whose keys have equal codes count as partners, and so do rows that do not live at
+the same time. Whoever takes a row for needed that is not makes too much, and nothing wrong.
+
+Rows that ask are a frame, or only the words of some of its columns (`keys.word_of`), which is all that equality needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.batch import concat, value_column
+from millstream.kernel.blacklist import Flags
+from millstream.kernel.bloom import bloom_of
+from millstream.kernel.join_graph import Access, Inputs, JoinGraph
+from millstream.kernel.keys import Codes, Positions, has_word, mixed, word_of
+from millstream.kernel.operator import Segment
+from millstream.kernel.probing import equal_pairs, pairs_of_runs
+from millstream.kernel.scalar.evaluate import select_true
+from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
+from millstream.kernel.segments import codes_of, gather
+from millstream.kernel.stem import Probe, index_by_words, index_of, positions_of
+
+_ROW, _POSITION = "_row", "_position"
+_FEW = 64  # rows that are looked for without asking a Bloom filter first
+Stored = tuple[Segment, Flags | None]  # a segment, and which of its rows count (None: all of them)
+Words = Mapping[str, Codes]
+Rows = pl.DataFrame | Words
+
+
+def words_of(rows: Rows, columns: Sequence[str]) -> list[Codes]:
+    if isinstance(rows, pl.DataFrame):
+        return [word_of(rows.get_column(name)) for name in columns]
+    return [rows[name] for name in columns]
+
+
+def number_of(rows: Rows) -> int:
+    return rows.height if isinstance(rows, pl.DataFrame) else next(iter(rows.values())).size
+
+
+@dataclass(frozen=True)
+class Link:
+    """How rows find partners among stored rows of other inputs, which are sorted by `usual`."""
+
+    access: Access
+    usual: Access
+    condition: Expression
+
+    @classmethod
+    def between(cls, graph: JoinGraph, stored: Inputs, probing: Inputs, usual: Access) -> Link:
+        both = stored | probing
+        conditions = [
+            c.expression
+            for c in graph.conditions
+            if c.inputs <= both and c.inputs & stored and c.inputs & probing and len(both) < len(graph.widths)
+        ]
+        return cls(graph.between(stored, probing), usual, conjunction(conditions))
+
+    @cached_property
+    def says_nothing(self) -> bool:
+        """Whether all rows are partners."""
+        return not self.access.order[1] and self.condition == TRUE
+
+    @cached_property
+    def by_code(self) -> bool:
+        return bool(self.access.probing) and self.condition == TRUE
+
+    @cached_property
+    def read(self) -> tuple[str, ...]:
+        """The columns needed to find partners, of either side."""
+        return tuple(dict.fromkeys((*self.access.read, *self.access.stored, *self._compared)))
+
+    @cached_property
+    def _compared(self) -> tuple[str, ...]:
+        return tuple(value_column(index) for index in sorted(columns_used(self.condition)))
+
+    def codes(self, rows: Rows) -> Codes:
+        return mixed(words_of(rows, self.access.probing))
+
+    def has_partner(self, rows: Rows, stored: Sequence[Stored], *, bloom: bool = False) -> Flags:
+        """Which of the rows find one; by Bloom filters some seem to that do not."""
+        count = number_of(rows)
+        found = np.zeros(count, np.bool_)
+        filled = [(segment, flags) for segment, flags in stored if segment.height]
+        if not count or not filled:
+            return found
+        if self.says_nothing:
+            found[:] = any(flags is None or flags.any() for _, flags in filled)
+            return found
+        codes = self.codes(rows) if self.by_code else None
+        left = np.arange(count)
+        for segment, flags in filled:
+            if codes is not None and bloom:
+                there = bloom_of(segment, self.access.stored).may_have(codes[left])
+            elif codes is not None:
+                there = self._has_code(segment, flags, codes[left])
+            else:
+                assert isinstance(rows, pl.DataFrame)
+                there = self._is_probing(pl.DataFrame(gather(rows, rows.columns, left)), segment, flags)
+            found[left[there]] = True
+            left = left[~there]
+        return found
+
+    def partners(self, rows: Rows, segments: Sequence[Segment]) -> list[Positions]:
+        """For each segment the positions of its rows that are partners of any of the rows, some perhaps repeatedly."""
+        if not number_of(rows):
+            return [np.zeros(0, np.intp) for _ in segments]
+        if self.says_nothing:
+            return [np.arange(segment.height) for segment in segments]
+        if self.by_code:
+            codes = self.codes(rows)
+            return [self._with_code(segment, codes) for segment in segments]
+        assert isinstance(rows, pl.DataFrame)
+        found = (self._pairs(rows, segment, None) for segment in segments)
+        return [np.concatenate([p[_POSITION].to_numpy() for p in pairs]).astype(np.intp) for pairs in found]
+
+    def _with_code(self, segment: Segment, codes: Codes) -> Positions:
+        codes = self._present(segment, codes)
+        if not codes.size:
+            return np.zeros(0, np.intp)
+        index = self._index(segment)
+        own = codes_of(index)
+        runs = list(pairs_of_runs(own.searchsorted(codes), own.searchsorted(codes, side="right")))
+        found = np.concatenate([j for _, j in runs]) if runs else np.zeros(0, np.intp)
+        return found if index is segment else positions_of(index)[found].astype(np.intp)
+
+    def _present(self, segment: Segment, codes: Codes) -> Codes:
+        """Those of the codes that may be in the segment."""
+        return codes if codes.size <= _FEW else codes[bloom_of(segment, self.access.stored).may_have(codes)]
+
+    def _index(self, segment: Segment) -> Segment:
+        """The segment's codes in order. With texts among the columns they are other ones than it is sorted by."""
+        stored = self.access.stored
+        if not all(has_word(segment.schema[name]) for name in stored):
+            return index_by_words(segment, stored)
+        return segment if self.access.order == self.usual.order else index_of(segment, self.access.order)
+
+    def _has_code(self, segment: Segment, flags: Flags | None, codes: Codes) -> Flags:
+        found = np.ones(codes.size, np.bool_)
+        if codes.size > _FEW:
+            found = bloom_of(segment, self.access.stored).may_have(codes)
+        asked = np.flatnonzero(found)
+        if not asked.size:
+            return found
+        index = self._index(segment)
+        own, codes = codes_of(index), codes[asked]
+        first = own.searchsorted(codes)
+        there: Flags = own[np.minimum(first, own.size - 1)] == codes
+        if flags is not None and not flags.all() and there.any():
+            # Of those that are there it counts whether one of them is in: the number of these up to each place tells.
+            order = flags if index is segment else flags[positions_of(index)]
+            upto = np.concatenate([[0], order.cumsum()])
+            rows = np.flatnonzero(there)
+            past = own.searchsorted(codes[rows], side="right")
+            there[rows] = upto[past] > upto[first[rows]]
+        found[asked] = there
+        return found
+
+    def _is_probing(self, rows: pl.DataFrame, segment: Segment, flags: Flags | None) -> Flags:
+        found = np.zeros(rows.height, np.bool_)
+        for pairs in self._pairs(rows, segment, flags):
+            found[pairs[_ROW].to_numpy()] = True
+        return found
+
+    def _pairs(self, rows: pl.DataFrame, segment: Segment, flags: Flags | None) -> list[pl.DataFrame]:
+        """Pairs (row, position in the segment) that the condition holds for."""
+        probe = Probe(rows, self.access, self.usual)
+        of_rows = [name for name in self._compared if name in rows.columns]
+        of_stored = [name for name in self._compared if name not in rows.columns]
+        found = [pl.DataFrame(schema={_ROW: pl.Int64, _POSITION: pl.Int64})]
+        for i, j in probe.candidates(segment):
+            if flags is not None:
+                kept = flags[j]
+                i, j = i[kept], j[kept]
+            numbered = [pl.Series(_ROW, i), pl.Series(_POSITION, j)]
+            pairs = pl.DataFrame([*numbered, *gather(rows, of_rows, i), *gather(segment, of_stored, j)])
+            found.append(pairs if self.condition == TRUE else select_true(pairs, self.condition))
+        return found
+
+    def extended(self, rows: pl.DataFrame, segments: Sequence[Segment], kept: Sequence[str]) -> pl.DataFrame:
+        """The rows with the columns of their partners, of which some are kept: one row for each pair."""
+        of_rows = [name for name in kept if name in rows.columns]
+        of_stored = [name for name in kept if name not in rows.columns]
+        like = pl.DataFrame([*rows.clear().select(of_rows), *segments[0].clear().select(of_stored)])
+        pieces = [like]
+        for segment in segments:
+            for pairs in self._pairs(rows, segment, None) if segment.height and rows.height else ():
+                i, j = (pairs[name].to_numpy().astype(np.intp) for name in (_ROW, _POSITION))
+                pieces.append(pl.DataFrame([*gather(rows, of_rows, i), *gather(segment, of_stored, j)]))
+        return concat(pieces, like)
+
+    def extended_words(self, rows: Words, segments: Sequence[Segment], kept: Sequence[str]) -> Words:
+        """The same for words, where partners are found by code."""
+        codes = self.codes(rows)
+        pieces: dict[str, list[Codes]] = {name: [codes[:0]] for name in kept}
+        for segment in segments:
+            if not segment.height:
+                continue
+            index = self._index(segment)
+            for i, j in equal_pairs(index, codes):
+                at = j if index is segment else positions_of(index)[j]
+                for name, found in pieces.items():
+                    found.append(rows[name][i] if name in rows else word_of(segment.get_column(name))[at])
+        return {name: np.concatenate(found) for name, found in pieces.items()}

@@ -1,0 +1,1 @@
+"""A database that a service serves elsewhere: the Python contract over HTTP."""

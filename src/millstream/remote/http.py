@@ -1,0 +1,182 @@
+"""Requests to a service: kept connections, one for each thread at a time, and errors as those of a local database."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from millstream.errors import ClosedError, Error, ServiceError
+from millstream.wire.errors import error_of
+from millstream.wire.media import Format
+
+_TIMEOUT = 120.0  # seconds without a byte: longer than a service takes by default
+_PATIENCE = 60.0  # seconds that requests wait when a service asks for fewer of them
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    kind: str
+    body: bytes
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise ServiceError(
+                "the service did not answer as one of ours", detail=repr(self.body[:200]), hint="is the address right?"
+            ) from None
+
+
+class Service:
+    """The service at an address. Any thread may ask."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ServiceError(f"{url} is not the address of a service", hint="it looks like http://127.0.0.1:8787")
+        self.url = url.rstrip("/")
+        self._is_secure = parts.scheme == "https"
+        self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._free: list[http.client.HTTPConnection] = []
+        self._lock = threading.Lock()
+        self.is_closed = False
+
+    def get(self, path: str, accept: Format = Format.JSON, **parameters: Any) -> Answer:
+        return self.ask("GET", path, parameters, accept=accept)
+
+    def post(
+        self, path: str, content: Any = None, *, body: bytes | None = None, kind: Format = Format.JSON,
+        accept: Format = Format.JSON,
+    ) -> Answer:  # fmt: skip
+        return self.ask("POST", path, {}, json.dumps(content).encode() if body is None else body, kind, accept)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, Any],
+        body: bytes | None = None,
+        kind: Format = Format.JSON,
+        accept: Format = Format.JSON,
+    ) -> Answer:
+        """The answer; what the service says is wrong is raised."""
+        headers = {"Accept": str(accept), **({"Content-Type": str(kind)} if body is not None else {})}
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            with self._response(method, path, parameters, body, headers) as response:
+                answer = Answer(response.status, response.getheader("content-type", ""), response.read())
+                wait = response.getheader("x-retry-after-seconds")
+            # Refused for its rate, and so not begun: it can be asked again.
+            if answer.status != 429 or wait is None or time.monotonic() + float(wait) > deadline:
+                break
+            time.sleep(float(wait))
+        if answer.status >= 400:
+            raise error_from(answer)
+        return answer
+
+    @contextmanager
+    def _response(
+        self, method: str, path: str, parameters: Mapping[str, Any], body: bytes | None, headers: Mapping[str, str]
+    ) -> Iterator[http.client.HTTPResponse]:
+        connection, is_used = self._connection()
+        try:
+            try:
+                response = self._sent(connection, method, path, parameters, body, headers)
+            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+                # A kept connection that the service has closed meanwhile. What changes something is not sent twice,
+                # unless the service cannot have seen it.
+                connection.close()
+                if not is_used or method != "GET":
+                    raise
+                response = self._sent(connection, method, path, parameters, body, headers)
+            yield response
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise ServiceError(
+                f"the service at {self.url} cannot be reached",
+                detail=str(error) or type(error).__name__,
+                hint="is it running, and is the address right?",
+            ) from None
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(connection)
+
+    def _sent(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        parameters: Mapping[str, Any],
+        body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> http.client.HTTPResponse:
+        given = {name: value for name, value in parameters.items() if value is not None}
+        target = f"{self._prefix}{path}" + (f"?{urlencode(given)}" if given else "")
+        connection.request(method, target, body, {**self._headers, **headers})
+        return connection.getresponse()
+
+    @contextmanager
+    def stream(self, path: str, parameters: Mapping[str, Any], headers: Mapping[str, str]) -> Iterator[Any]:
+        """A response that is read as it comes, on a connection of its own."""
+        self._check_open()
+        connection = self._new()
+        try:
+            response = self._sent(connection, "GET", path, parameters, None, headers)
+            if response.status >= 400:
+                raise error_from(Answer(response.status, "", response.read()))
+            yield response
+        finally:
+            connection.close()
+
+    def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
+        self._check_open()
+        with self._lock:
+            if self._free:
+                return self._free.pop(), True
+        return self._new(), False
+
+    def _new(self) -> http.client.HTTPConnection:
+        if self._is_secure:
+            return http.client.HTTPSConnection(
+                self._host, self._port, timeout=_TIMEOUT, context=ssl.create_default_context()
+            )
+        return http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT)
+
+    def _keep(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if self.is_closed:
+                connection.close()
+            elif isinstance(connection.sock, socket.socket):
+                self._free.append(connection)
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise ClosedError("the database is closed", hint="connect again")
+
+    def close(self) -> None:
+        with self._lock:
+            self.is_closed = True
+            for connection in self._free:
+                connection.close()
+            self._free.clear()
+
+
+def error_from(answer: Answer) -> Error:
+    """The error that a service answered with."""
+    try:
+        found = error_of(json.loads(answer.body))
+    except ValueError:
+        found = None
+    return found or ServiceError(f"the service answered {answer.status}", detail=repr(answer.body[:200]))

@@ -1,0 +1,23 @@
+"""What a statement gave, when a service ran it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millstream.inputs import InsertResult
+from millstream.remote.query import RemoteQuery
+
+
+@dataclass(frozen=True)
+class RemoteResult:
+    """A message, and rows, a text or a query where there are some: as `ms.Result`."""
+
+    message: str
+    table: pa.Table | None = None
+    query: RemoteQuery | None = None
+    insert: InsertResult | None = None
+
+    def __str__(self) -> str:
+        return self.message

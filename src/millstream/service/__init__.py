@@ -1,0 +1,1 @@
+"""The service: a database over HTTP, with followers, tokens and limits."""

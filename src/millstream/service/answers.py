@@ -1,0 +1,75 @@
+"""Responses: rows in the format that was asked for, documents, and errors with the status that fits them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+from fastapi import Request, Response
+
+from millstream import errors
+from millstream.errors import Error
+from millstream.query import Query
+from millstream.wire.errors import document
+from millstream.wire.media import Format, accepted
+from millstream.wire.rows import columns_of, encode
+from millstream.wire.values import json_value
+
+_STATUS: tuple[tuple[type[Error], int], ...] = (
+    (errors.AccessError, 403),
+    (errors.LimitError, 503),
+    (errors.CatalogError, 409),
+    (errors.TimeError, 409),
+    (errors.EvaluationError, 422),
+    (errors.ClosedError, 410),
+    (errors.StateError, 500),
+    (errors.SetupError, 500),
+    (Error, 400),
+)
+
+
+class NotThere(Exception):
+    """What a path names is not there."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.primary)
+        self.error = error
+
+
+def status_of(error: Error) -> int:
+    return next(status for kind, status in _STATUS if isinstance(error, kind))
+
+
+def told(error: Error, status: int | None = None) -> Response:
+    return as_json(document(error), status or status_of(error))
+
+
+def as_json(content: Any, status: int = 200) -> Response:
+    body = json.dumps(json_value(content), ensure_ascii=False).encode("utf-8", "replace")
+    return Response(body, status, media_type="application/json")
+
+
+def rows(request: Request, table: pa.Table, note: dict[str, Any] | None = None) -> Response:
+    """A table in the format that the request accepts."""
+    form = accepted(request.headers.get("accept"))
+    media = f"{form}; header=present; charset=utf-8" if form == Format.CSV else str(form)
+    return Response(encode(table, form, note), media_type=None, headers={"content-type": media})
+
+
+def described(query: Query) -> dict[str, Any]:
+    """All that there is to know of a query but its answer."""
+    about: dict[str, Any] = {
+        "name": query.name,
+        "kind": query.kind,
+        "mode": query.mode,
+        "columns": columns_of(query.schema),
+        "cql": query.cql,
+        "defaults": query.defaults,
+        "final": None,
+    }
+    try:
+        about["final"] = query.final
+    except Error as error:  # what stopped it
+        about |= document(error)
+    return about

@@ -1,0 +1,173 @@
+"""The service as an ASGI app."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, PlainTextResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from millstream.database import Database
+from millstream.errors import Error, InputError, NameError
+from millstream.service import documents as doc
+from millstream.service.answers import NotThere, as_json, told
+from millstream.service.events import Follows
+from millstream.service.gate import Gate, Refused
+from millstream.service.limits import Limits
+from millstream.service.metrics import exposition
+from millstream.service.page import landing, reference
+from millstream.service.routes import needs, routes
+from millstream.service.sources import SourceReader
+from millstream.service.tokens import Role, Tokens
+from millstream.service.work import Service
+
+_log = logging.getLogger(__name__)
+
+
+def create_app(
+    database: Database,
+    *,
+    version: str,
+    tokens: Tokens | None = None,
+    limits: Limits | None = None,
+    sources: SourceReader,
+) -> FastAPI:
+    """An app that serves a database; without tokens everybody who reaches it may do everything."""
+    limits = limits or Limits()
+    held: dict[str, Any] = {}
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        held["follows"] = Follows(service)
+        yield
+        service.stopping.set()
+        held["follows"].close()
+        service.close()
+
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"model": doc.Told} for status in (400, 401, 403, 404, 409, 410, 413, 422, 429, 503)
+    }
+    app = FastAPI(
+        title="Millstream",
+        version=version,
+        summary="Standing CQL queries over streams: register, ask, follow.",
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+        responses=responses,
+    )
+    service = Service(database, limits, sources)
+    app.state.service = service
+    _tell_errors(app)
+    _count_requests(app, service)
+
+    def refused() -> None:
+        service.refused += 1
+
+    app.include_router(routes(service, lambda: held["follows"]))
+    _pages(app, service, lambda: held["follows"])
+    app.add_middleware(Gate, tokens=tokens, limits=limits, refused=refused)
+    return app
+
+
+def _pages(app: FastAPI, service: Service, follows: Callable[[], Follows]) -> None:
+    @app.get("/healthz", summary="Whether the service is well", response_model=dict[str, Any], tags=["service"])
+    async def health() -> Response:
+        failed = service.sources.error
+        if failed is not None:
+            return as_json({"status": "sources fail", "error": failed.primary})
+        return as_json({"status": "stopping" if service.stopping.is_set() else "ok"})
+
+    @app.get(
+        "/metrics",
+        summary="What is counted, for Prometheus",
+        response_class=PlainTextResponse,
+        dependencies=[needs(Role.READ)],
+        tags=["service"],
+    )
+    async def metrics() -> Response:
+        text = await service.read(lambda: exposition(service, follows().count))
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    @app.get("/", include_in_schema=False, dependencies=[needs(Role.READ)])
+    async def home() -> Response:
+        return HTMLResponse(await service.read(lambda: landing(service.database)))
+
+    @app.get("/docs", include_in_schema=False, dependencies=[needs(Role.READ)])
+    async def documentation() -> Response:
+        return HTMLResponse(reference(app.openapi()))
+
+
+def _count_requests(app: FastAPI, service: Service) -> None:
+    class Counted:
+        """Counts answers by their status."""
+
+        def __init__(self, app: Any) -> None:
+            self._app = app
+
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            async def counting(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    method = scope["method"] if scope["method"] in _METHODS else "other"
+                    service.answered[method, message["status"]] += 1
+                await send(message)
+
+            await self._app(scope, receive, counting if scope["type"] == "http" else send)
+
+    app.add_middleware(Counted)
+
+
+_METHODS = ("GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH")
+
+
+def _tell_errors(app: FastAPI) -> None:
+    """Every error is the same document."""
+    handler = app.exception_handler
+
+    @handler(Error)
+    async def of_ours(request: Request, error: Error) -> Response:
+        return told(error)
+
+    @handler(NotThere)
+    async def not_there(request: Request, error: NotThere) -> Response:
+        return told(error.error, 404)
+
+    @handler(Refused)
+    async def of_the_gate(request: Request, error: Refused) -> Response:
+        response = told(error.error, error.status_code)
+        response.raw_headers.extend(error.more)
+        return response
+
+    @handler(HTTPException)
+    async def of_http(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 404:
+            said: Error = NameError(f"there is nothing at {request.url.path}", hint="see /docs")
+        else:
+            said = InputError(str(error.detail))
+        response = told(said, error.status_code)
+        response.headers.update(error.headers or {})
+        return response
+
+    @handler(RequestValidationError)
+    async def of_requests(request: Request, error: RequestValidationError) -> Response:
+        return told(_invalid(error.errors()), 422)
+
+    @handler(ValidationError)
+    async def of_documents(request: Request, error: ValidationError) -> Response:
+        return told(_invalid(error.errors(include_url=False)), 422)
+
+    @handler(Exception)
+    async def of_nobody(request: Request, error: Exception) -> Response:
+        _log.exception("%s %s", request.method, request.url.path, exc_info=error)
+        return told(Error("the service failed", detail=repr(error), hint="this should not happen: see its log"), 500)
+
+
+def _invalid(found: Any) -> InputError:
+    details = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found]
+    return InputError("the request is not as it should be", detail="; ".join(details))

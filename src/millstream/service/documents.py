@@ -1,0 +1,111 @@
+"""The documents that requests and answers consist of: what the OpenAPI page shows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Statements(_Asked):
+    text: str = Field(description="Statements, with semicolons between them.", examples=["SHOW QUERIES"])
+
+
+class Registration(_Asked):
+    cql: str = Field(description="A query.", examples=["SELECT k FROM s [RANGE 10]"])
+    name: str | None = Field(None, description="Its name; one is made up where there is none.")
+    mode: str = Field("eager", description="eager, lazy or none.")
+
+
+class Registrations(_Asked):
+    template: str = Field(description="A query with ? for parameters.")
+    rows: list[Any] = Field(description="A list of values for each query; a single value where there is one parameter.")
+    names: list[str] | None = Field(None, description="Their names, one for each row.")
+    mode: str = Field("eager", description="eager, lazy or none.")
+
+
+class Question(_Asked):
+    cql: str = Field(description="A query.")
+
+
+class Questions(_Asked):
+    queries: list[str] | None = Field(None, description="Names of queries with the same columns; all of them if none.")
+    at: int | str | None = Field(None, description="An instant: a number of ticks, or a timestamp's text.")
+
+
+class Heartbeat(_Asked):
+    to: int | str = Field(description="An instant: a number of ticks, or a timestamp's text.")
+    stream: str | None = Field(None, description="The stream; all of them if none is named.")
+
+
+class Run(_Asked):
+    until: Literal["idle"] | float = Field("idle", description="idle, or a number of seconds.")
+
+
+class Column(BaseModel):
+    name: str
+    type: str
+
+
+class Rows(BaseModel):
+    """Rows as objects. Values of types that JSON lacks are texts: see the service's documentation."""
+
+    columns: list[Column]
+    rows: list[dict[str, Any]]
+
+
+class Inserted(BaseModel):
+    accepted: int
+    late: int
+
+
+class Done(BaseModel):
+    """What the last statement gave."""
+
+    message: str
+    columns: list[Column] | None = None
+    rows: list[dict[str, Any]] | None = None
+    query: dict[str, Any] | None = None
+    insert: Inserted | None = None
+
+
+class About(BaseModel):
+    """A query."""
+
+    name: str
+    kind: Literal["stream", "relation"]
+    mode: str
+    columns: list[Column]
+    cql: str
+    defaults: list[str]
+    final: int | str | None
+
+
+class Registered(BaseModel):
+    names: list[str]
+    kind: Literal["stream", "relation"] | None
+    mode: str
+    columns: list[Column]
+
+
+class Listed(BaseModel):
+    queries: list[dict[str, str]]
+    total: int
+
+
+class Plan(BaseModel):
+    plan: str
+
+
+class Message(BaseModel):
+    message: str
+
+
+class Told(BaseModel):
+    """An error: its class, all of it as people read it, and its parts."""
+
+    error: dict[str, Any]

@@ -1,0 +1,190 @@
+"""Following a query over HTTP: server-sent events.
+
+    id: 41                                          all changes up to this instant have been sent
+    data: {"columns": [...], "rows": [...]}         tables like those of `changes`
+
+A reader that comes back with the last id it has seen (Last-Event-ID) misses nothing and sees nothing twice. Events are
+made from committed segments when the reader has taken the one before: a slow reader holds one piece of changes of a few
+thousand rows, and the next is read when it is ready, however far it is behind. Readers that are at the same place share
+what is read and written for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Literal
+
+from starlette.responses import Response
+
+from millstream.errors import ClosedError, Error
+from millstream.query import Query
+from millstream.service.work import Service
+from millstream.wire.errors import document
+from millstream.wire.media import Format
+from millstream.wire.rows import encode, to_arrow_stream
+from millstream.wire.values import shown_instant
+
+Body = Literal["json", "arrow"]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+_MOST = 4096  # rows of an event, unless a single instant has more
+_ALIVE_EVERY = 15.0  # seconds
+_STALLED = 60.0  # seconds after which a reader that takes nothing is left
+_Place = tuple[int, int, Body]  # a query, how far a reader is, and what it reads
+_Piece = tuple[bytes, int]
+
+
+class Follows:
+    """The followers of all queries."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.count = 0
+        self._loop = asyncio.get_running_loop()
+        self._moved = asyncio.Event()
+        self._is_told = False
+        self._pieces: dict[_Place, asyncio.Task[_Piece]] = {}
+        self._end = service.database.engine.listen(self._committed)
+        self._stop = asyncio.create_task(self._when_stopping())
+
+    def close(self) -> None:
+        self._end()
+        self._stop.cancel()
+
+    async def _when_stopping(self) -> None:
+        await self._service.stopping.wait()
+        self._wake()
+
+    def _committed(self) -> None:
+        """Called by whoever commits, in its thread."""
+        if not self._is_told:
+            self._is_told = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._is_told = False
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def events(self, query: Query, seen: int, body: Body, timeout: float | None) -> AsyncIterator[bytes]:
+        """The events of one reader, from the first that it has not seen."""
+        self.count += 1
+        try:
+            async for event in self._events(query, seen, body, timeout):
+                yield event
+        except ClosedError:
+            pass  # dropped, or the service is stopping, while it was read
+        except Error as error:
+            yield _event("error", json.dumps(document(error)))
+        finally:
+            self.count -= 1
+        if query.has_ended and not self._service.stopping.is_set():
+            yield _event("end", json.dumps({"reason": f'query "{query.name}" was dropped'}))
+
+    async def _events(self, query: Query, seen: int, body: Body, timeout: float | None) -> AsyncIterator[bytes]:
+        said = seen
+        yield b": following\n\n"
+        while not query.has_ended and not self._service.stopping.is_set():
+            moved = self._moved  # before looking, so that no commit is missed in between
+            if query.committed > seen:
+                piece, until = await self._piece(query, seen, body)
+                if until > seen:
+                    seen = until
+                    if piece:
+                        yield piece
+                        said = seen
+                    continue
+            if not await _happens(moved, min(timeout or _ALIVE_EVERY, _ALIVE_EVERY)):
+                if timeout is not None and timeout <= _ALIVE_EVERY:
+                    yield _event("end", json.dumps({"reason": "nothing came"}))
+                    return
+                # A reader that comes back need not begin before what had nothing for it.
+                yield _progress(query, seen) if seen != said else b": alive\n\n"
+                said = seen
+
+    async def _piece(self, query: Query, seen: int, body: Body) -> _Piece:
+        """What comes next for readers at a place: read by the first who asks, for all who ask meanwhile."""
+        place = id(query), seen, body
+        found = self._pieces.get(place)
+        if found is None:
+            found = asyncio.create_task(self._service.read(lambda: _piece_of(query, seen, body)))
+            self._pieces[place] = found
+            found.add_done_callback(lambda done: self._forget(place, done))
+        return await asyncio.shield(found)
+
+    def _forget(self, place: _Place, done: asyncio.Task[_Piece]) -> None:
+        """A moment later: readers that were woken together ask one after the other."""
+        if not done.cancelled():
+            done.exception()  # every reader that waits is told; nobody may be left
+        self._loop.call_later(0.2, self._pieces.pop, place, None)
+
+
+def _piece_of(query: Query, seen: int, body: Body) -> _Piece:
+    changes, until = query.next_changes(seen, _MOST)
+    if not changes.num_rows:
+        return b"", until
+    if body == "json":
+        content = encode(changes, Format.JSON).decode()
+    else:
+        content = base64.b64encode(to_arrow_stream(changes)).decode()
+    return _event(None, content, shown_instant(query.shown(until))), until
+
+
+def _event(kind: str | None, content: str, place: str | None = None) -> bytes:
+    lines = [*([f"event: {kind}"] if kind else []), *([f"id: {place}"] if place else []), f"data: {content}"]
+    return ("\n".join(lines) + "\n\n").encode()
+
+
+def _progress(query: Query, seen: int) -> bytes:
+    """No data, so that it is no event to a browser, which notes the id all the same."""
+    return f"id: {shown_instant(query.shown(seen))}\n\n".encode()
+
+
+async def _happens(event: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+class EventStream(Response):
+    """A response that goes on until its reader leaves, takes nothing for a minute, or there is no more."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes], status_code: int = 200) -> None:
+        # Not the one of Response, which has all of its body at once.
+        self.status_code = status_code
+        self.background = None
+        self._events = events
+        self.init_headers({"cache-control": "no-store", "x-accel-buffering": "no"})
+        self.raw_headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        sending = asyncio.create_task(self._send(send))
+        leaving = asyncio.create_task(_left(receive))
+        _, pending = await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        if sending in pending or sending.cancelled():
+            return
+        error = sending.exception()
+        if error is not None and not isinstance(error, OSError | TimeoutError):
+            raise error
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async for event in self._events:
+            # Waits while the reader does not read: nothing is made for it meanwhile.
+            sent = send({"type": "http.response.body", "body": event, "more_body": True})
+            await asyncio.wait_for(sent, _STALLED)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _left(receive: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,134 @@
+"""What every request passes first: who asks, from where, how often, and how much is sent.
+
+An ASGI layer of its own, since it must act before a body is read. Without tokens everybody on the machine may do
+everything; pages of other sites that a browser of this machine shows may not: their requests come with another Origin,
+or (by a name that was made to mean this machine) with another Host.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.exceptions import HTTPException
+
+from millstream.errors import AccessError, Error, LimitError
+from millstream.service.limits import Limits, Rates
+from millstream.service.tokens import Role, Tokens, role_of
+from millstream.wire.errors import document
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_OPEN = ("/healthz",)  # to whom has no token
+
+
+class Refused(HTTPException):
+    """A request that gets no further; of the kind that the app passes on when it is raised while it reads a body."""
+
+    def __init__(self, status: int, error: Error, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        super().__init__(status, error.primary)
+        self.error, self.more = error, headers
+
+
+class Gate:
+    """Lets requests through to an app; `scope["role"]` and `scope["caller"]` say who it was."""
+
+    def __init__(self, app: App, tokens: Tokens | None, limits: Limits, refused: Callable[[], None]) -> None:
+        self._app, self._tokens, self._limits, self._refused = app, tokens, limits, refused
+        self._rates = Rates(limits.requests_per_second)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            self._admit(scope)
+            await self._app(scope, self._counted(scope, receive), send)
+        except Refused as refusal:
+            self._refused()
+            await answer_refused(send, refusal)
+
+    def _admit(self, scope: Scope) -> None:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        self._check_origin(headers)
+        address = (scope.get("client") or ("",))[0]
+        if self._tokens is None:
+            scope["role"], scope["caller"] = Role.ADMIN, address
+        elif scope["path"] in _OPEN:
+            scope["role"], scope["caller"] = None, address
+        else:
+            kind, _, secret = headers.get(b"authorization", "").partition(" ")
+            token = self._tokens.find(secret.strip()) if kind.lower() == "bearer" else None
+            if token is None:
+                self._check_rate(address)  # so that nobody tries many
+                said = "an unknown token" if secret else "no token"
+                raise Refused(
+                    401,
+                    AccessError(said, hint='send one as "Authorization: Bearer ...", made by `millstream token add`'),
+                    ((b"www-authenticate", b"Bearer"),),
+                )
+            scope["role"], scope["caller"] = role_of(token.role), f"token {token.name}"
+        self._check_rate(scope["caller"])
+
+    def _check_origin(self, headers: dict[bytes, str]) -> None:
+        host = urlsplit(f"//{headers.get(b'host', '')}")
+        if self._tokens is None and host.hostname not in LOOPBACK:
+            raise Refused(
+                403,
+                AccessError(
+                    f'this service is for this machine only, and was asked for as "{host.hostname}"',
+                    hint="ask for 127.0.0.1 or localhost, or make tokens",
+                ),
+            )
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin).netloc != host.netloc:
+            raise Refused(403, AccessError(f"pages of {origin} may not ask this service"))
+
+    def _check_rate(self, caller: str) -> None:
+        wait = self._rates.wait(caller)
+        if wait:
+            raise Refused(
+                429,
+                LimitError(
+                    f"more than {self._limits.requests_per_second:g} requests a second",
+                    hint=f"wait {wait:.3f} s; put more rows into each request",
+                ),
+                ((b"retry-after", b"1"), (b"x-retry-after-seconds", f"{wait:.3f}".encode())),
+            )
+
+    def _counted(self, scope: Scope, receive: Receive) -> Receive:
+        """The body, of which no more is read than is allowed."""
+        most, taken = self._limits.request_bytes, 0
+        if not most:
+            return receive
+        said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        too_large = Refused(
+            413,
+            LimitError(f"a request of more than {most} bytes", hint="send rows in parts, each an insert of its own"),
+            ((b"connection", b"close"),),
+        )
+        if not said.isdigit() or int(said) > most:
+            raise too_large
+
+        async def counted() -> MutableMapping[str, Any]:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > most:
+                raise too_large
+            return message
+
+        return counted
+
+
+async def answer_refused(send: Send, refusal: Refused) -> None:
+    body = json.dumps(document(refusal.error)).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *refusal.more]
+    await send({"type": "http.response.start", "status": refusal.status_code, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,41 @@
+"""What one caller may ask for: how large, how often, for how long."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_REMEMBERED = 10_000  # callers
+
+
+@dataclass(frozen=True)
+class Limits:
+    """0 means no limit."""
+
+    request_bytes: int = 64 << 20
+    requests_per_second: float = 1000.0  # of one token, or of one address where there are no tokens
+    seconds: float = 60.0  # that an answer may take
+    followers: int = 1000
+
+
+class Rates:
+    """A bucket of tokens per caller: it fills at the rate, and holds two seconds' worth."""
+
+    def __init__(self, per_second: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._now = per_second, now
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # what is left, and when that was
+
+    def wait(self, caller: str) -> float:
+        """Seconds until the caller may ask again; 0 where it may now."""
+        if not self._rate:
+            return 0.0
+        now, full = self._now(), max(2 * self._rate, 1.0)
+        left, at = self._buckets.pop(caller, (full, now))
+        left = min(full, left + (now - at) * self._rate)
+        allowed = left >= 1.0
+        self._buckets[caller] = (left - 1.0 if allowed else left, now)
+        if len(self._buckets) > _REMEMBERED:
+            self._buckets.popitem(last=False)  # who has not asked for the longest time
+        return 0.0 if allowed else (1.0 - left) / self._rate

@@ -1,0 +1,358 @@
+"""The routes under /v1: the Python contract, one for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+
+from millstream import query as standing
+from millstream.database import Database, Result
+from millstream.errors import AccessError, InputError, LimitError, NameError
+from millstream.plan.definitions import StreamDefinition
+from millstream.service import documents as doc
+from millstream.service.answers import NotThere, as_json, described, rows
+from millstream.service.events import Body, EventStream, Follows
+from millstream.service.gate import Refused
+from millstream.service.roles import needed_for
+from millstream.service.tokens import Role
+from millstream.service.work import Service
+from millstream.wire.media import Format, accepted, sent
+from millstream.wire.rows import columns_of, decode, encode, from_arrow_stream
+from millstream.wire.values import instant_of
+
+At = Annotated[str | None, Query(description="An instant: a number of ticks, or a timestamp's text.", max_length=64)]
+_ROWS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": doc.Rows,
+        "content": {str(form): {} for form in Format if form != Format.JSON},
+        "description": "The rows, in the format that Accept names.",
+    }
+}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            str(Format.JSON): {
+                "schema": {"type": "array", "items": {"anyOf": [{"type": "array"}, {"type": "object"}]}}
+            },
+            str(Format.NDJSON): {"schema": {"type": "string"}},
+            str(Format.CSV): {"schema": {"type": "string"}},
+            str(Format.ARROW): {"schema": {"type": "string", "format": "binary"}},
+        },
+    }
+}
+
+
+def needs(role: Role) -> Any:
+    """A route for callers of a role, or more."""
+
+    async def check(request: Request) -> None:  # what is not async would be given a thread
+        check_role(request, role)
+
+    return Depends(check)
+
+
+def check_role(request: Request, role: Role) -> None:
+    had = request.scope.get("role")
+    if had is None or had < role:
+        raise Refused(403, AccessError(f"this needs a token for {role}", detail=f"the token is for {had}"))
+
+
+def _query(database: Database, name: str) -> standing.Query:
+    try:
+        return database.query(name)
+    except NameError as error:
+        raise NotThere(error) from None
+
+
+def routes(service: Service, follows: Callable[[], Follows]) -> APIRouter:
+    """All routes of a service."""
+    router = APIRouter(prefix="/v1")
+    router.include_router(_statements(service))
+    router.include_router(_queries(service, follows))
+    router.include_router(_inputs(service))
+    return router
+
+
+def _statements(service: Service) -> APIRouter:
+    router, database = APIRouter(tags=["statements"]), service.database
+
+    @router.post("/execute", response_model=doc.Done, summary="Run statements; gives the last one's result")
+    async def execute(request: Request, asked: doc.Statements) -> Response:
+        form = accepted(request.headers.get("accept"))
+
+        def work() -> Response:
+            role, concerns_sources = needed_for(asked.text)
+            check_role(request, role)
+            if concerns_sources:
+                with service.sources.paused():
+                    return _done(database.execute(asked.text), form)
+            return _done(database.execute(asked.text), form)
+
+        return await service.write(work)
+
+    @router.post("/explain", response_model=doc.Plan, summary="The plan of a query", dependencies=[needs(Role.READ)])
+    async def explain(asked: doc.Question) -> Response:
+        return await service.write(lambda: as_json({"plan": database.explain(asked.cql)}))
+
+    @router.get(
+        "/stats", response_model=dict[str, Any], summary="What the database holds", dependencies=[needs(Role.READ)]
+    )
+    async def stats() -> Response:
+        return await service.read(lambda: as_json(database.stats()))
+
+    return router
+
+
+def _done(result: Result, form: Format) -> Response:
+    """What a statement gave: rows with the rest beside them, or the rest alone."""
+    said: dict[str, Any] = {"message": result.message}
+    if result.query is not None:
+        said["query"] = described(result.query)
+    if result.insert is not None:
+        said["insert"] = {"accepted": result.insert.accepted, "late": result.insert.late}
+    if result.table is None:
+        return as_json(said)
+    return Response(encode(result.table, form, said), headers={"content-type": str(form)})
+
+
+def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
+    router, database = APIRouter(tags=["queries"]), service.database
+
+    @router.get("/queries", response_model=doc.Listed, summary="All queries", dependencies=[needs(Role.READ)])
+    async def queries(
+        offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
+        limit: Annotated[int | None, Query(ge=0, le=1 << 31)] = None,
+    ) -> Response:
+        def work() -> Response:
+            found = database.queries()
+            shown = found[offset:] if limit is None else found[offset : offset + limit]
+            listed = [{"name": query.name, "kind": query.kind, "mode": query.mode} for query in shown]
+            return as_json({"queries": listed, "total": len(found)})
+
+        return await service.read(work)
+
+    @router.post(
+        "/queries",
+        response_model=doc.About,
+        status_code=201,
+        summary="Register a query",
+        dependencies=[needs(Role.WRITE)],
+    )
+    async def register(asked: doc.Registration) -> Response:
+        def work() -> Response:
+            return as_json(described(database.register(asked.cql, asked.name, asked.mode)), 201)
+
+        return await service.write(work)
+
+    @router.post(
+        "/queries/many",
+        response_model=doc.Registered,
+        status_code=201,
+        summary="Register a template for each of many rows of parameters",
+        description="As JSON, or as an Arrow stream of parameters whose schema's metadata has `template`, `names` and "
+        "`mode` as JSON under the key `millstream`.",
+        dependencies=[needs(Role.WRITE)],
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {
+                    str(Format.JSON): {"schema": doc.Registrations.model_json_schema()},
+                    str(Format.ARROW): {"schema": {"type": "string", "format": "binary"}},
+                },
+            }
+        },
+    )
+    async def register_many(request: Request) -> Response:
+        body = await request.body()
+
+        def work() -> Response:
+            template, parameters, names, mode = _template(body, sent(request.headers.get("content-type")))
+            made = database.register_many(template, parameters, names, mode)
+            kind, columns = (made[0].kind, columns_of(made[0].schema)) if made else (None, [])
+            said = {"names": [query.name for query in made], "kind": kind, "mode": mode.lower(), "columns": columns}
+            return as_json(said, 201)
+
+        return await service.write(work)
+
+    @router.post(
+        "/results",
+        response_model=doc.Rows,
+        responses=_ROWS,
+        summary="The answers of many queries in one table",
+        dependencies=[needs(Role.READ)],
+    )
+    async def results(request: Request, asked: doc.Questions) -> Response:
+        wanted = None if asked.queries is None else [_query(database, name) for name in asked.queries]
+        await service.filled(database.queries() if wanted is None else wanted)
+        return await service.read(lambda: rows(request, database.results(wanted, _instant(asked.at))))
+
+    @router.get(
+        "/queries/{name:path}/result",
+        response_model=doc.Rows,
+        responses=_ROWS,
+        summary="The answer now, or at an instant",
+        dependencies=[needs(Role.READ)],
+    )
+    async def result(request: Request, name: str, at: At = None) -> Response:
+        found = _query(database, name)
+        await service.filled([found])
+        return await service.read(lambda: rows(request, found.result(_instant(at))))
+
+    @router.get(
+        "/queries/{name:path}/changes",
+        response_model=doc.Rows,
+        responses=_ROWS,
+        summary="The final changes after an instant",
+        dependencies=[needs(Role.READ)],
+    )
+    async def changes(request: Request, name: str, since: At = None) -> Response:
+        found = _query(database, name)
+        await service.filled([found])
+        return await service.read(lambda: rows(request, found.changes(_instant(since))))
+
+    @router.get(
+        "/queries/{name:path}/follow",
+        response_class=EventStream,
+        responses={200: {"content": {"text/event-stream": {}}, "description": "Events with the changes."}},
+        summary="The changes as they become final, as server-sent events",
+        description="Each event has as its id the instant up to which all changes were sent, and as its data what "
+        "/changes would give: as JSON, or (`rows=arrow`) an Arrow stream in base64. Last-Event-ID goes on from there.",
+        dependencies=[needs(Role.READ)],
+    )
+    async def follow(
+        name: str,
+        since: At = None,
+        form: Annotated[Body, Query(alias="rows", description="What data consists of.")] = "json",
+        timeout: Annotated[float | None, Query(gt=0, le=15, description="End when nothing comes for so long.")] = None,
+        last_event_id: Annotated[str | None, Header(max_length=64)] = None,
+    ) -> Response:
+        if service.limits.followers and follows().count >= service.limits.followers:
+            raise LimitError(f"there are {follows().count} followers already", hint="come back later, or use /changes")
+
+        def begin() -> tuple[standing.Query, int]:
+            query, place = _query(database, name), _instant(last_event_id or since)
+            seen = query.first_tick - 1 if place is None else query.tick(place)
+            query.next_changes(seen, 1)  # so that what is wrong with it is said before events begin
+            return query, seen
+
+        query, seen = await service.read(begin)
+        return EventStream(follows().events(query, seen, form, timeout))
+
+    @router.get(
+        "/queries/{name:path}/explain", response_model=doc.Plan, summary="Its plan", dependencies=[needs(Role.READ)]
+    )
+    async def explain(name: str) -> Response:
+        return await service.read(lambda: as_json({"plan": _query(database, name).explain()}))
+
+    @router.get(
+        "/queries/{name:path}/stats",
+        response_model=dict[str, Any],
+        summary="How it does",
+        dependencies=[needs(Role.READ)],
+    )
+    async def stats(name: str) -> Response:
+        return await service.read(lambda: as_json(_query(database, name).stats()))
+
+    @router.get("/queries/{name:path}", response_model=doc.About, summary="A query", dependencies=[needs(Role.READ)])
+    async def query(name: str) -> Response:
+        return await service.read(lambda: as_json(described(_query(database, name))))
+
+    @router.delete(
+        "/queries/{name:path}", response_model=doc.Message, summary="Drop a query", dependencies=[needs(Role.WRITE)]
+    )
+    async def drop(name: str) -> Response:
+        def work() -> Response:
+            found = _query(database, name)
+            found.drop()
+            return as_json({"message": f"query {found.name} dropped"})
+
+        return await service.write(work)
+
+    return router
+
+
+def _template(body: bytes, form: Format) -> tuple[str, Any, list[str] | None, str]:
+    if form == Format.ARROW:
+        parameters, said = from_arrow_stream(body)
+        asked = doc.Registrations.model_validate({"mode": "eager", **said, "rows": []})
+        return asked.template, parameters, asked.names, asked.mode
+    asked = doc.Registrations.model_validate_json(body)
+    given = [tuple(row) if isinstance(row, list) else row for row in asked.rows]
+    return asked.template, given, asked.names, asked.mode
+
+
+def _inputs(service: Service) -> APIRouter:
+    router, database = APIRouter(tags=["rows and time"]), service.database
+
+    @router.post(
+        "/streams/{name:path}/rows",
+        response_model=doc.Inserted,
+        summary="Put rows into a stream, or changes into a table declared CHANGES BY: all of them or none",
+        dependencies=[needs(Role.WRITE)],
+        openapi_extra=_BODY,
+    )
+    async def insert(request: Request, name: str) -> Response:
+        body = await request.body()
+
+        def work() -> Response:
+            form = sent(request.headers.get("content-type"))
+            try:
+                target = database.catalog.fed_by_rows(name)
+            except NameError as error:
+                raise NotThere(error) from None
+            stream = target if isinstance(target, StreamDefinition) else target.feed
+            done = database.insert(name, decode(body, form, stream.input_columns, stream.name))
+            return as_json({"accepted": done.accepted, "late": done.late})
+
+        return await service.write(work)
+
+    @router.post("/advance", response_model=doc.Message, summary="A heartbeat", dependencies=[needs(Role.WRITE)])
+    async def advance(asked: doc.Heartbeat) -> Response:
+        def work() -> Response:
+            database.advance(asked.stream, to=_instant(asked.to))
+            return as_json({"message": f"advanced to {asked.to}"})
+
+        return await service.write(work)
+
+    @router.post(
+        "/run",
+        response_model=doc.Message,
+        summary="Read the sources until they have no more, or for so many seconds",
+        description="They are read all the time anyway: this is for those who want to wait for it.",
+        dependencies=[needs(Role.ADMIN)],
+    )
+    async def run(asked: doc.Run) -> Response:
+        if not isinstance(asked.until, str) and not 0 <= asked.until <= 1e6:
+            raise InputError(f"run is for a number of seconds, not {asked.until}")
+
+        def work() -> Response:
+            with service.sources.paused():
+                database.run(asked.until)
+            return as_json({"message": "done"})
+
+        return await service.write(work)
+
+    @router.post(
+        "/sinks/{name:path}/resume",
+        response_model=doc.Message,
+        summary="Try a paused sink again",
+        dependencies=[needs(Role.ADMIN)],
+    )
+    async def resume(name: str) -> Response:
+        def work() -> Response:
+            try:
+                database.resume_sink(name)
+            except NameError as error:
+                raise NotThere(error) from None
+            return as_json({"message": f"sink {name} resumed"})
+
+        return await service.write(work)
+
+    return router
+
+
+def _instant(value: int | str | None) -> int | str | None:
+    return instant_of(value) if isinstance(value, str) else value

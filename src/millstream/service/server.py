@@ -1,0 +1,140 @@
+"""Runs the service: uvicorn in the main thread, the sources in another, and a stop that takes at most some seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from millstream.database import Database
+from millstream.errors import AccessError, SetupError
+from millstream.service.app import create_app
+from millstream.service.limits import Limits
+from millstream.service.sources import SourceReader
+from millstream.service.tokens import FILE, Tokens
+
+_log = logging.getLogger(__name__)
+_REQUESTS, _SOURCES = 3.0, 5.0  # seconds that a stop leaves to requests and to batches of sources under way
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str = "127.0.0.1"
+    port: int = 8787
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def tokens_beside(path: Path | None, file: Path | None) -> Tokens | None:
+    """The tokens of a database directory, or of a file; None where there is neither."""
+    if file is None and path is None:
+        return None
+    return Tokens(file or (path or Path()) / FILE)
+
+
+def check_open_to(address: Address, tokens: Tokens | None) -> None:
+    """Refuse to serve other machines where there are no tokens."""
+    if not address.is_loopback and not (tokens is not None and len(tokens)):
+        raise AccessError(
+            f"without tokens the service is for this machine only, and {address.host} is not",
+            hint="make one with `millstream token add`, or leave --host out",
+        )
+
+
+class Server:
+    """A database at an address. `serve` returns when it was told to stop, with everything closed but the database."""
+
+    def __init__(
+        self,
+        database: Database,
+        address: Address,
+        *,
+        version: str,
+        tokens: Tokens | None = None,
+        limits: Limits | None = None,
+        announce: Callable[[str], None] | None = None,
+        stopping: Callable[[], None] | None = None,
+    ) -> None:
+        """`announce` is given where it serves; `stopping` is called when a signal has come."""
+        check_open_to(address, tokens)
+        self._tokens = tokens if tokens is not None and len(tokens) else None
+        self.sources = SourceReader(database)
+        self._announce = announce or (lambda text: None)
+        app = create_app(database, version=version, tokens=self._tokens, limits=limits, sources=self.sources)
+        self._socket = _bound(address)
+        self.address = Address(address.host, self._socket.getsockname()[1])
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=int(_REQUESTS),
+            server_header=False,
+            ws="none",
+        )
+        self._server = _Uvicorn(config, app.state.service.stopping, stopping)
+
+    def serve(self) -> None:
+        """Serve until a signal comes, or `stop` is called in another thread."""
+        # Threads that work for requests share the interpreter with epochs: they should not wait long for their turns.
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(0.0005)
+        self.sources.start()
+        open_to = "with tokens" if self._tokens is not None else "for this machine only, since there are no tokens"
+        self._announce(f"serving at {self.address}, {open_to}")
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            sys.setswitchinterval(before)
+            self._socket.close()
+            if not self.sources.stop(_SOURCES):
+                _log.warning("a batch of the sources was still under way: it comes again")
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+
+class _Uvicorn(uvicorn.Server):
+    """Followers are told to go before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, told: Callable[[], None] | None) -> None:
+        super().__init__(config)
+        self._stopping, self._told = stopping, told
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._told is not None and not self.should_exit:
+            self._told()
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping.set()
+        await super().shutdown(sockets)
+
+
+def _bound(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((address.host, address.port))
+        found.listen(2048)  # who comes before the first turn of the loop waits, and is not refused
+    except OSError as error:
+        raise SetupError(f"cannot serve at {address}", detail=error.strerror, hint="choose another --port") from None
+    return found

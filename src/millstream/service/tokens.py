@@ -1,0 +1,144 @@
+"""Bearer tokens: who may do what. A file holds their hashes, and never the tokens themselves.
+
+A token is 32 random bytes, so that a plain hash of it tells nothing. The file is read again when it changes: a token
+that is revoked is refused from the next request on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from pathlib import Path
+
+from millstream.errors import CatalogError, InputError, NameError, StateError, did_you_mean
+
+FILE = "tokens.json"
+_PREFIX = "ms_"
+
+
+class Role(IntEnum):
+    """READ asks; WRITE also puts rows in, registers and drops queries; ADMIN also defines, sets and runs."""
+
+    READ = 1
+    WRITE = 2
+    ADMIN = 3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+def role_of(text: str) -> Role:
+    try:
+        return Role[text.upper()]
+    except KeyError:
+        raise InputError(f"a role is {', '.join(map(str, Role))}, not {text!r}") from None
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as it is kept."""
+
+    name: str
+    role: str
+    hash: str
+    created: str
+
+
+class Tokens:
+    """The tokens of a service, in a file that its owner alone may read."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._lock = threading.Lock()
+        self._read_at: tuple[int, int, int] | None = None
+        self._by_hash: dict[str, Token] = {}
+
+    def __len__(self) -> int:
+        return len(self.all())
+
+    def all(self) -> list[Token]:
+        with self._lock:
+            self._refresh()
+            return list(self._by_hash.values())
+
+    def find(self, secret: str) -> Token | None:
+        """The token that a caller showed. Looking a hash up tells nothing about others by the time it takes."""
+        with self._lock:
+            self._refresh()
+            return self._by_hash.get(_hash(secret))
+
+    def add(self, name: str, role: Role) -> str:
+        """Make a token; gives its text, which is nowhere else."""
+        if not name or not name.isprintable():
+            raise InputError(f"{name!r} cannot be a token's name")
+        secret = _PREFIX + secrets.token_urlsafe(32)
+        with self._changing() as found:
+            if any(token.name == name for token in found):
+                raise CatalogError(f'there is a token "{name}" already', hint="revoke it first, or choose another name")
+            found.append(Token(name, str(role), _hash(secret), datetime.now(UTC).isoformat(timespec="seconds")))
+        return secret
+
+    def revoke(self, name: str) -> None:
+        with self._changing() as found:
+            kept = [token for token in found if token.name != name]
+            if len(kept) == len(found):
+                hint = did_you_mean(name, [token.name for token in found])
+                raise NameError(f'there is no token called "{name}"', hint=hint)
+            found[:] = kept
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Token]]:
+        """The tokens to be changed, alone; written when the block ends."""
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.file.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError as error:
+            raise StateError(f"{self.file} cannot be written: {error.strerror}") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = self._load()
+            yield found
+            self._write(found)
+        finally:
+            os.close(lock)
+
+    def _write(self, tokens: list[Token]) -> None:
+        beside = self.file.with_suffix(".new")
+        content = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1)
+        beside.unlink(missing_ok=True)
+        with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        beside.rename(self.file)
+
+    def _load(self) -> list[Token]:
+        try:
+            return [Token(**token) for token in json.loads(self.file.read_text())["tokens"]]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise StateError(f"{self.file} cannot be read as tokens", detail=str(error)) from None
+
+    def _refresh(self) -> None:
+        try:
+            found = self.file.stat()
+            read_at = found.st_mtime_ns, found.st_size, found.st_ino
+        except FileNotFoundError:
+            read_at = None
+        if read_at != self._read_at or read_at is None:
+            self._by_hash = {token.hash: token for token in self._load()}
+            self._read_at = read_at
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,51 @@
+"""Tables as text, in columns that are aligned."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import pyarrow as pa
+
+MOST = 10_000  # rows that are shown; more is a mistake on a screen
+
+
+def aligned(table: pa.Table, most: int = MOST) -> str:
+    """The rows below a header; numbers to the right, NULL as such, line ends as \\n."""
+    shown = table.slice(0, most)
+    columns = [[_text(value) for value in column.to_pylist()] for column in shown.columns]
+    numeric = [
+        pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type) for f in table.schema
+    ]
+    widths = [
+        max([_width(name), *map(_width, column)]) for name, column in zip(table.column_names, columns, strict=True)
+    ]
+    header = " | ".join(_padded(name, width, False) for name, width in zip(table.column_names, widths, strict=True))
+    lines = [header.rstrip(), "-+-".join("-" * width for width in widths)]
+    for row in zip(*columns, strict=True):
+        cells = zip(row, widths, numeric, strict=True)
+        lines.append(" | ".join(_padded(text, width, right) for text, width, right in cells).rstrip())
+    count = table.num_rows
+    lines.append(f"({count} row{'' if count == 1 else 's'}{f', {most} shown' if count > most else ''})")
+    return "\n".join(lines)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return "x'" + value.hex() + "'"
+    # What is not printable would break the columns, or the terminal.
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(value))
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    space = " " * (width - _width(text))
+    return space + text if right else text + space

@@ -1,0 +1,159 @@
+"""What the shell does with what is typed: statements, and commands that begin with a backslash."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+import millstream as ms
+from millstream.shell.aligned import aligned
+from millstream.shell.splitting import is_blank, statements
+from millstream.wire.values import type_name
+
+HELP = r"""statements end with a semicolon; commands are lines of their own:
+\d             streams, tables, views, queries and sinks
+\d NAME        what one of them is
+\plan QUERY    its plan
+\watch QUERY   its answer, and then its changes as they become final; Ctrl-C ends it
+               (\watch QUERY SECONDS ends when nothing has come for so long)
+\run [SECONDS] read the sources, until they have no more or for so long
+\i FILE        run the statements of a file
+\timing        show how long statements take, or not
+\q             leave
+\?             this"""
+COMMANDS = (r"\d", r"\plan", r"\watch", r"\run", r"\i", r"\timing", r"\q", r"\?")
+_KINDS = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS")
+
+
+class Session:
+    """A conversation with a database. What goes wrong is shown, and counted."""
+
+    def __init__(self, db: Any, out: TextIO, errors: TextIO) -> None:
+        self.db, self._out, self._errors = db, out, errors
+        self.failures = 0
+        self.is_over = False
+        self._timing = False
+
+    def take(self, text: str) -> str:
+        """Do all that is finished in a text; gives what is not."""
+        if text.lstrip().startswith("\\"):
+            line, _, rest = text.lstrip().partition("\n")
+            self._guarded(lambda: self._command(line))
+            return rest
+        finished, rest = statements(text)
+        for statement in finished:
+            self._guarded(lambda statement=statement: self._statement(statement))  # type: ignore[misc]
+        # A command may follow a statement, on a line of its own.
+        return rest if not is_blank(rest) else ""
+
+    def finish(self, text: str) -> None:
+        """Do what is left at the end of the input, as if a semicolon followed."""
+        if not is_blank(text):
+            self._guarded(lambda: self._statement(text))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        began = time.perf_counter()
+        try:
+            work()
+        except ms.Error as error:
+            self.failures += 1
+            self._errors.write(f"{error}\n")
+            self._errors.flush()
+        except KeyboardInterrupt:
+            self._say("interrupted")
+        if self._timing:
+            self._say(f"time: {(time.perf_counter() - began) * 1000:.1f} ms")
+
+    def _statement(self, text: str) -> None:
+        result = self.db.execute(text)
+        if result.table is None or result.table.column_names == ["plan"]:
+            self._say(result.message)
+        else:
+            self._say(aligned(result.table))
+
+    def _command(self, line: str) -> None:
+        name, *arguments = line.rstrip().rstrip(";").split(maxsplit=1)
+        argument = arguments[0].strip() if arguments else ""
+        known: dict[str, Callable[[str], None]] = {
+            r"\d": self._describe,
+            r"\plan": lambda query: self._say(self.db.query(query).explain()),
+            r"\watch": self._watch,
+            r"\run": self._run,
+            r"\i": self._include,
+            r"\timing": self._toggle,
+            r"\q": self._leave,
+            r"\?": lambda _: self._say(HELP),
+        }
+        if name not in known:
+            raise ms.SyntaxError(f"there is no command {name}", hint=r"\? shows those that there are")
+        if name in (r"\plan", r"\watch", r"\i") and not argument:
+            raise ms.SyntaxError(f"{name} needs a name", hint=r"\? shows how it is used")
+        known[name](argument)
+
+    def _describe(self, name: str) -> None:
+        if name:
+            self._say(self._described(name))
+            return
+        listed = {kind: self.db.execute(f"SHOW {kind}").table for kind in _KINDS}
+        if not any(table.num_rows for table in listed.values()):
+            self._say("nothing is defined yet")
+        for kind, table in listed.items():
+            if table.num_rows:
+                self._say(f"{kind.lower()}\n{aligned(table)}\n")
+
+    def _described(self, name: str) -> str:
+        for kind in ("STREAMS", "TABLES", "VIEWS"):
+            for row in self.db.execute(f"SHOW {kind}").table.to_pylist():
+                if row["name"].lower() == name.lower():
+                    return f"{kind.lower()[:-1]} {row['name']} {row['columns']}\n{row['properties']}"
+        query = self.db.query(name)
+        fields = pa.table({"column": query.schema.names, "type": [type_name(field.type) for field in query.schema]})
+        defaults = "".join(f"\ndefault: {text}" for text in query.defaults)
+        final = "nothing yet" if query.final is None else query.final
+        said = f"query {query.name}: a {query.kind}, {query.mode}, final is {final}"
+        return f"{said}\n{query.cql}{defaults}\n{aligned(fields)}"
+
+    def _watch(self, argument: str) -> None:
+        name, _, seconds = argument.rpartition(" ")
+        try:
+            timeout = float(seconds) if name else None
+        except ValueError:
+            name, timeout = "", None
+        query = self.db.query(name.strip() if timeout is not None else argument)
+        final = query.final
+        if final is not None and query.kind == "relation":
+            self._say(aligned(query.result(at=final)))
+        for changes in query.follow(since=final, timeout=timeout):
+            self._say(aligned(changes))
+
+    def _run(self, argument: str) -> None:
+        try:
+            self.db.run(float(argument) if argument else "idle")
+        except ValueError:
+            raise ms.SyntaxError(rf"\run is for a number of seconds, not {argument}") from None
+        self._say("done")
+
+    def _include(self, file: str) -> None:
+        try:
+            text = Path(file).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ms.InputError(f"cannot read {file}", detail=str(error)) from None
+        finished, rest = statements(text)
+        for statement in [*finished, rest]:
+            if not is_blank(statement):
+                self._statement(statement)
+
+    def _toggle(self, _: str) -> None:
+        self._timing = not self._timing
+        self._say(f"timing is {'on' if self._timing else 'off'}")
+
+    def _leave(self, _: str) -> None:
+        self.is_over = True
+
+    def _say(self, text: str) -> None:
+        self._out.write(f"{text}\n")
+        self._out.flush()

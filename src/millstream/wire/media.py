@@ -1,0 +1,67 @@
+"""The formats that rows are sent in, and how a request says which."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from millstream.errors import InputError
+
+
+class Format(StrEnum):
+    """A format of rows, by its media type."""
+
+    JSON = "application/json"
+    NDJSON = "application/x-ndjson"
+    CSV = "text/csv"
+    ARROW = "application/vnd.apache.arrow.stream"
+
+
+_ALSO = {
+    "application/ndjson": Format.NDJSON,
+    "application/jsonlines": Format.NDJSON,
+    "application/vnd.apache.arrow.file": Format.ARROW,
+    "*/*": Format.JSON,
+    "application/*": Format.JSON,
+    "text/*": Format.CSV,
+}
+_BY_TYPE = {**{str(known): known for known in Format}, **_ALSO}
+
+
+def accepted(header: str | None) -> Format:
+    """The format that an Accept header likes best of ours; JSON where there is none."""
+    if not header:
+        return Format.JSON
+    best: tuple[float, Format] | None = None
+    for part in header.split(","):
+        kind, _, parameters = part.strip().partition(";")
+        known = _BY_TYPE.get(kind.strip().lower())
+        weight = _quality(parameters)
+        if known is not None and weight > 0 and (best is None or weight > best[0]):
+            best = weight, known
+    if best is None:
+        raise InputError("none of the formats that are accepted is known", detail=f"Accept: {header}", hint=_LISTED)
+    return best[1]
+
+
+def sent(header: str | None) -> Format:
+    """The format of a body by its Content-Type; JSON where there is none."""
+    kind = (header or "").partition(";")[0].strip().lower()
+    if not kind:
+        return Format.JSON
+    if kind not in _BY_TYPE or "*" in kind:
+        raise InputError(f"rows cannot be read from {kind}", hint=_LISTED)
+    return _BY_TYPE[kind]
+
+
+def _quality(parameters: str) -> float:
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.strip().partition("=")
+        if name.strip().lower() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+_LISTED = f"rows are sent as {', '.join(Format)}"

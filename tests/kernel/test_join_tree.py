@@ -1,0 +1,283 @@
+"""Join trees of any shape, just in time and not: cases a reader learns from, and random ones against a recomputation of
+every instant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.kernel.test_join import Row, Source, batch, check_steps, odd_sizes, small, sources
+from tests.kernel.test_stem_join import CHAIN, CONDITIONS, PAIR, STAR, column, compare, equal, joined, run
+
+from millstream.kernel.batch import BORN, INF
+from millstream.kernel.demand import JustInTime, Tally
+from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.operator import NO_STATE, Progress, State
+from millstream.kernel.scalar.expressions import Expression, conjunction
+from millstream.kernel.stem_join import StemJoin
+from millstream.kernel.tree_shape import Shape, demands_of, left_deep, tree_of
+from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, DataType, Field, Schema
+
+ALWAYS = JustInTime(adaptive=False)
+VARIANTS = {
+    "off": None,
+    "on": ALWAYS,
+    "by Bloom filters": JustInTime(bloom=True, adaptive=False),
+    "nothing foreseen": JustInTime(foreseen=False, adaptive=False),
+    "no combinations": JustInTime(combinations=False, adaptive=False),
+    "adaptive": JustInTime(),
+}
+SHAPES_OF_THREE: list[Shape] = [((0, 1), 2), (0, (1, 2)), ((0, 2), 1)]
+
+
+def tally(state: State) -> Tally:
+    return Tally.of(state["counts"])
+
+
+# The paper's running example: (A ⋈ B) ⋈ C with A.x = B.x and A.y = C.y
+
+A: Schema = (Field("x", BIGINT), Field("y", BIGINT))
+B: Schema = (Field("x", BIGINT), Field("b", BIGINT))
+C: Schema = (Field("y", BIGINT),)
+EXAMPLE = conjunction([compare("=", 0, 2), compare("=", 1, 4)])
+
+
+def example(jit: JustInTime | None) -> JoinTree:
+    return JoinTree([A, B, C], ((0, 1), 2), EXAMPLE, jit=jit)
+
+
+def table_1(jit: JustInTime | None, life: int = 300) -> tuple[list[list[Row]], list[Tally]]:
+    """Table I, one step per timestamp, and c1 (y = 100) at 4; what each step gave, and what had been done by then.
+    There is another c all the time: without one, not only a1 and a2 would have to wait."""
+    arriving: list[tuple[list[Row], list[Row], list[Row]]] = [
+        ([], [(1, 1), (1, 2), (1, 3)], [(7,)]),
+        ([(1, 100)], [], []),
+        ([], [(1, 4)], []),
+        ([(1, 100)], [], []),
+        ([], [], [(100,)]),
+    ]
+    operator, state, outputs, tallies = example(jit), NO_STATE, [], []
+    for time, rows in enumerate(arriving):
+        batches = [
+            batch(schema, [(*row, time, time + life, 1) for row in new])
+            for schema, new in zip((A, B, C), rows, strict=True)
+        ]
+        output, state = operator.step(batches, state, Progress((time - 1,) * 3, (time,) * 3))
+        outputs.append(sorted(output.rows()))
+        tallies.append(tally(state))
+    return outputs, tallies
+
+
+def test_the_papers_table_1_makes_nothing_before_its_partner_comes_and_then_everything_once() -> None:
+    outputs, tallies = table_1(ALWAYS)
+    assert outputs == table_1(None)[0]
+    # c1 meets a1 and a2, each with b1 to b4: the paper's seven, and a1b1, which it has made before it was told not to.
+    assert [row[3] for row in outputs[4]] == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert [t.made for t in tallies] == [0, 0, 0, 0, 8]
+    assert [t.made for t in table_1(None)[1]] == [0, 3, 4, 8, 8]
+    counted = [(t.suspended, t.resumed, t.waiting) for t in tallies]
+    assert counted == [(0, 0, 0), (1, 0, 1), (1, 0, 1), (2, 0, 2), (2, 2, 0)]
+
+
+def test_a_row_that_expires_while_it_waits_costs_nothing_more() -> None:
+    outputs, tallies = table_1(ALWAYS, life=3)
+    assert outputs == table_1(None, life=3)[0]
+    assert tallies[4].made == 1  # a2 with b4: all others have left
+
+
+def test_who_asks_whom() -> None:
+    asked = {
+        source: [(demand.kind, sorted(demand.inputs)) for demand in demands]
+        for source, demands in demands_of(tree_of((((0, 1), (2, 3)), (4, 5)))).items()
+    }
+    assert asked == {
+        0: [("foreseen", [2, 3])],
+        1: [("foreseen", [2, 3])],
+        2: [("made", [0, 1])],
+        3: [("made", [0, 1])],
+        4: [("made", [0, 1, 2, 3])],
+        5: [("made", [0, 1, 2, 3])],
+    }
+    deep = demands_of(tree_of(left_deep(4)))
+    assert {source: [sorted(d.inputs) for d in demands] for source, demands in deep.items()} == {
+        0: [[3], [2]],
+        1: [[3], [2]],
+        2: [[3]],
+        3: [],
+    }
+
+
+def test_two_sides_do_not_wait_for_each_other() -> None:
+    """(A ⋈ B) ⋈ (C ⋈ D): a waits for cd, c for ab; b and d that would make them come while both wait."""
+    schemas, condition = clique(4)
+    operator = JoinTree(schemas, ((0, 1), (2, 3)), condition, jit=ALWAYS)
+    row = (1, 1, 1)
+    arriving: list[tuple[int, Row]] = [(0, row), (1, (1, 2, 1)), (2, row), (3, (2, 1, 1)), (1, row), (3, row)]
+    state, found = NO_STATE, list[Row]()
+    for time, (source, values) in enumerate(arriving):
+        batches = [
+            batch(schema, [(*values, time, INF, 1)] if number == source else [])
+            for number, schema in enumerate(schemas)
+        ]
+        output, state = operator.step(batches, state, Progress((time - 1,) * 4, (time,) * 4))
+        found += output.rows()
+    assert found == [(*row * 4, 5, INF, 1)]
+
+
+def test_a_producer_sleeps_while_there_is_nothing_on_the_other_side() -> None:
+    schema: Schema = (Field("k", BIGINT),)
+    operator = JoinTree([schema] * 3, ((0, 1), 2), compare("=", 0, 1), jit=ALWAYS)
+    rows, nothing = batch(schema, [(1, 0, INF, 1)]), batch(schema, [])
+    output, state = operator.step((rows, rows, nothing), NO_STATE, Progress((-1,) * 3, (0,) * 3))
+    assert (output.height, tally(state).made, tally(state).waiting) == (0, 0, 2)
+    output, state = operator.step((nothing, nothing, rows), state, Progress((0,) * 3, (1,) * 3))
+    assert output.rows() == [(1, 1, 1, 0, INF, 1)]
+    assert (tally(state).made, tally(state).waiting) == (1, 0)
+
+
+def test_demands_travel_through_levels() -> None:
+    """((A ⋈ B) ⋈ C) ⋈ D: without d no c is let in, and without c no a."""
+    schema: Schema = (Field("k", BIGINT),)
+    condition = conjunction([compare("=", n, n + 1) for n in range(3)])
+    operator = JoinTree([schema] * 4, left_deep(4), condition, jit=ALWAYS)
+    rows, nothing = batch(schema, [(1, 0, INF, 1)]), batch(schema, [])
+    _, state = operator.step((rows, rows, rows, nothing), NO_STATE, Progress((-1,) * 4, (0,) * 4))
+    assert (tally(state).made, tally(state).waiting) == (0, 3)
+    output, state = operator.step((nothing, nothing, nothing, rows), state, Progress((0,) * 4, (1,) * 4))
+    assert (output.height, tally(state).made, tally(state).waiting) == (1, 2, 0)
+
+
+def test_born_is_the_latest_of_the_components() -> None:
+    a = batch(PAIR, [(1, 1, 4, 9, 1, 2)], born=True)
+    b = batch(PAIR, [(1, 1, 3, 9, 1, 3)], born=True)
+    outputs = run(JoinTree([PAIR] * 3, ((0, 1), 2), STAR, jit=ALWAYS), [((a, b, a.drop(BORN)), (4, 4, 4))])
+    assert outputs == [[(1, 1) * 3 + (4, 9, 1, 3)]]
+
+
+def test_a_row_and_its_retraction_cancel_whenever_they_came() -> None:
+    """Otherwise those of a ROWS window would be kept for ever."""
+    operator = JoinTree([PAIR] * 3, ((0, 1), 2), CHAIN, jit=ALWAYS, retracting=frozenset({0}))
+    nothing, state = batch(PAIR, []), NO_STATE
+    for time in range(0, 60, 2):
+        # A partner for the row is there as it comes, and not as it is taken back.
+        a = batch(PAIR, [(time, 0, time, INF, 1)])
+        c = batch(PAIR, [(7, 7, time, time + 1, 1)])
+        _, state = operator.step((a, nothing, c), state, Progress((time - 1,) * 3, (time,) * 3))
+        gone = batch(PAIR, [(time, 0, time + 1, INF, -1)])
+        _, state = operator.step((gone, nothing, nothing), state, Progress((time,) * 3, (time + 1,) * 3))
+    assert sum(segment.height for segment in state["rows 0"]) < 10
+
+
+@pytest.mark.parametrize("kind", [STRING, DOUBLE, DATE, BOOLEAN, DataType("DECIMAL", 5, 1)], ids=str)
+@pytest.mark.parametrize("jit", [jit for jit in VARIANTS.values() if jit is not None], ids=str)
+@pytest.mark.parametrize("count", [1, 200])
+def test_keys_of_any_type_find_their_partners(kind: DataType, jit: JustInTime, count: int) -> None:
+    """By codes of words, one column and two, few rows and as many as Bloom filters are asked for first."""
+    values = {STRING: "text", DOUBLE: -0.0, DATE: date(2020, 1, 1), BOOLEAN: True}
+    value = values.get(kind, Decimal("1.5"))
+    schema: Schema = (Field("k", kind), Field("l", kind))
+    for equal_columns in ([0], [0, 1]):
+        equalities = [
+            compare("=", column(own, kind), column(2 * n + own, kind)) for own in equal_columns for n in (1, 2)
+        ]
+        rows = batch(schema, [(value, value, 0, INF, 1)] * count)
+        one, nothing = batch(schema, [(value, value, 0, INF, 1)]), batch(schema, [])
+        for operator in (
+            JoinTree([schema] * 3, ((0, 1), 2), conjunction(equalities), jit=jit),
+            StemJoin([schema] * 3, conjunction(equalities), jit=jit),
+        ):
+            outputs = run(operator, [((rows, one, nothing), (0, 0, 0)), ((nothing, nothing, one), (1, 1, 1))])
+            assert [len(output) for output in outputs] == [0, count]
+
+
+# Against every instant
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", CONDITIONS)
+@settings(deadline=None, max_examples=8)
+@given(data=st.data(), collide=st.booleans(), shape=st.sampled_from(SHAPES_OF_THREE), steps=st.integers(1, 4))
+def test_any_condition_is_right_at_every_instant(
+    name: str, variant: str, data: st.DataObject, collide: bool, shape: Shape, steps: int
+) -> None:
+    condition, holds = CONDITIONS[name]
+    inputs = [data.draw(sources(st.tuples(small, small), steps, retract=True, size=5)) for _ in range(3)]
+    with odd_sizes(collide):
+        operator = JoinTree([PAIR] * 3, shape, condition, jit=VARIANTS[variant], retracting=frozenset(range(3)))
+        check_steps(operator, [PAIR] * 3, inputs, joined(holds), linear=True)
+
+
+def clique(inputs: int) -> tuple[list[Schema], Expression]:
+    """Every two inputs are joined by columns of their own, as in the paper's experiments."""
+    schema: Schema = tuple(Field(f"x{n}", BIGINT) for n in range(inputs - 1))
+    equalities = []
+    for one, other in combinations(range(inputs), 2):
+        equalities.append(compare("=", one * (inputs - 1) + other - 1, other * (inputs - 1) + one))
+    return [schema] * inputs, conjunction(equalities)
+
+
+@st.composite
+def shapes(draw: st.DrawFn, inputs: Sequence[int]) -> Shape:
+    if len(inputs) == 1:
+        return inputs[0]
+    cut = draw(st.integers(1, len(inputs) - 1))
+    return draw(shapes(inputs[:cut])), draw(shapes(inputs[cut:]))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@settings(deadline=None, max_examples=25)
+@given(data=st.data(), steps=st.integers(1, 5), count=st.integers(3, 5), retract=st.booleans())
+def test_cliques_of_any_shape_are_right_at_every_instant(
+    variant: str, data: st.DataObject, steps: int, count: int, retract: bool
+) -> None:
+    schemas, condition = clique(count)
+    values = st.tuples(*[st.sampled_from([0, 0, 1])] * (count - 1))
+    inputs = [data.draw(sources(values, steps, retract=retract, size=4)) for _ in range(count)]
+    shape = data.draw(shapes(data.draw(st.permutations(range(count)))))
+    retracting = frozenset(range(count) if retract else ())
+    with odd_sizes(collide=False):
+        operator = JoinTree(schemas, shape, condition, jit=VARIANTS[variant], retracting=retracting)
+        width = count - 1
+
+        def holds(row: Row) -> bool:
+            return all(
+                equal(row[one * width + other - 1], row[other * width + one])
+                for one, other in combinations(range(count), 2)
+            )
+
+        check_steps(operator, schemas, inputs, joined(holds), linear=True)
+
+
+def outputs_of(operator: JoinTree, schemas: Sequence[Schema], inputs: Sequence[Source]) -> list[list[Row]]:
+    state, before, outputs = NO_STATE, tuple(-1 for _ in inputs), []
+    for step in range(len(inputs[0].frontiers)):
+        after = tuple(source.frontiers[step] for source in inputs)
+        batches = [batch(schema, source.rows[step]) for schema, source in zip(schemas, inputs, strict=True)]
+        output, state = operator.step(batches, state, Progress(before, after))
+        outputs.append(sorted(output.rows()))
+        before = after
+    return outputs
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "off"])
+@settings(deadline=None, max_examples=25)
+@given(data=st.data(), steps=st.integers(1, 6), count=st.integers(3, 6), domain=st.integers(1, 3))
+def test_every_step_gives_the_same_as_without(
+    variant: str, data: st.DataObject, steps: int, count: int, domain: int
+) -> None:
+    """Not only in the end: nothing is late."""
+    schemas, condition = clique(count)
+    values = st.tuples(*[st.integers(1, domain)] * (count - 1))
+    inputs = [data.draw(sources(values, steps, retract=False, size=5)) for _ in range(count)]
+    shape = data.draw(shapes(range(count)))
+    with odd_sizes(collide=False):
+        results = [
+            outputs_of(JoinTree(schemas, shape, condition, jit=jit), schemas, inputs)
+            for jit in (None, VARIANTS[variant])
+        ]
+    assert results[0] == results[1]
