@@ -272,6 +272,14 @@ def test_python_is_never_sent() -> None:
         assert db.register("SELECT twice(k) AS k2 FROM s").result().to_pylist() == [{"_ts": 0, "k2": 8}]
 
 
+def test_a_connection_that_was_closed_meanwhile_is_made_again() -> None:
+    with ms.connect(engine="inprocess") as local:
+        with served(local) as url:
+            remote = ms.connect(url, token=None)  # and keeps its connection, which ends with the service
+        with served(local, port=int(url.rpartition(":")[2])), remote:
+            assert str(remote.execute(STREAM)) == "stream s created"
+
+
 def test_addresses() -> None:
     with pytest.raises(ms.ServiceError, match="cannot be reached"):
         ms.connect("http://127.0.0.1:9")

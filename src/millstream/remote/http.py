@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 import ssl
 import threading
@@ -142,10 +143,14 @@ class Service:
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
         self._check_open()
-        with self._lock:
-            if self._free:
-                return self._free.pop(), True
-        return self._new(), False
+        while True:
+            with self._lock:
+                if not self._free:
+                    return self._new(), False
+                connection = self._free.pop()
+            if _is_alive(connection):
+                return connection, True
+            connection.close()
 
     def _new(self) -> http.client.HTTPConnection:
         if self._is_secure:
@@ -171,6 +176,12 @@ class Service:
             for connection in self._free:
                 connection.close()
             self._free.clear()
+
+
+def _is_alive(connection: http.client.HTTPConnection) -> bool:
+    """Whether a kept connection is still good: one that has something to say has been closed at the other end."""
+    readable, _, _ = select.select([connection.sock], [], [], 0)
+    return not readable
 
 
 def error_from(answer: Answer) -> Error:
