@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from types import TracebackType
 from typing import Any, Self
 
@@ -55,14 +56,18 @@ class EngineSubject:
         strategy: str = "upa",
         shards: int = 1,
         sharing: str = "auto",
-        joins: str = "auto",
+        join_plan: str = "auto",
+        jit: str = "auto",
+        mode: str = "eager",
         **where: Any,
     ) -> None:
         # Here and not above, so that the oracle's tests run without the engine.
+        self.mode = mode
         millstream: Any = importlib.import_module("millstream")
         self.db = millstream.connect(**(where or {"engine": "inprocess"}))
         self.db.execute(
-            f"SET strategy = '{strategy}'; SET shards = {shards}; SET sharing = '{sharing}'; SET joins = '{joins}'"
+            f"SET strategy = '{strategy}'; SET shards = {shards}; SET sharing = '{sharing}';"
+            f"SET join_plan = '{join_plan}'; SET jit = '{jit}'"
         )
 
     def __enter__(self) -> Self:
@@ -74,7 +79,7 @@ class EngineSubject:
         self.db.close()
 
     def execute(self, text: str) -> None:
-        self.db.execute(text)
+        self.db.execute(re.sub(r"(REGISTER QUERY \w+) AS", rf"\1 MODE {self.mode} AS", text))
 
     def result(self, query: str, at: Any) -> list[Row]:
         return _rows(self.db.query(query).result(at=at))

@@ -107,16 +107,21 @@ class Link:
             left = left[~there]
         return found
 
-    def partners(self, rows: Rows, segment: Segment) -> Positions:
-        """The positions in the segment of rows that are partners of any of the rows; some may be there twice."""
-        if not number_of(rows) or not segment.height:
-            return np.zeros(0, np.intp)
+    def partners(self, rows: Rows, segments: Sequence[Segment]) -> list[Positions]:
+        """For each segment the positions of its rows that are partners of any of the rows, some perhaps repeatedly."""
+        if not number_of(rows):
+            return [np.zeros(0, np.intp) for _ in segments]
         if self.says_nothing:
-            return np.arange(segment.height)
-        if not self.by_code:
-            assert isinstance(rows, pl.DataFrame)
-            return np.concatenate([p[_POSITION].to_numpy() for p in self._pairs(rows, segment, None)]).astype(np.intp)
-        codes = self._present(segment, self.codes(rows))
+            return [np.arange(segment.height) for segment in segments]
+        if self.by_code:
+            codes = self.codes(rows)
+            return [self._with_code(segment, codes) for segment in segments]
+        assert isinstance(rows, pl.DataFrame)
+        found = (self._pairs(rows, segment, None) for segment in segments)
+        return [np.concatenate([p[_POSITION].to_numpy() for p in pairs]).astype(np.intp) for pairs in found]
+
+    def _with_code(self, segment: Segment, codes: Codes) -> Positions:
+        codes = self._present(segment, codes)
         if not codes.size:
             return np.zeros(0, np.intp)
         index = self._index(segment)
@@ -130,9 +135,9 @@ class Link:
         return codes if codes.size <= _FEW else codes[bloom_of(segment, self.access.stored).may_have(codes)]
 
     def _index(self, segment: Segment) -> Segment:
-        """The segment's codes in order. Those of several texts are other ones than it is sorted by."""
+        """The segment's codes in order. With texts among the columns they are other ones than it is sorted by."""
         stored = self.access.stored
-        if len(stored) > 1 and not all(has_word(segment.schema[name]) for name in stored):
+        if not all(has_word(segment.schema[name]) for name in stored):
             return index_by_words(segment, stored)
         return segment if self.access.order == self.usual.order else index_of(segment, self.access.order)
 

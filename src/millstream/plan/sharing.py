@@ -98,7 +98,7 @@ def _is_row_wise(node: lo.Node) -> bool:
     match node:
         case lo.Filter() | lo.Project():
             return _is_row_wise(node.input)
-        case lo.Join(join="inner") | lo.StemJoin():
+        case lo.Join(join="inner") | lo.ManyJoin():
             return not any(is_non_retroactive(child) for child in node.children) and all(
                 _is_row_wise(child) for child in node.children
             )
@@ -106,6 +106,8 @@ def _is_row_wise(node: lo.Node) -> bool:
             return isinstance(node.input, lo.StreamScan | lo.Sample) and all(
                 isinstance(below, lo.StreamScan | lo.Sample) for below in node.input.walk()
             )
+        case lo.Stamped():
+            return isinstance(node.input, lo.Window) and _is_row_wise(node.input)
         case lo.TableScan():
             return True
         case _:
@@ -114,7 +116,7 @@ def _is_row_wise(node: lo.Node) -> bool:
 
 def _can_be_lifted(node: lo.Node) -> bool:
     match node:
-        case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window():
+        case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window() | lo.Matches():
             return True
         case lo.Aggregate():
             return bool(node.keys) or all(
@@ -142,13 +144,13 @@ def _pull(node: lo.Node) -> _Pulled:
         case lo.Project():
             below = _pull(node.input)
             return replace(below, columns=[_over(e, below.columns) for e in node.expressions])
-        case lo.Join() | lo.StemJoin():
+        case lo.Join() | lo.ManyJoin():
             return _pull_join(node)
         case _:
             return _Pulled(node, TRUE, [Column(f.type, index, f.name) for index, f in enumerate(node.schema)])
 
 
-def _pull_join(node: lo.Join | lo.StemJoin) -> _Pulled:
+def _pull_join(node: lo.Join | lo.ManyJoin) -> _Pulled:
     inputs = [_pull(child) for child in node.children]
     conditions: list[Expression] = []
     columns: list[Expression] = []
@@ -158,8 +160,11 @@ def _pull_join(node: lo.Join | lo.StemJoin) -> _Pulled:
         columns += (shift_columns(column, width) for column in pulled.columns)
         width += len(pulled.core.schema)
     cores, condition = tuple(pulled.core for pulled in inputs), _over(node.condition, columns)
-    many = isinstance(node, lo.StemJoin)
-    core = lo.StemJoin(cores, condition) if many else lo.Join(cores[0], cores[1], "inner", condition)
+    core: lo.Node
+    if isinstance(node, lo.ManyJoin):
+        core = replace(node, inputs=cores, condition=condition)
+    else:
+        core = lo.Join(cores[0], cores[1], "inner", condition)
     return _Pulled(core, conjunction(conditions), columns)
 
 
@@ -232,6 +237,11 @@ class Lifted:
 
 def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression]) -> Lifted:
     group = QUERY_ROWS + fingerprint((split.skeleton, key))
+    if split.above and isinstance(split.above[0], lo.Matches):
+        matches = split.above[0]
+        held = matches.instants, matches.kept, matches.timed
+        plan = lo.MatchedSelection(split.core, group, key, split.columns, *held, split.names, shapes)
+        return Lifted(plan, expanded=False, group=group)
     lifting = _Lifting(lo.Selection(split.core, group, key, shapes), key is not None, group)
     lifting.project(split.columns, split.names)
     for node in split.above:

@@ -37,6 +37,8 @@ class SparkRunner:
     """One job per epoch; all queries and edges are in it. There are as many shards as this machine has cores, unless
     said otherwise."""
 
+    runs_here = False
+
     def __init__(self, session: SparkSession, store: Store, shards: int | None = None) -> None:
         self.session = session
         self.store = store
