@@ -18,9 +18,7 @@ LIMIT = 60.0  # seconds, for what must happen
 
 
 @contextmanager
-def served(
-    db: ms.Database, tokens: Tokens | None = None, limits: Limits | None = None, port: int = 0
-) -> Iterator[str]:
+def served(db: ms.Database, tokens: Tokens | None = None, limits: Limits | None = None, port: int = 0) -> Iterator[str]:
     """The address of a service for a database."""
     server = Server(db, Address(port=port), version="test", tokens=tokens, limits=limits)
     failures: list[BaseException] = []

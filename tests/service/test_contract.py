@@ -158,7 +158,8 @@ def test_following(db: Any) -> None:
     assert pa.concat_tables([first, *again]).equals(query.changes())
 
 
-def test_following_ends_when_the_query_goes(db: Any) -> None:
+@pytest.mark.parametrize("dropped", [True, False])
+def test_following_ends_when_the_query_goes_or_the_database(db: Any, dropped: bool) -> None:
     fill(db)
     query = db.register("SELECT k FROM s")
     seen: list[Any] = []
@@ -172,7 +173,10 @@ def test_following_ends_when_the_query_goes(db: Any) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     assert begun.wait(60)
-    db.query(query.name).drop()
+    if dropped:
+        db.query(query.name).drop()
+    else:
+        db.close()
     reader.join(60)
     assert not reader.is_alive()
     assert len(seen) == 1
