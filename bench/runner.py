@@ -43,6 +43,7 @@ EXPERIMENTS = (
     "shared_queries",  # this one and those up to query_storage: many queries over one stream
     "keyed_queries",
     "lineage_bits",
+    "many_sources",
     "routing",
     "adaptivity",
     "query_storage",

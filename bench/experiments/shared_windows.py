@@ -26,7 +26,7 @@ def _run(keys: int, stem_window: int, elements: int) -> Sample:
     """One element per tick on each stream; what is not measured is declaring, and making the elements."""
     rng = np.random.default_rng(1)
     with ms.connect(engine="inprocess") as db:
-        db.execute(f"SET joins = 'stems'; SET stem_window = {stem_window}")
+        db.execute(f"SET join_plan = 'eddy'; SET stem_window = {stem_window}")
         db.execute("; ".join(f"CREATE STREAM {name} (a INT, b INT) TIMESTAMP BY ts" for name in STREAMS))
         for number in range(1, QUERIES + 1):
             window = f"[RANGE {number * LONGEST // QUERIES}]"

@@ -45,6 +45,7 @@ from millstream.plan.lazy import DISABLED_RULES
 from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.physical import Options
 from millstream.plan.rewrite import rewrite, rule_names
+from millstream.plan.rules.gather_joins import JoinChoice
 from millstream.pump import Pump, needs_spark
 from millstream.query import Query
 from millstream.registry import Registry, check_query_name, statement_text
@@ -229,7 +230,8 @@ class Database:
         settings, shards = settings or self.settings, self.engine.runner.planner.shards
         # Said by negative rows, the end of a window is no longer known where its rows are joined.
         shared = settings.stem_window if settings.strategy != "negative" else 0
-        plan = rewrite(bound.plan, statistics, settings.disabled, settings.joins, shards, shared)
+        choice = JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
+        plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
         return replace(bound, plan=plan)
 
     def rewritten_for_matches(
@@ -238,7 +240,8 @@ class Database:
         """With all columns, and nothing moved below the joins but selections: what stands above is done when asked."""
         settings, shards = settings or self.settings, self.engine.runner.planner.shards
         disabled = DISABLED_RULES.union(settings.disabled)
-        return replace(bound, plan=rewrite(bound.plan, statistics, disabled, settings.joins, shards))
+        choice = JoinChoice(settings.join_plan, jit="off")
+        return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))
 
     # What an earlier process declared
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from millstream.engine.answers import changes_between, elements_until, first_instants, relation_at
-from millstream.engine.keeping import Keeping
-from millstream.errors import ClosedError, TimeError
+from millstream.engine.keeping import Answer, Keeping, Span
+from millstream.errors import ClosedError, Error, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
@@ -67,11 +67,11 @@ class Query:
     @property
     def cql(self) -> str:
         """The text with all defaults written out."""
-        return self._own.cql
+        return self.bound.cql
 
     @property
     def defaults(self) -> list[str]:
-        return list(self._own.defaults)
+        return list(self.bound.defaults)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -101,7 +101,7 @@ class Query:
         self.wait()
         database, schema = self._database, self._bound.schema
         if at is None and (pending := self._pending()) is not None:
-            tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
+            tick, rows = pending, database.engine.evaluate(self.bound.plan, database.options(), pending)
         else:
             database.inputs.tick_clocks()
             is_relation = self.kind == "relation"
@@ -110,7 +110,7 @@ class Query:
                 asked = final if at is None else self._final_instant(at, final)
                 return (asked if is_relation else -1), asked
 
-            found = self.keeping.answer(span)
+            found = self._answer(span)
             tick, rows = found.until, found.rows
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
@@ -157,11 +157,29 @@ class Query:
         return self._changes(rows, since, until), until
 
     def _rows_that_change(self, since: int, until: int) -> Batch:
-        return self.keeping.answer(lambda final: (since, until)).rows
+        return self._answer(lambda final: (since, until)).rows
+
+    def _answer(self, span: Span) -> Answer:
+        """From what is kept of it, asked anew where that has changed meanwhile."""
+        while True:
+            keeping = self.keeping
+            try:
+                found = keeping.answer(span)
+            except Error:
+                if self.keeping is keeping:
+                    raise
+            else:
+                if self.keeping is keeping:
+                    return found
+
+    def join(self, other: Query) -> None:
+        """Go on as another query that asks the same, within its group."""
+        self._bound, self.number, self.template = other._bound, other.number, other.template
+        self.keeping = other.keeping  # last: whoever finds it has the rest
 
     def _changes(self, rows: Batch, since: int, until: int) -> pa.Table:
         return changes_between(
-            self.keeping.answer(lambda final: (since, until)).rows,
+            rows,
             self._bound.schema,
             stream=self.kind == "stream",
             since=since,
@@ -215,7 +233,7 @@ class Query:
 
     def explain(self) -> str:
         notes = (f"mode {self.mode}: {note}" for note in self.keeping.notes() if self.mode != "eager")
-        return "\n".join([explain(self._own.plan), *notes])
+        return "\n".join([explain(self.bound.plan), *notes])
 
     def stats(self) -> dict[str, Any]:
         self._check_open()
@@ -273,7 +291,7 @@ class Query:
         return f"<Query {self.name}: {self.kind} {self.cql}>"
 
     @property
-    def _own(self) -> BoundQuery:
+    def bound(self) -> BoundQuery:
         """With its own constants."""
         return self._bound if self.template is None else self._database.registry.own(self)
 
@@ -298,6 +316,8 @@ class Query:
     def committed(self) -> int:
         """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
         engine = self._database.engine
+        for edge in self.keeping.edges:
+            engine.check(edge, self.number)
         return engine.final(self.keeping.inputs, engine.snapshot)
 
     @property

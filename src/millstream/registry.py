@@ -8,7 +8,6 @@ the queries are rows of the group's query table, with their names.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from millstream.language.texts import Masked, converted, in_conditions, masked, 
 from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows, shareable
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
+from millstream.plan.cost import selectivity
 from millstream.plan.explain_sharing import service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.lazy import LazyPlan
@@ -51,6 +51,8 @@ NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
 QUERY_NAME = "_query"
 # From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
 ENOUGH_TO_SHARE = 8
+# Of a join, those that together want so much of it: then one join of all rows costs less than one for each.
+WORTH_ONE_JOIN = 0.5
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
 MOST_PER_VALUE = 32
 
@@ -88,7 +90,8 @@ class Registry:
         self._database = database
         self._queries: dict[str, Query] = {}
         self._templates: dict[str, Template] = {}
-        self._alone: Counter[str] = Counter()  # queries with plans of their own, by the group they could be in
+        # Queries with plans of their own, by the group they could be in: the part of its rows that each wants.
+        self._alone: dict[str, dict[str, float]] = {}
         self._texts: dict[tuple[str, ...], list[_KnownText]] = {}
         self._texts_under: tuple[Entry, ...] = ()  # what was declared when they were learned
         self._modes = Modes(database.engine)
@@ -194,12 +197,14 @@ class Registry:
             if found is not None:
                 shape, constants = _constants(found)
                 group = self._group(found, shape, constants)
-                if self._is_to_share(group):
+                wanted = _wanted(found, statistics)
+                if self._is_to_share(group, wanted):
+                    self._gather(group)
                     template = self._template(bound, statistics, group, shape, (), text)
                     rows = _with_names(constants, [name], mode, text, template.name)
                     record = {} if recorded else {NAME: name, MODE: mode, TEXT: text}
                     return self._enlist(template, rows, record)[0]
-                self._alone[group.edge] += 1
+                self._alone.setdefault(group.edge, {})[name.lower()] = wanted
             return self._register_alone(name, mode, text, bound, statistics)
 
     def register_many(self, text: str, rows: Any, names: Sequence[str] | None, mode: str) -> list[Query]:
@@ -273,10 +278,47 @@ class Registry:
         count = self._database.engine.groups.next_query(keyed) + len(values)
         return count <= MOST_PER_VALUE * (len(known) + (values.n_unique() if len(values) > 1 else 1))
 
-    def _is_to_share(self, group: Group) -> bool:
+    def _is_to_share(self, group: Group, wanted: float = 0.0) -> bool:
+        """Whether a query should come to a group, given the part of the rows of the FROM list that it wants."""
         if self._database.settings.sharing == "on" or group.edge in self._database.engine.groups:
             return True
-        return self._alone[group.edge] >= ENOUGH_TO_SHARE
+        alone = self._alone.get(group.edge, {})
+        if len(alone) >= ENOUGH_TO_SHARE:
+            return True
+        # One join of all rows instead of several of some.
+        joins = len(sources(group.split.core)) > 1
+        return joins and bool(alone) and sum(alone.values()) + wanted >= WORTH_ONE_JOIN
+
+    def _gather(self, group: Group) -> None:
+        """Have the queries come to a group that have run by plans of their own, as long as there was nothing to run
+        on: afterwards it would have to be run again, and history may not have all of it any more."""
+        for name in self._alone.pop(group.edge, {}):
+            query, entry = self._queries[name], self._database.declared.find("query", name)
+            if entry is not None and self._has_seen_nothing(query, entry):
+                self._move(query, entry, group)
+
+    def _has_seen_nothing(self, query: Query, entry: Entry) -> bool:
+        as_now = entry["settings"] == asdict(self._database.settings) and query.mode == "eager"
+        history = self._database.engine.snapshot.history
+        return as_now and not query.is_filling and not any(history.get(source) for source in query.keeping.inputs)
+
+    def _move(self, query: Query, entry: Entry, group: Group) -> None:
+        database, before, own = self._database, self._database.declared, query.keeping
+        found = split(query.bound.plan)
+        if found is None:
+            raise AssertionError(f"{query.name} cannot share a plan")
+        shape, constants = _constants(found)
+        database.declared = before.without("query", query.name)
+        try:
+            template = self._template(query.bound, entry["statistics"], group, shape, (), entry["text"])
+            rows = _with_names(constants, [query.name], query.mode, entry["text"], template.name)
+            (moved,) = self._enlist(template, rows)
+        except BaseException:
+            database.declared = before
+            raise
+        query.join(moved)
+        self._queries[query.name.lower()] = query
+        self._modes.hide(query.name, own, database.declared.entries)
 
     def _template(
         self,
@@ -361,7 +403,7 @@ class Registry:
         database.check_number_of_queries(len(self._queries) + 1)
         content = {"shown": name, "mode": mode, "text": text, "settings": asdict(database.settings)}
         content["statistics"] = statistics
-        if mode == "lazy" and (shared := self._to_share_matches(unplanned, bound, statistics, text)) is not None:
+        if mode == "lazy" and (shared := self._to_share_matches(name, unplanned, bound, statistics, text)) is not None:
             template, constants = shared
             return self._enlist(template, _with_names(constants, [name], mode, text, template.name))[0]
         keeping = self._keeping(name, mode, unplanned, bound, statistics, None)
@@ -378,7 +420,7 @@ class Registry:
         return query
 
     def _to_share_matches(
-        self, unplanned: BoundQuery, bound: BoundQuery, statistics: dict[str, Any], text: str
+        self, name: str, unplanned: BoundQuery, bound: BoundQuery, statistics: dict[str, Any], text: str
     ) -> tuple[Template, pl.DataFrame] | None:
         """The template and the constants of a query whose matches are to be kept with those of others."""
         if self._database.settings.sharing == "off":
@@ -390,7 +432,7 @@ class Registry:
         shape, constants = _constants(found)
         group = self._group(found, shape, constants)
         if not self._is_to_share(group):
-            self._alone[group.edge] += 1
+            self._alone.setdefault(group.edge, {})[name.lower()] = 0.0
             return None
         return self._template(bound, statistics, group, shape, (), text, lazy), constants
 
@@ -496,7 +538,8 @@ class Registry:
         if found is not None:
             shape, constants = _constants(found)
             group = self._group(found, shape, constants)
-            if self._is_to_share(group):
+            read = {source.name for source in sources(bound.plan)}
+            if self._is_to_share(group, _wanted(found, statistics_entry(engine.statistics(read)))):
                 return self._explain_group(group, found)
         steps = engine.steps_of(bound.plan, options)
         known = {step.name for step in engine.pipeline.steps}
@@ -573,7 +616,8 @@ class Registry:
         self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own)
         found = split(bound.plan)
         if found is not None and entry["mode"] == "eager":
-            self._alone[self._group(found, *_constants(found)).edge] += 1
+            group = self._group(found, *_constants(found))
+            self._alone.setdefault(group.edge, {})[entry["name"]] = _wanted(found, entry["statistics"])
 
     def _recover_keeping(self, entry: Entry, keeping: Keeping) -> None:
         if not isinstance(keeping, Lazy):
@@ -633,6 +677,8 @@ class Registry:
                 engine.dismiss(query.edge, [query.number], declared.entries)
             database.declared = declared
             del self._queries[query.name.lower()]
+            for alone in self._alone.values():
+                alone.pop(query.name.lower(), None)
             query.close()
 
     def _without_template(self, query: Query) -> Declarations:
@@ -645,6 +691,11 @@ class Registry:
         if lazy is not None:
             self._modes.forget(lazy)
         return self._database.declared.without("template", template)
+
+
+def _wanted(found: Split, statistics: dict[str, Any]) -> float:
+    """The part of the rows of the FROM list that a query wants."""
+    return selectivity(lo.Filter(found.core, found.condition), statistics_of(statistics))
 
 
 def _constants(found: Split) -> tuple[Shape, pl.DataFrame]:

@@ -16,7 +16,9 @@ _PER_STREAM = ("shedding", "shedding_lag")
 class Settings:
     range_bounds: str = field(default="closed", metadata={"choices": ("closed", "half_open")})
     strategy: str = field(default="upa", metadata={"choices": ("upa", "direct", "negative")})
-    joins: str = field(default="auto", metadata={"choices": ("auto", "tree", "stems")})
+    join_plan: str = field(default="auto", metadata={"choices": ("auto", "eddy", "tree", "mjoin")})
+    jit: str = field(default="auto", metadata={"choices": ("auto", "on", "off")})
+    jit_detection: str = field(default="all", metadata={"choices": ("all", "single", "bloom")})
     stem_window: int = field(default=0, metadata={"least": 0})  # ticks that joins by SteMs keep; 0: what is asked for
     disabled_rules: str = field(default="", metadata={"text": True})  # names of rewrite rules, with commas between
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})

@@ -56,7 +56,8 @@ class EngineSubject:
         strategy: str = "upa",
         shards: int = 1,
         sharing: str = "auto",
-        joins: str = "auto",
+        join_plan: str = "auto",
+        jit: str = "auto",
         mode: str = "eager",
         **where: Any,
     ) -> None:
@@ -65,7 +66,8 @@ class EngineSubject:
         millstream: Any = importlib.import_module("millstream")
         self.db = millstream.connect(**(where or {"engine": "inprocess"}))
         self.db.execute(
-            f"SET strategy = '{strategy}'; SET shards = {shards}; SET sharing = '{sharing}'; SET joins = '{joins}'"
+            f"SET strategy = '{strategy}'; SET shards = {shards}; SET sharing = '{sharing}';"
+            f"SET join_plan = '{join_plan}'; SET jit = '{jit}'"
         )
 
     def __enter__(self) -> Self:

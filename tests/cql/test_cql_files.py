@@ -16,7 +16,8 @@ SUBJECTS: dict[str, Callable[[], OracleSubject | EngineSubject]] = {
     "upa": EngineSubject,
     "negative": partial(EngineSubject, "negative"),
     "shared": partial(EngineSubject, sharing="on"),
-    "stems": partial(EngineSubject, joins="stems"),
+    "stems": partial(EngineSubject, join_plan="eddy"),
+    "just in time": partial(EngineSubject, join_plan="tree", jit="on"),
     "lazy": partial(EngineSubject, mode="lazy"),
     "none": partial(EngineSubject, mode="none"),
 }

@@ -13,6 +13,7 @@ from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
 from millstream.plan.physical import Lowering, Options
 from millstream.plan.rewrite import rewrite
+from millstream.plan.rules.gather_joins import JoinChoice
 
 WINDOW, BATCH, RATE = 100, 100, 2
 
@@ -42,7 +43,7 @@ def pipeline_of(text: str, strategy: str) -> Pipeline:
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts; CREATE STREAM T (a INT, b INT) TIMESTAMP BY ts")
         bound = Binder(db.catalog, db.settings, text).bind(parse_query(text))
-    plan = rewrite(bound.plan, joins="stems" if text == QUERIES["stems"] else "tree")
+    plan = rewrite(bound.plan, choice=JoinChoice("eddy" if text == QUERIES["stems"] else "tree"))
     return Pipeline(tuple(Lowering(plan, Options(strategy)).steps.values()))
 
 

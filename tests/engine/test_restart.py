@@ -89,7 +89,7 @@ def test_everything_declared_comes_back(tmp_path: Path) -> None:
 def test_stems_and_what_they_learned_come_back(tmp_path: Path) -> None:
     with ms.connect(tmp_path / "db", engine="inprocess") as db:
         db.execute("""
-            SET joins = 'stems';
+            SET join_plan = 'eddy';
             CREATE STREAM s (a INT, b INT) TIMESTAMP BY t;
             CREATE STREAM u (a INT, b INT) TIMESTAMP BY t;
         """)

@@ -26,10 +26,10 @@ def on_shards(shards: int) -> Database:
     return db
 
 
-@pytest.mark.parametrize(("shards", "strategy", "joins"), [(2, "upa", "tree"), (3, "negative", "stems")])
+@pytest.mark.parametrize(("shards", "strategy", "join_plan"), [(2, "upa", "tree"), (3, "negative", "eddy")])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_on_shards(path: Path, shards: int, strategy: str, joins: str) -> None:
-    with EngineSubject(strategy, shards, joins=joins) as opened:
+def test_a_file_on_shards(path: Path, shards: int, strategy: str, join_plan: str) -> None:
+    with EngineSubject(strategy, shards, join_plan=join_plan) as opened:
         run(load(path), opened)
 
 

@@ -14,7 +14,7 @@ WINDOWS = [(2, 9), (9, 2), (4, 4), (1, 30)]
 def answers(stem_window: int, *, strategy: str = "upa") -> tuple[list[Counter[tuple[object, ...]]], list[str]]:
     """The changes of joins with different windows, and the joins that ran."""
     with ms.connect(engine="inprocess") as db:
-        db.execute(f"SET joins = 'stems'; SET stem_window = {stem_window}; SET strategy = '{strategy}'; {SCHEMA}")
+        db.execute(f"SET join_plan = 'eddy'; SET stem_window = {stem_window}; SET strategy = '{strategy}'; {SCHEMA}")
         texts = [f"SELECT S.b, T.c FROM S [RANGE {n}], T [RANGE {m}] WHERE S.a = T.a" for n, m in WINDOWS]
         queries = [db.register(text) for text in texts[:3]]
         for step in range(20):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.kernel.test_join import Bag, Row, batch, check_steps, floats, less, odd_sizes, small, sources, texts
 
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT
+from millstream.kernel.demand import JustInTime, Tally
 from millstream.kernel.distribution import by_key
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, conjunction
@@ -143,6 +144,21 @@ def test_conditions_that_can_fail_are_tested_on_whole_combinations_only() -> Non
     assert run(operator, [((a, b, c), (0, 0, 0))]) == [[(1, 6, 1, 3, 3, 9, 0, INF, 1)]]
 
 
+def test_rows_that_a_stem_has_nothing_for_are_neither_sent_nor_met_until_it_has() -> None:
+    """The center of a star: a waits for c, though b has a partner for it."""
+    condition = conjunction([compare("=", 0, 2), compare("=", 1, 4)])
+    operator = StemJoin([PAIR] * 3, condition, jit=JustInTime(adaptive=False))
+    a, nothing = batch(PAIR, [(1, 7, 0, INF, 1)]), batch(PAIR, [])
+    b, c = batch(PAIR, [(1, 0, 1, INF, 1)]), batch(PAIR, [(7, 0, 2, INF, 1)])
+    state, done, output = NO_STATE, [], nothing
+    for time, inputs in enumerate([(a, nothing, nothing), (nothing, b, nothing), (nothing, nothing, c)]):
+        output, state = operator.step(inputs, state, Progress((time - 1,) * 3, (time,) * 3))
+        tally = Tally.of(state["counts"])
+        done.append((output.height, tally.suspended, tally.resumed, tally.waiting))
+    assert done == [(0, 1, 0, 1), (0, 1, 0, 1), (1, 1, 1, 0)]
+    assert output.rows() == [(1, 7, 1, 0, 7, 0, 2, INF, 1)]
+
+
 # Routing
 
 
@@ -243,22 +259,34 @@ CONDITIONS: dict[str, tuple[Expression, Holds]] = {
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
-@settings(deadline=None, max_examples=15)
-@given(data=st.data(), collide=st.booleans(), policy=st.sampled_from(sorted(POLICIES)), steps=st.integers(1, 4))
+@settings(deadline=None, max_examples=20)
+@given(
+    data=st.data(),
+    collide=st.booleans(),
+    policy=st.sampled_from(sorted(POLICIES)),
+    steps=st.integers(1, 4),
+    jit=st.sampled_from([None, JustInTime(), JustInTime(bloom=True), JustInTime(adaptive=False)]),
+)
 def test_any_condition_is_right_at_every_instant(
-    name: str, data: st.DataObject, collide: bool, policy: str, steps: int
+    name: str, data: st.DataObject, collide: bool, policy: str, steps: int, jit: JustInTime | None
 ) -> None:
     condition, holds = CONDITIONS[name]
     inputs = [data.draw(sources(st.tuples(small, small), steps, retract=True, size=5)) for _ in range(3)]
     with odd_sizes(collide):
-        operator = StemJoin([PAIR] * 3, condition, policy=policy, chunk=2)
+        operator = StemJoin([PAIR] * 3, condition, policy=policy, chunk=2, jit=jit, retracting=frozenset(range(3)))
         check_steps(operator, [PAIR] * 3, inputs, joined(holds), linear=True)
 
 
 @settings(deadline=None, max_examples=30)
-@given(data=st.data(), collide=st.booleans(), steps=st.integers(1, 4), width=st.integers(2, 4))
+@given(
+    data=st.data(),
+    collide=st.booleans(),
+    steps=st.integers(1, 4),
+    width=st.integers(2, 4),
+    jit=st.sampled_from([None, JustInTime(adaptive=False)]),
+)
 def test_keys_of_any_type_are_right_at_every_instant(
-    data: st.DataObject, collide: bool, steps: int, width: int
+    data: st.DataObject, collide: bool, steps: int, width: int, jit: JustInTime | None
 ) -> None:
     kinds = {STRING: texts, BIGINT: small, DOUBLE: floats}
     kind = data.draw(st.sampled_from(list(kinds)))
@@ -266,7 +294,7 @@ def test_keys_of_any_type_are_right_at_every_instant(
     inputs = [data.draw(sources(st.tuples(kinds[kind]), steps, retract=True, size=5)) for _ in range(width)]
     condition = conjunction([compare("=", i, i + 1, kind) for i in range(width - 1)])
     with odd_sizes(collide):
-        operator = StemJoin([schema] * width, condition, chunk=2)
+        operator = StemJoin([schema] * width, condition, chunk=2, jit=jit, retracting=frozenset(range(width)))
         expected = joined(lambda r: all(equal(r[i], r[i + 1]) for i in range(width - 1)))
         check_steps(operator, [schema] * width, inputs, expected, linear=True)
 

@@ -87,7 +87,7 @@ def test_duplicate_elimination_is_pushed_down() -> None:
 def test_joins_by_stems() -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute(SCHEMA)
-        db.execute("SET joins = 'stems'")
+        db.execute("SET join_plan = 'eddy'")
         text = """SELECT S.b, T.c FROM S [RANGE 5], T [RANGE 9], P, Names
             WHERE S.a = T.a AND T.a = P.id AND T.c + 1 = S.a AND S.x > 0 AND T.c < P.id AND Names.id = S.a"""
         check("joins_by_stems", db.explain(text))

@@ -10,6 +10,7 @@ from millstream.language.statement_parser import parse_query
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, Statistics
 from millstream.plan.rewrite import rewrite
+from millstream.plan.rules.gather_joins import JoinChoice
 
 SCHEMA = """
 CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts;
@@ -23,11 +24,11 @@ MANY_KEYS = {name: SourceStatistics(1, 0, (50_000.0, 50_000.0)) for name in "stu
 FEW_KEYS = {name: SourceStatistics(1, 0, (500.0, 500.0)) for name in "stu"}
 
 
-def rewritten(cql: str, joins: str = "auto", statistics: Statistics | None = None, shards: int = 1) -> lo.Node:
+def rewritten(cql: str, join_plan: str = "auto", statistics: Statistics | None = None, shards: int = 1) -> lo.Node:
     with ms.connect(engine="inprocess") as db:
         db.execute(SCHEMA)
         bound = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql))
-    return rewrite(bound.plan, statistics, joins=joins, shards=shards)
+    return rewrite(bound.plan, statistics, choice=JoinChoice(join_plan, jit="off"), shards=shards)
 
 
 def widths(plan: lo.Node) -> list[int]:
@@ -55,26 +56,26 @@ def test_stems_are_chosen_where_an_inner_join_would_be_large_and_rows_can_be_spr
 def test_a_join_of_two_is_left_to_the_tree_unless_asked_for() -> None:
     cql = "SELECT S.b FROM S [RANGE 5000], T [RANGE 5000] WHERE S.a = T.a"
     assert widths(rewritten(cql, statistics=FEW_KEYS)) == []
-    assert widths(rewritten(cql, "stems")) == [2]
+    assert widths(rewritten(cql, "eddy")) == [2]
     assert widths(rewritten(ON_A_KEY, "tree", FEW_KEYS)) == []
 
 
 def test_joins_are_gathered_through_views_and_outer_joins_are_inputs() -> None:
     cql = """SELECT x.b, U.b FROM (SELECT T.a, S.b FROM S [RANGE 5], T [RANGE 5] WHERE S.a = T.a) AS x,
         (SELECT U.a, U.b FROM U [RANGE 5] LEFT JOIN S [RANGE 5] ON S.a = U.b) AS U WHERE x.a = U.a"""
-    plan = rewritten(cql, "stems")
+    plan = rewritten(cql, "eddy")
     assert widths(plan) == [3]
     assert sum(isinstance(node, lo.Join) and node.join == "left" for node in plan.walk()) == 1
 
 
 def test_non_retroactive_tables_meet_whole_combinations() -> None:
     cql = "SELECT S.b, name FROM S [RANGE 5], N, T [RANGE 5] WHERE S.a = N.a AND S.a = T.a"
-    plan = rewritten(cql, "stems")
+    plan = rewritten(cql, "eddy")
     (above,) = [node for node in plan.walk() if isinstance(node, lo.Join)]
     assert widths(above.left) == [2]
     assert not widths(above.right)
 
 
 def test_widened_integers_need_no_column_of_their_own() -> None:
-    (join,) = [node for node in rewritten(ON_A_KEY, "stems").walk() if isinstance(node, lo.StemJoin)]
+    (join,) = [node for node in rewritten(ON_A_KEY, "eddy").walk() if isinstance(node, lo.StemJoin)]
     assert [len(child.schema) for child in join.inputs] == [2, 2, 2]

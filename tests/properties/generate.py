@@ -77,7 +77,8 @@ def switches(dice: Dice) -> list[str]:
     if dice.chance(25):
         found.append(f"SET strategy = '{dice.pick(('negative', 'direct', 'negative'))}'")
     if dice.chance(30):
-        found.append(f"SET joins = '{dice.pick(('stems', 'tree', 'stems'))}'")
+        found.append(f"SET join_plan = '{dice.pick(('eddy', 'tree', 'mjoin'))}'")
+        found.append(f"SET jit = '{dice.pick(('on', 'off', 'on'))}'")
     if dice.chance(20):
         found.append(f"SET expiry_groups = {dice.number(1, 3)}")
         found.append(f"SET lazy_interval = {dice.pick((0, 5, 40, 200))}")

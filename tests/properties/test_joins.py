@@ -1,4 +1,5 @@
-"""Inner joins of two to four inputs by SteMs, on one to three shards: random cases against the oracle."""
+"""Inner joins of two to four inputs by SteMs and by trees, just in time and not, on one to three shards: random cases
+against the oracle."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def joins(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Ca
     world = make_world(dice, profile)
     case = world.case(*(world.maker.inner_joins(dice.number(2, 4)).text for _ in range(dice.pick((1, 1, 2)))))
     shared = f"SET stem_window = {dice.pick((0, 0, 3, 6, 20))}"
-    definitions = (*case.definitions, *switches(dice), "SET joins = 'stems'", shared)
+    plan, jit = dice.pick(("eddy", "tree", "mjoin")), f"SET jit = {dice.pick(('on', 'on', 'off'))}"
+    jit += f"; SET jit_detection = '{dice.pick(('all', 'all', 'single', 'bloom'))}'"
+    definitions = (*case.definitions, *switches(dice), f"SET join_plan = '{plan}'", jit, shared)
     return replace(case, definitions=definitions, probes=(dice.number(0, 30), dice.number(0, 30)))
 
 
@@ -52,7 +55,9 @@ def test_state_lasts_over_many_windows(case: Case) -> None:
 @given(joins(RELATIONAL))
 def test_neither_batches_nor_trees_matter(case: Case) -> None:
     case = registered_first(case)
-    by_trees = replace(case, definitions=(*case.definitions, "SET joins = 'tree'", "SET stem_window = 0"))
+    by_trees = replace(
+        case, definitions=(*case.definitions, "SET join_plan = 'tree'", "SET jit = off", "SET stem_window = 0")
+    )
     assert outcome(in_single_rows(case)) == outcome(in_large_batches(case)) == outcome(by_trees)
 
 

@@ -112,7 +112,7 @@ def _rows(engine: Engine, edge: str, frames: list[pl.DataFrame]) -> Counts:
         blocks, lineage = frame[BLOCK].to_numpy(), lineage_of(frame)
         for block in np.unique(blocks):
             bits = np.unpackbits(lineage[blocks == block].view(np.uint8), axis=1, bitorder="little")
-            counts[block * BLOCK_SIZE : (block + 1) * BLOCK_SIZE] += bits.sum(axis=0, dtype=np.int64)
+            counts[block * BLOCK_SIZE : block * BLOCK_SIZE + bits.shape[1]] += bits.sum(axis=0, dtype=np.int64)
     return {int(query): int(counts[query]) for query in np.flatnonzero(counts)}
 
 

@@ -20,6 +20,7 @@ from millstream.kernel.aggregation import ranked_tree
 from millstream.kernel.aggregation.ranked_tree import TreeShape
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.sharing import postings
+from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.state.pool import Pool
 from millstream.state.snapshot import HistoryFile, Names
 from millstream.state.store import Store, Writer
@@ -153,7 +154,7 @@ def _merged(segments: Sequence[pl.DataFrame], first: int, tree: TreeShape | None
         return postings.merged(segments, first)
     if matches.is_matches(segments[0]):
         return matches.merged(segments, first)
-    return current(pl.concat(segments, rechunk=True), first)
+    return current(pl.concat(of_equal_width(segments), rechunk=True), first)
 
 
 def current(rows: pl.DataFrame, first: int) -> pl.DataFrame:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from millstream.kernel.demand import COUNTS, Tally
 from millstream.kernel.pipeline import Pipeline
 from millstream.state.pool import PROCESSES, PoolUse
 from millstream.state.snapshot import Names
@@ -26,6 +28,7 @@ class OperatorReport:
     state: int
     memory: int
     queries: int
+    counts: Mapping[str, int] = field(default_factory=dict)  # what else an operator counts, by name
 
     @property
     def share(self) -> float:
@@ -79,8 +82,18 @@ def report(
             queries = sum(count for other, count in shown.items() if step.name in users[other])
             spent = seconds.get(step.name, 0.0)
             given, used = rows.get(step.name, 0), memory.get(step.name, 0)
-            found.append(OperatorReport(step.name, step.inputs, given, spent, held, used, queries))
+            counts = counts_of(states.get(step.name, {}), store)
+            found.append(OperatorReport(step.name, step.inputs, given, spent, held, used, queries, counts))
     return found
+
+
+def counts_of(synopses: Mapping[str, Names], store: Store) -> dict[str, int]:
+    """What a step that holds rows back has counted, on all shards."""
+    total: Counter[str] = Counter()
+    for synopsis, names in synopses.items():
+        if synopsis.endswith(f"/{COUNTS}"):
+            total.update(asdict(Tally.of([store.read(name) for name in names])))
+    return dict(total)
 
 
 def bytes_of(synopses: Mapping[str, Names], store: Store) -> int:
@@ -89,7 +102,7 @@ def bytes_of(synopses: Mapping[str, Names], store: Store) -> int:
 
 
 def as_text(reports: Sequence[OperatorReport]) -> str:
-    """A table of operators, the result last."""
+    """A table of operators, the result last; below it what some of them count."""
     header = ("operator", "rows", "seconds", "share", "state", "memory", "queries")
     lines = [
         (
@@ -104,7 +117,9 @@ def as_text(reports: Sequence[OperatorReport]) -> str:
         for r in reports
     ]
     widths = [max(len(line[column]) for line in (header, *lines)) for column in range(len(header))]
-    return "\n".join("  ".join(map(_padded, line, widths, range(len(line)))) for line in (header, *lines))
+    table = ["  ".join(map(_padded, line, widths, range(len(line)))) for line in (header, *lines)]
+    counted = [f"{r.name}: {', '.join(f'{name} {n:,}' for name, n in r.counts.items())}" for r in reports if r.counts]
+    return "\n".join([*table, *counted])
 
 
 def _padded(cell: str, width: int, column: int) -> str:

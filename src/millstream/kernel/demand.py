@@ -11,7 +11,7 @@ of the rows that are. So every pair is made once, when the later of the two is l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Protocol
@@ -31,6 +31,7 @@ from millstream.kernel.segments import gather, only
 from millstream.kernel.synopsis import merged
 from millstream.kernel.tree_shape import Demand, Join, demands_of, inputs_of
 
+COUNTS, KNOWN = "counts", "demands"  # synopses: the tally, and what is known of the demands
 _DECAY = 0.9  # per step, of what is known of a demand
 _ENOUGH = 200.0  # rows to have asked for before a demand is judged
 _EVERY = 32  # steps after which a demand that was given up is tried again
@@ -89,52 +90,39 @@ class Experience:
         self.met += int(np.count_nonzero(met))
 
 
-class _Asking:
-    """One demand, as an input asks for it."""
+@dataclass(frozen=True)
+class Asking:
+    """One demand, as an input asks for it: links to what stands opposite and from there back; or, where that is a join
+    that is looked through, the path through its inputs and what of them is looked at."""
 
-    def __init__(self, graph: JoinGraph, source: int, demand: Demand, usual: Usual, view: Foreseen | None) -> None:
-        own = frozenset({source})
-        self.demand, self.view = demand, view
-        # Rows of a join that is looked through are not stored, so that nothing says how they are sorted.
-        sorted_by = Access() if view is not None else usual[demand.opposite]
-        self.to_opposite = Link.between(graph, demand.inputs, own, sorted_by)
-        self.to_own = Link.between(graph, own, demand.inputs, usual[source])
-        self.path = Path.of(graph, own, demand.inputs, usual) if view is not None else None
+    kind: str
+    opposite: Join | int
+    to_opposite: Link
+    to_own: Link
+    path: Path | None = None
+    view: Foreseen | None = None
 
     def is_met(self, rows: pl.DataFrame, around: Surroundings, jit: JustInTime) -> Flags:
         """Which of the rows have partners by now."""
         if self.path is not None:
             return self.path.exists(rows, around.all_rows, bloom=jit.bloom)
-        return self.to_opposite.has_partner(rows, around.stored(self.demand.opposite), bloom=jit.bloom)
+        return self.to_opposite.has_partner(rows, around.stored(self.opposite), bloom=jit.bloom)
 
     def new_partners(self, around: Surroundings) -> Rows:
-        if self.view is not None and isinstance(self.demand.opposite, Join):
-            return around.foreseen(self.demand.opposite, self.view)
-        return around.new(self.demand.opposite)
+        if self.view is not None and isinstance(self.opposite, Join):
+            return around.foreseen(self.opposite, self.view)
+        return around.new(self.opposite)
 
 
 class Gate:
-    """Decides which rows of an input are let in."""
+    """Decides which rows of an input are let in. `columns` are those of an input whose rows may be taken back."""
 
     def __init__(
-        self,
-        graph: JoinGraph,
-        root: Join,
-        source: int,
-        usual: Usual,
-        jit: JustInTime,
-        views: Mapping[Join | int, Foreseen],
-        retracting: bool,
+        self, asking: Sequence[Asking], jit: JustInTime, usual: Access, columns: Sequence[str] | None = None
     ) -> None:
-        self.source, self.jit = source, jit
-        self.asking = []
-        for demand in demands_of(root)[source]:
-            view = views.get(demand.opposite) if demand.kind == "foreseen" else None
-            if demand.kind != "foreseen" or view is not None:
-                self.asking.append(_Asking(graph, source, demand, usual, view))
-        start = graph.starts[source]
-        columns = tuple(value_column(start + index) for index in range(graph.widths[source]))
-        self.alike = Link(Access(columns, columns), usual[source], TRUE) if retracting else None
+        self.asking, self.jit = tuple(asking), jit
+        alike = Access(tuple(columns), tuple(columns)) if columns is not None else None
+        self.alike = Link(alike, usual, TRUE) if alike is not None else None
 
     @property
     def is_open(self) -> bool:
@@ -148,7 +136,7 @@ class Gate:
         gave_up = [experience.given_up for experience in known]
         if self.jit.adaptive:
             for asking, experience in zip(self.asking, known, strict=True):
-                experience.judge(asking.demand.kind)
+                experience.judge(asking.kind)
         flags = self._all_met(arrived, around, known)
         if self.alike is not None and not flags.all():
             # A row and its retraction must be in both or not at all, or they would never cancel.
@@ -190,13 +178,14 @@ class Gate:
         parts = list(waiting.waiting())
         if not parts:
             return []
-        partners = [asking.new_partners(around) for asking in self.asking]
+        segments = [rows for _, rows, _ in parts]
+        partners = [asking.to_own.partners(asking.new_partners(around), segments) for asking in self.asking]
         candidates: list[tuple[int, Positions]] = []
         found: list[list[Flags]] = [[] for _ in self.asking]
-        for number, rows, flags in parts:
+        for place, (number, rows, flags) in enumerate(parts):
             awaited = np.zeros((len(self.asking), rows.height), np.bool_)
-            for own, asking, new in zip(awaited, self.asking, partners, strict=True):
-                own[asking.to_own.partners(new, rows)] = True
+            for own, found_at in zip(awaited, partners, strict=True):
+                own[found_at[place]] = True
             positions = np.flatnonzero((awaited.any(axis=0) | everyone) & ~flags)
             if positions.size:
                 candidates.append((number, positions))
@@ -215,27 +204,57 @@ def _rows_at(segment: Segment, positions: Positions) -> Segment:
     return pl.DataFrame(gather(segment, segment.columns, positions))
 
 
-class Gates:
-    """Those of all inputs of a tree."""
+def tree_gates(graph: JoinGraph, root: Join, usual: Usual, jit: JustInTime, retracting: Inputs) -> list[Gate]:
+    """For each input of a tree, by what the joins above ask of it."""
+    views: dict[Join, Foreseen | None] = {}
+    for join in root.walk() if jit.foreseen else ():
+        for side in join.sides:
+            if isinstance(side, Join):
+                views[side] = Foreseen.of(graph, side, inputs_of(join.beside(side)), usual)
 
-    def __init__(self, graph: JoinGraph, root: Join, usual: Usual, jit: JustInTime, retracting: Inputs) -> None:
-        self.jit = jit
-        views: dict[Join | int, Foreseen] = {}
-        for join in root.walk() if jit.foreseen else ():
-            for side in join.sides:
-                if isinstance(side, Join) and (view := Foreseen.of(graph, side, inputs_of(join.beside(side)), usual)):
-                    views[side] = view
-        self.of = [
-            Gate(graph, root, source, usual, jit, views, source in retracting) for source in range(len(graph.widths))
-        ]
+    def asking(source: int, demand: Demand) -> Asking | None:
+        own, opposite = frozenset({source}), demand.opposite
+        to_own = Link.between(graph, own, demand.inputs, usual[source])
+        to_opposite = Link.between(graph, demand.inputs, own, usual[opposite])
+        if demand.kind != "foreseen":
+            return Asking(demand.kind, opposite, to_opposite, to_own)
+        view = views.get(opposite) if isinstance(opposite, Join) else None
+        path = Path.of(graph, own, demand.inputs, usual)
+        return Asking(demand.kind, opposite, to_opposite, to_own, path, view) if view is not None else None
 
-    def experiences(self, kept: Sequence[Segment]) -> list[list[Experience]]:
-        """What is known of the demands of each input, as it was kept."""
-        known = [Experience(*row) for row in kept[0].rows()] if kept else []
-        counts = [len(gate.asking) for gate in self.of]
-        known += [Experience() for _ in range(sum(counts) - len(known))]
-        ends = list(accumulate(counts))
-        return [known[end - count : end] for end, count in zip(ends, counts, strict=True)]
+    gates = []
+    for source, demands in sorted(demands_of(root).items()):
+        asked = [found for demand in demands if (found := asking(source, demand)) is not None]
+        start = graph.starts[source]
+        columns = [value_column(start + index) for index in range(graph.widths[source])]
+        gates.append(Gate(asked, jit, usual[source], columns if source in retracting else None))
+    return gates
+
+
+def stem_gates(graph: JoinGraph, usual: Sequence[Access], jit: JustInTime, retracting: Inputs) -> list[Gate]:
+    """For each input of a join by SteMs: every SteM that it is connected with must have something for a row."""
+    gates = []
+    everyone = range(len(graph.widths))
+    for source in everyone:
+        asked = []
+        for other in everyone:
+            shared = [c for c in graph.classes if {source, other} <= c.inputs] if other != source else []
+            own, others = (tuple(value_column(c.column_of(one)) for c in shared) for one in (source, other))
+            if shared:
+                links = Link(Access(others, own), usual[other], TRUE), Link(Access(own, others), usual[source], TRUE)
+                asked.append(Asking("input", other, *links))
+        columns = [value_column(index) for index in range(graph.widths[source])]
+        gates.append(Gate(asked, jit, usual[source], columns if source in retracting else None))
+    return gates
+
+
+def experiences(gates: Sequence[Gate], kept: Sequence[Segment]) -> list[list[Experience]]:
+    """What is known of the demands of each input, as it was kept."""
+    known = [Experience(*row) for row in kept[0].rows()] if kept else []
+    counts = [len(gate.asking) for gate in gates]
+    known += [Experience() for _ in range(sum(counts) - len(known))]
+    ends = list(accumulate(counts))
+    return [known[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
 def kept_experiences(known: Sequence[Sequence[Experience]]) -> Segment:

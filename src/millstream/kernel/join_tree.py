@@ -27,7 +27,7 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.blacklist import Blacklist, Flags
-from millstream.kernel.demand import Gates, JustInTime, Tally, kept_experiences
+from millstream.kernel.demand import COUNTS, KNOWN, JustInTime, Tally, experiences, kept_experiences, tree_gates
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
@@ -40,8 +40,6 @@ from millstream.kernel.stem import Probe, arranged
 from millstream.kernel.synopsis import Consolidated, Synopsis
 from millstream.kernel.tree_shape import Join, Shape, inputs_of, tree_of
 from millstream.types import Schema
-
-_COUNTS, _KNOWN = "counts", "demands"
 
 
 class JoinTree(Operator):
@@ -93,7 +91,7 @@ class JoinTree(Operator):
                 self.usual[side] = self.graph.between(inputs_of(side), inputs_of(join.beside(side)))
                 others = self.root.inputs if jit is not None else join.inputs
                 self.lasting[side] = others - inputs_of(side)
-        self.gates = Gates(self.graph, self.root, self.usual, jit, retracting) if jit is not None else None
+        self.gates = tree_gates(self.graph, self.root, self.usual, jit, retracting) if jit is not None else []
 
     @property
     def distribution(self) -> Distribution:
@@ -152,8 +150,8 @@ class _Run:
         self.tree, self.state, self.progress = tree, state, progress
         self.arrived = [self._arranged(source, batch) for source, batch in enumerate(inputs)]
         self.sides: dict[Join | int, _Side] = {}
-        self.tally = Tally.of(state.get(_COUNTS, ()))
-        self.known = tree.gates.experiences(state.get(_KNOWN, ())) if tree.gates is not None else []
+        self.tally = Tally.of(state.get(COUNTS, ()))
+        self.known = experiences(tree.gates, state.get(KNOWN, ()))
         self.blacklists: dict[int, tuple[Blacklist, Flags]] = {}
         self._combinations: dict[Join, Rows] = {}
 
@@ -205,10 +203,10 @@ class _Run:
 
     def _let_in(self, source: int) -> _Side:
         arrived, segments = self.arrived[source], self.state.get(f"rows {source}", ())
-        if self.tree.gates is None or self.tree.gates.of[source].is_open:
+        if not self.tree.gates or self.tree.gates[source].is_open:
             return _Side([(segment, None) for segment in segments], arrived)
         blacklist = Blacklist.of(segments, self.state.get(f"let in {source}", ()))
-        flags, new = self.tree.gates.of[source].let_in(arrived, blacklist, self, self.known[source])
+        flags, new = self.tree.gates[source].let_in(arrived, blacklist, self, self.known[source])
         passed = int(np.count_nonzero(flags))
         self.tally.suspended += arrived.height - passed
         self.tally.resumed += new.height - passed
@@ -234,9 +232,9 @@ class _Run:
             else:
                 segments = list(self.state.get(f"rows {side}", ()))
                 kept[f"rows {side}"] = self.tree.synopses[side].retain(segments, self.arrived[side], after, before)
-        kept[_COUNTS] = (self.tally.segment(),)
+        kept[COUNTS] = (self.tally.segment(),)
         if any(self.known):
-            kept[_KNOWN] = (kept_experiences(self.known),)
+            kept[KNOWN] = (kept_experiences(self.known),)
         return kept
 
     def _horizon(self, side: Join | int, frontiers: Sequence[int]) -> int:

@@ -107,16 +107,21 @@ class Link:
             left = left[~there]
         return found
 
-    def partners(self, rows: Rows, segment: Segment) -> Positions:
-        """The positions in the segment of rows that are partners of any of the rows; some may be there twice."""
-        if not number_of(rows) or not segment.height:
-            return np.zeros(0, np.intp)
+    def partners(self, rows: Rows, segments: Sequence[Segment]) -> list[Positions]:
+        """For each segment the positions of its rows that are partners of any of the rows, some perhaps repeatedly."""
+        if not number_of(rows):
+            return [np.zeros(0, np.intp) for _ in segments]
         if self.says_nothing:
-            return np.arange(segment.height)
-        if not self.by_code:
-            assert isinstance(rows, pl.DataFrame)
-            return np.concatenate([p[_POSITION].to_numpy() for p in self._pairs(rows, segment, None)]).astype(np.intp)
-        codes = self._present(segment, self.codes(rows))
+            return [np.arange(segment.height) for segment in segments]
+        if self.by_code:
+            codes = self.codes(rows)
+            return [self._with_code(segment, codes) for segment in segments]
+        assert isinstance(rows, pl.DataFrame)
+        found = (self._pairs(rows, segment, None) for segment in segments)
+        return [np.concatenate([p[_POSITION].to_numpy() for p in pairs]).astype(np.intp) for pairs in found]
+
+    def _with_code(self, segment: Segment, codes: Codes) -> Positions:
+        codes = self._present(segment, codes)
         if not codes.size:
             return np.zeros(0, np.intp)
         index = self._index(segment)

@@ -11,16 +11,21 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import BORN, END, START, WEIGHT, Batch, batch_schema, concat, value_column, value_columns
+from millstream.kernel.blacklist import Blacklist
+from millstream.kernel.demand import COUNTS, KNOWN, JustInTime, Tally, experiences, kept_experiences, stem_gates
 from millstream.kernel.distribution import Distribution, by_key
+from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Inputs, JoinGraph
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.partners import Rows, Stored
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
-from millstream.kernel.segments import gather, horizon_of, numbers
+from millstream.kernel.segments import gather, horizon_of, numbers, only
 from millstream.kernel.stem import Probe, arranged
 from millstream.kernel.stem_routing import POLICIES, Experience
 from millstream.kernel.synopsis import Consolidated, Synopsis
+from millstream.kernel.tree_shape import Join
 from millstream.types import Schema
 
 CHUNK = 8192  # rows that one route is chosen for
@@ -44,7 +49,7 @@ class StemJoin(Operator):
 
     A row is forgotten once the frontiers of all other inputs have reached its end - 1: no partner can start in time any
     more, whichever input it would come from. Rows that lack a value which an equality or a comparison needs are not
-    kept.
+    kept. With `jit`, rows that another SteM has nothing for are kept, but neither sent nor met until it has.
 
     `_born` of a result is the greatest of its components; an input without the column has no say in it.
 
@@ -60,6 +65,8 @@ class StemJoin(Operator):
         policy: str = "ticket",
         chunk: int = CHUNK,
         edges: Sequence[str] | None = None,
+        jit: JustInTime | None = None,
+        retracting: Inputs = frozenset(),
     ) -> None:
         self.schemas = tuple(schemas)
         self.schema = tuple(chain(*schemas))
@@ -68,8 +75,10 @@ class StemJoin(Operator):
         self.policy, self.chunk = policy, chunk
         self.graph = JoinGraph([len(schema) for schema in schemas], condition)
         self.columns = [value_columns(len(schema)) for schema in schemas]
-        self.stem_of = self._stems(edges or [str(source) for source in range(len(schemas))])
+        # Rows of one SteM for several inputs would have to be held back for some and not for others.
+        self.stem_of = self._stems(edges if edges and jit is None else [str(source) for source in range(len(schemas))])
         self.usual = [self.graph.usual_access(stem) for stem in self.stem_of]
+        self.gates = stem_gates(self.graph, self.usual, jit, retracting) if jit is not None else []
 
     def _stems(self, edges: Sequence[str]) -> list[int]:
         """For each input whose SteM has its rows: the first one that has the same."""
@@ -94,16 +103,18 @@ class StemJoin(Operator):
         before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
         routing = state.get(_ROUTING, ())
         experience = Experience.of(len(inputs), routing)
+        held = _HeldBack(self, before, arrived, state) if self.gates else None
+        let_in = arrived if held is None else held.let_in
+        stored: list[list[Stored]] = [[(segment, None) for segment in stem] for stem in before]
+        stored = stored if held is None else held.stored_rows
         pieces: list[Batch] = []
-        for origin, rows in enumerate(arrived):
-            stems = [(*before[i], arrived[i]) if i < origin else before[i] for i in everyone]
+        for origin, rows in enumerate(let_in):
+            stems = [[*stored[i], (let_in[i], None)] if i < origin else stored[i] for i in everyone]
             pieces += (self._side_by_side(found) for found in _Eddy(self, origin, stems, experience).run(rows))
-        after = {
-            f"stem {i}": self.synopses[i].retain(
-                before[i], arrived[i], _horizon(progress.after, i), _horizon(progress.before, i)
-            )
-            for i in new
-        }
+        after = {} if held is None else held.after(progress)
+        for i in new if held is None else ():
+            horizons = _horizon(progress.after, i), _horizon(progress.before, i)
+            after[f"stem {i}"] = self.synopses[i].retain(before[i], arrived[i], *horizons)
         after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
         return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived))), after
 
@@ -123,6 +134,67 @@ class StemJoin(Operator):
 def _horizon(frontiers: Sequence[int], source: int) -> int:
     """The first instant that any other input can still reach."""
     return min(horizon_of(frontier) for other, frontier in enumerate(frontiers) if other != source)
+
+
+class _HeldBack:
+    """The rows of all SteMs, those left out that some other SteM has nothing for (`demand`).
+
+    A row that is resumed had no part in any combination before, and has now only by the rows that it was waiting for:
+    their own way through the SteMs finds it there, so it need not be sent on its own.
+    """
+
+    def __init__(
+        self, join: StemJoin, before: Sequence[Sequence[Segment]], arrived: Sequence[Segment], state: State
+    ) -> None:
+        self.before, self.arrived = before, arrived
+        self.tally = Tally.of(state.get(COUNTS, ()))
+        self.known = experiences(join.gates, state.get(KNOWN, ()))
+        self.blacklists = [Blacklist.of(stem, state.get(f"let in {i}", ())) for i, stem in enumerate(before)]
+        self.flags = []
+        for gate, rows, blacklist, known in zip(join.gates, arrived, self.blacklists, self.known, strict=True):
+            flags, let_in = gate.let_in(rows, blacklist, self, known)
+            passed = int(np.count_nonzero(flags))
+            self.tally.suspended += rows.height - passed
+            self.tally.resumed += let_in.height - passed
+            self.flags.append(flags)
+
+    @property
+    def let_in(self) -> list[Segment]:
+        return [only(rows, flags) for rows, flags in zip(self.arrived, self.flags, strict=True)]
+
+    @property
+    def stored_rows(self) -> list[list[Stored]]:
+        return [[(part.rows, part.let_in) for part in blacklist.parts] for blacklist in self.blacklists]
+
+    def after(self, progress: Progress) -> dict[str, tuple[Segment, ...]]:
+        kept: dict[str, tuple[Segment, ...]] = {KNOWN: (kept_experiences(self.known),)} if any(self.known) else {}
+        self.tally.waiting = 0
+        for i, blacklist in enumerate(self.blacklists):
+            parts = blacklist.retain(self.arrived[i], self.flags[i], _horizon(progress.after, i))
+            kept[f"stem {i}"] = tuple(part.rows for part in parts)
+            kept[f"let in {i}"] = tuple(part.stored for part in parts)
+            self.tally.waiting += Blacklist(parts).size
+        return kept | {COUNTS: (self.tally.segment(),)}
+
+    # What gates ask: all rows count, since those that wait must not be waited for in turn
+
+    def stored(self, side: Join | int) -> list[Stored]:
+        return [(segment, None) for segment in self.all_rows(_number(side))]
+
+    def new(self, side: Join | int) -> Segment:
+        return self.arrived[_number(side)]
+
+    def all_rows(self, source: int) -> list[Segment]:
+        return [*self.before[source], self.arrived[source]]
+
+    def foreseen(self, join: Join, view: Foreseen) -> Rows:
+        raise AssertionError("SteMs are asked one by one")
+
+
+def _number(side: Join | int) -> int:
+    if not isinstance(side, int):
+        raise AssertionError("a SteM is of an input")
+    return side
 
 
 @dataclass(frozen=True)
@@ -155,9 +227,9 @@ class _Combinations:
 class _Eddy:
     """Routes the new rows of one input through the SteMs of all others."""
 
-    def __init__(self, join: StemJoin, origin: int, stems: Sequence[Sequence[Segment]], experience: Experience) -> None:
+    def __init__(self, join: StemJoin, origin: int, stems: Sequence[Sequence[Stored]], experience: Experience) -> None:
         self.join, self.graph, self.origin, self.experience = join, join.graph, origin, experience
-        self.stems = [[segment for segment in stem if segment.height] for stem in stems]
+        self.stems = [[(segment, flags) for segment, flags in stem if segment.height] for stem in stems]
         self.policy = POLICIES[join.policy]
 
     def run(self, rows: Segment) -> Iterator[_Combinations]:
@@ -197,8 +269,11 @@ class _Eddy:
         condition = conjunction(self.graph.decided(found.joined, stem))
         returned, work, together = 0, found.height * len(self.stems[stem]), 0
         matches: list[_Matches] = []
-        for stored in self.stems[stem]:
+        for stored, flags in self.stems[stem]:
             for i, j in probe.candidates(stored):
+                if flags is not None:
+                    kept = flags[j]
+                    i, j = i[kept], j[kept]
                 matches.append(self._matching(found, probe, stored, i, j))
                 work += i.size
                 together += matches[-1].rows.size

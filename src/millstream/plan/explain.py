@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millstream.kernel.join_graph import JoinGraph
+from millstream.kernel.tree_shape import shown_shape
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
 from millstream.plan.keys import split_condition
@@ -45,8 +46,8 @@ def describe(node: lo.Node) -> str:
             return f"Project {', '.join(str(expression) for expression in node.expressions)}"
         case lo.Join():
             return _join(node)
-        case lo.StemJoin():
-            return _stem_join(node)
+        case lo.ManyJoin():
+            return _many_join(node)
         case lo.Stamped():
             return "Stamp with the instant"
         case lo.Shortened():
@@ -99,9 +100,16 @@ def _join(node: lo.Join) -> str:
     return " ".join(words)
 
 
-def _stem_join(node: lo.StemJoin) -> str:
+def _many_join(node: lo.ManyJoin) -> str:
     graph = JoinGraph([len(child.schema) for child in node.inputs], node.condition)
-    words = [f"Join of {len(node.inputs)} by SteMs"]
+    words = [f"Join of {len(node.inputs)}"]
+    if isinstance(node, lo.JoinTree):
+        shape = shown_shape(node.shape, [str(number + 1) for number in range(len(node.inputs))])
+        words.append(f"as the tree {shape} just in time")
+        words += [] if node.detection == "all" else [f"by {node.detection}"]
+    elif isinstance(node, lo.StemJoin):
+        words.append("by SteMs" if node.routing == "ticket" else f"by SteMs in {node.routing} order")
+        words += ["just in time"] if node.jit else []
     if graph.classes:
         keys = (
             (" <=> " if equal.null_safe else " = ").join(node.inputs[n].schema[at].name for n, at in equal.columns)

@@ -55,7 +55,7 @@ def lives_one_tick(plan: lo.Node) -> bool:
             return bool(plan.keys) and lives_one_tick(plan.input)
         case lo.Join(join="inner"):
             return lives_one_tick(plan.left) or lives_one_tick(plan.right)
-        case lo.StemJoin():
+        case lo.ManyJoin():
             return any(lives_one_tick(child) for child in plan.inputs)
         case lo.Join(join="left" | "semi" | "anti"):
             return lives_one_tick(plan.left)

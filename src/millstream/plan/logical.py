@@ -12,6 +12,7 @@ from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
+from millstream.kernel.tree_shape import Shape
 from millstream.kernel.window import WindowSpecification
 from millstream.types import BIGINT, BOOLEAN, DataType, Field, Schema
 
@@ -220,7 +221,7 @@ class Join(Node):
 
 
 @dataclass(frozen=True)
-class StemJoin(Node):
+class ManyJoin(Node):
     """An inner join of several inputs at once; the condition is over the columns of all of them, in order."""
 
     inputs: tuple[Node, ...]
@@ -241,6 +242,23 @@ class StemJoin(Node):
     @property
     def schema(self) -> Schema:
         return tuple(field for child in self.inputs for field in child.schema)
+
+
+@dataclass(frozen=True)
+class StemJoin(ManyJoin):
+    """By SteMs, in an order that is chosen for each chunk of rows ("ticket") or fixed for each input ("fixed"); with
+    `jit`, rows that some SteM has nothing for are held back."""
+
+    routing: str = "ticket"
+    jit: bool = False
+
+
+@dataclass(frozen=True)
+class JoinTree(ManyJoin):
+    """As a tree that stores what its inner joins give, just in time; `detection` says how it knows what is needed."""
+
+    shape: Shape = 0
+    detection: str = "all"
 
 
 @dataclass(frozen=True)

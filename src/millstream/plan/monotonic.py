@@ -23,7 +23,7 @@ def is_monotonic(plan: lo.Node) -> bool:
             return is_monotonic(plan.input)
         case lo.Join(join="inner"):
             return _monotonic_or_fixed(plan.left, plan.right) or _monotonic_or_fixed(plan.right, plan.left)
-        case lo.StemJoin():
+        case lo.ManyJoin():
             return all(is_monotonic(child) for child in plan.inputs)
         case lo.Join(join="semi"):
             return is_monotonic(plan.left) and is_monotonic(plan.right)

@@ -41,7 +41,7 @@ def pattern_of(plan: lo.Node) -> Pattern:
             return _of_join(plan)
         case lo.Join(join="semi"):
             return _at_least_weak(plan.left, plan.right)
-        case lo.StemJoin():
+        case lo.ManyJoin():
             return _at_least_weak(*plan.inputs)
         case lo.SetOperation(operation="union all"):
             return _of_union(plan)

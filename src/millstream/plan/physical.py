@@ -14,9 +14,11 @@ from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.ranked_tree import RankedTree, TreeShape
 from millstream.kernel.change_log import ChangeLog
+from millstream.kernel.demand import JustInTime
 from millstream.kernel.elements import Elements
 from millstream.kernel.existence import ExistenceJoin
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
+from millstream.kernel.join_tree import JoinTree
 from millstream.kernel.matches import Matches
 from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import Operator
@@ -119,8 +121,8 @@ class Lowering:
                 return self._aggregate(node)
             case lo.Join(join="inner"):
                 return self._join(node)
-            case lo.StemJoin():
-                return self._stem_join(node)
+            case lo.ManyJoin():
+                return self._many_join(node)
             case lo.Join(join="semi" | "anti"):
                 return self._existence(node)
             case lo.Join():
@@ -255,11 +257,23 @@ class Lowering:
         edge = self._step(node, NonRetroactiveJoin(*arguments, lag=0 if punctual else None), *edges)
         return self._marked(edge, edges[0] in self._retracting)
 
-    def _stem_join(self, node: lo.StemJoin) -> str:
+    def _many_join(self, node: lo.ManyJoin) -> str:
         edges = [self.lower(child) for child in node.inputs]
         synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=True)]
         schemas = [child.schema for child in node.inputs]
-        return self._step(node, StemJoin(schemas, node.condition, synopses, edges=edges), *edges)
+        retracting = frozenset(n for n, edge in enumerate(edges) if edge in self._retracting)
+        operator: Operator
+        if isinstance(node, lo.JoinTree):
+            jit = JustInTime(bloom=node.detection == "bloom", combinations=node.detection == "all")
+            operator = JoinTree(schemas, node.shape, node.condition, synopses, jit, retracting)
+        elif isinstance(node, lo.StemJoin):
+            held = JustInTime() if node.jit else None
+            operator = StemJoin(
+                schemas, node.condition, synopses, node.routing, edges=edges, jit=held, retracting=retracting
+            )
+        else:
+            raise AssertionError(f"no operator for {type(node).__name__}")
+        return self._step(node, operator, *edges)
 
     def _existence(self, node: lo.Join) -> str:
         """Partners that are never taken back need not be counted: δ* knows how long they stay."""
@@ -359,7 +373,7 @@ def _keeps_births(plan: lo.Node) -> bool:
         case lo.Stamped() | lo.Shortened():
             return _keeps_births(plan.input)
         case (
-            lo.Filter() | lo.Project() | lo.Join(join="inner") | lo.StemJoin() | lo.SetOperation(operation="union all")
+            lo.Filter() | lo.Project() | lo.Join(join="inner") | lo.ManyJoin() | lo.SetOperation(operation="union all")
         ):
             return all(_keeps_births(child) or isinstance(child, lo.TableScan) for child in plan.children)
         case _:

@@ -8,7 +8,7 @@ from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.rules.commute_windows import commute_windows
 from millstream.plan.rules.foretell_negation import foretell_negation
-from millstream.plan.rules.gather_joins import gather_joins
+from millstream.plan.rules.gather_joins import ANY, JoinChoice, gather_joins
 from millstream.plan.rules.merge_projections import merge_projections
 from millstream.plan.rules.order_joins import order_joins
 from millstream.plan.rules.prune_columns import prune_columns
@@ -39,15 +39,14 @@ def rewrite(
     plan: lo.Node,
     statistics: Statistics | None = None,
     disabled: Collection[str] = (),
-    joins: str = "auto",
+    choice: JoinChoice = ANY,
     shards: int = 1,
     stem_window: int = 0,
 ) -> lo.Node:
-    """An equivalent plan with the same kind and column types, for so many shards; `joins` and `stem_window` are the
-    settings of these names."""
+    """An equivalent plan with the same kind and column types, for so many shards; `stem_window` is the setting."""
 
     def gather(plan: lo.Node, statistics: Statistics) -> lo.Node:
-        return gather_joins(plan, statistics, joins, shards)
+        return gather_joins(plan, statistics, choice, shards)
 
     def share(plan: lo.Node, statistics: Statistics) -> lo.Node:
         return share_windows(plan, statistics, stem_window)

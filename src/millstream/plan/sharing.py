@@ -98,7 +98,7 @@ def _is_row_wise(node: lo.Node) -> bool:
     match node:
         case lo.Filter() | lo.Project():
             return _is_row_wise(node.input)
-        case lo.Join(join="inner") | lo.StemJoin():
+        case lo.Join(join="inner") | lo.ManyJoin():
             return not any(is_non_retroactive(child) for child in node.children) and all(
                 _is_row_wise(child) for child in node.children
             )
@@ -144,13 +144,13 @@ def _pull(node: lo.Node) -> _Pulled:
         case lo.Project():
             below = _pull(node.input)
             return replace(below, columns=[_over(e, below.columns) for e in node.expressions])
-        case lo.Join() | lo.StemJoin():
+        case lo.Join() | lo.ManyJoin():
             return _pull_join(node)
         case _:
             return _Pulled(node, TRUE, [Column(f.type, index, f.name) for index, f in enumerate(node.schema)])
 
 
-def _pull_join(node: lo.Join | lo.StemJoin) -> _Pulled:
+def _pull_join(node: lo.Join | lo.ManyJoin) -> _Pulled:
     inputs = [_pull(child) for child in node.children]
     conditions: list[Expression] = []
     columns: list[Expression] = []
@@ -160,8 +160,11 @@ def _pull_join(node: lo.Join | lo.StemJoin) -> _Pulled:
         columns += (shift_columns(column, width) for column in pulled.columns)
         width += len(pulled.core.schema)
     cores, condition = tuple(pulled.core for pulled in inputs), _over(node.condition, columns)
-    many = isinstance(node, lo.StemJoin)
-    core = lo.StemJoin(cores, condition) if many else lo.Join(cores[0], cores[1], "inner", condition)
+    core: lo.Node
+    if isinstance(node, lo.ManyJoin):
+        core = replace(node, inputs=cores, condition=condition)
+    else:
+        core = lo.Join(cores[0], cores[1], "inner", condition)
     return _Pulled(core, conjunction(conditions), columns)
 
 

@@ -23,6 +23,7 @@ from millstream.wire.values import arrow_type, shown_timestamp
 
 _KEEPS_ALIVE = 45.0  # seconds: the service says something every 15
 _AGAIN = 1.0  # seconds between attempts to come back
+_GLANCE = 0.1  # seconds
 
 
 class RemoteQuery:
@@ -130,6 +131,26 @@ class RemoteQuery:
             name: instant_from(value) if name in ("final", "approximate_until") else value
             for name, value in found.items()
         }
+
+    @property
+    def backfill(self) -> dict[str, Any] | None:
+        """How far the past has been worked through, while it is."""
+        found: dict[str, Any] | None = self.stats().get("backfill")
+        return found
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether the past that is kept is still being worked through in the background."""
+        return self.backfill is not None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.is_filling:
+            if deadline is not None and time.monotonic() >= deadline:
+                return False
+            time.sleep(_GLANCE)
+        return True
 
     @property
     def is_approximate(self) -> bool:

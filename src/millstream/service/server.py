@@ -134,6 +134,7 @@ def _bound(address: Address) -> socket.socket:
         found = socket.socket(family, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((address.host, address.port))
+        found.listen(2048)  # who comes before the first turn of the loop waits, and is not refused
     except OSError as error:
         raise SetupError(f"cannot serve at {address}", detail=error.strerror, hint="choose another --port") from None
     return found

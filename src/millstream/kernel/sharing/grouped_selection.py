@@ -61,10 +61,11 @@ class GroupedSelection(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
-        selected = Selected(batch)
         if not batch.height:
-            return selected.frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
+            return Selected(batch, 1, 0).frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
         index = self._index(state)
+        widest = max((block.members.size for block in index.blocks), default=1)
+        selected = Selected(batch, widest, len(index.blocks))
         ranks = [axis.ranks(batch) for axis in index.axes]
         eddy = Eddy(routing_policy(self.policy), Memory(state.get(EDDY, ())))
         for block in index.blocks:

@@ -1,11 +1,14 @@
-"""Neighbouring inner joins become one join of all their inputs, by SteMs.
+"""Neighbouring inner joins become one join of all their inputs: by SteMs, or as a tree that works just in time.
 
     (A ⋈ B) ⋈ C ...  =  ⋈(A, B, C, ...)
 
 A tree stores what its inner joins give; SteMs store the inputs only, and join anew what a tree would look up. So SteMs
 are chosen where an inner join is expected to give more rows than all inputs have together, the tree elsewhere. Without
 columns that are equal in all inputs the rows of SteMs cannot be spread: on several shards the tree is chosen then.
-`SET joins = 'tree'` or `'stems'` decides it without statistics.
+`SET join_plan = 'tree'`, `'eddy'` or `'mjoin'` (SteMs in a fixed order) decides it without statistics.
+
+A tree stays as it is, one step for each join, unless it is to work just in time: then its joins have to know of each
+other, and become one step of the same shape. `just_in_time` says where that is worth it; `SET jit` decides it.
 
 Conditions on a single input that cannot fail move below; projections in between are put off to the end. Joins with NON
 RETROACTIVE tables are no part of it, since those meet whole combinations as of an instant.
@@ -14,6 +17,7 @@ RETROACTIVE tables are no part of it, since those meet whole combinations as of 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import count
 
 from millstream.kernel.join_graph import JoinGraph, equal_column
 from millstream.kernel.scalar.evaluate import can_fail
@@ -27,17 +31,29 @@ from millstream.kernel.scalar.expressions import (
     map_columns,
     shift_columns,
 )
+from millstream.kernel.tree_shape import Shape
 from millstream.plan import logical as lo
 from millstream.plan.column_keys import extended
 from millstream.plan.cost import Statistics, estimate
+from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.monotonic import is_non_retroactive
 from millstream.plan.rules.merge_projections import merge_projections
 
 
-def gather_joins(plan: lo.Node, statistics: Statistics, joins: str = "auto", shards: int = 1) -> lo.Node:
-    if joins == "tree":
-        return plan
-    gathered = _Gathering(statistics, joins == "stems", shards).visit(plan)
+@dataclass(frozen=True)
+class JoinChoice:
+    """What was chosen about joins, by the settings of these names."""
+
+    join_plan: str = "auto"
+    jit: str = "auto"
+    jit_detection: str = "all"
+
+
+ANY = JoinChoice()
+
+
+def gather_joins(plan: lo.Node, statistics: Statistics, choice: JoinChoice = ANY, shards: int = 1) -> lo.Node:
+    gathered = _Gathering(statistics, choice, shards).visit(plan)
     return plan if gathered == plan else merge_projections(gathered, statistics)
 
 
@@ -57,7 +73,7 @@ class _Cluster:
 @dataclass(frozen=True)
 class _Gathering:
     statistics: Statistics
-    always: bool
+    choice: JoinChoice
     shards: int
 
     def visit(self, node: lo.Node) -> lo.Node:
@@ -66,13 +82,33 @@ class _Gathering:
             return node.with_children(tuple(self.visit(child) for child in node.children)) if node.children else node
         cluster = _cluster(node)
         stems = _stems(cluster)
-        if self.always or self._is_worth_it(node, cluster, stems):
-            inputs = tuple(self.visit(child) for child in stems.inputs)
-            joined = lo.StemJoin(inputs, conjunction(list(stems.conditions)))
-            names = tuple(field.name for field in node.schema)
-            columns = (Column(f.type, at, f.name) for f, at in zip(node.schema, stems.shown, strict=True))
-            return lo.Project(joined, tuple(columns), names)
-        return self._tree(node)
+        joined = self._joined(node, cluster, stems)
+        if joined is None:
+            return self._tree(node)
+        joined = replace(joined, inputs=tuple(self.visit(child) for child in stems.inputs))
+        names = tuple(field.name for field in node.schema)
+        columns = (Column(f.type, at, f.name) for f, at in zip(node.schema, stems.shown, strict=True))
+        return lo.Project(joined, tuple(columns), names)
+
+    def _joined(self, node: lo.Node, cluster: _Cluster, stems: _Cluster) -> lo.ManyJoin | None:
+        """All joins of a cluster as one, if they are to be."""
+        condition, choice = conjunction(list(stems.conditions)), self.choice
+        if choice.join_plan in ("eddy", "mjoin"):
+            routing = "fixed" if choice.join_plan == "mjoin" else "ticket"
+            return lo.StemJoin(stems.inputs, condition, routing, choice.jit == "on")
+        if choice.join_plan == "auto" and self._is_worth_it(node, cluster, stems):
+            return lo.StemJoin(stems.inputs, condition, jit=choice.jit == "on")
+        if len(cluster.inputs) > 2 and self._is_just_in_time(node, stems):
+            return lo.JoinTree(stems.inputs, condition, _shape(node), choice.jit_detection)
+        return None
+
+    def _is_just_in_time(self, node: lo.Node, stems: _Cluster) -> bool:
+        if self.choice.jit != "auto":
+            return self.choice.jit == "on"
+        if self.shards > 1 and not self._graph(stems).common_keys()[0]:
+            return False  # as one step all its rows would be on one shard
+        inputs = sum(estimate(child, self.statistics).size for child in stems.inputs)
+        return is_just_in_time_cheaper(_joins(node), inputs, self.statistics)
 
     def _tree(self, node: lo.Node) -> lo.Node:
         """The joins as they are, their inputs visited."""
@@ -83,12 +119,16 @@ class _Gathering:
     def _is_worth_it(self, node: lo.Node, cluster: _Cluster, stems: _Cluster) -> bool:
         if len(cluster.inputs) < 3:
             return False
-        graph = JoinGraph([len(child.schema) for child in stems.inputs], conjunction(list(stems.conditions)))
+        graph = self._graph(stems)
         if self.shards > 1 and graph.classes and not graph.common_keys()[0]:
             return False
         stored = sum(estimate(child, self.statistics).size for child in cluster.inputs)
         inner = [estimate(join, self.statistics).size for join in _joins(node)[1:]]
         return max(inner) > stored
+
+    @staticmethod
+    def _graph(stems: _Cluster) -> JoinGraph:
+        return JoinGraph([len(child.schema) for child in stems.inputs], conjunction(list(stems.conditions)))
 
 
 def _is_member(node: lo.Node) -> bool:
@@ -110,6 +150,20 @@ def _joins(node: lo.Node) -> list[lo.Join]:
         return []
     own = [node] if isinstance(node, lo.Join) else []
     return own + [join for child in node.children for join in _joins(child)]
+
+
+def _shape(node: lo.Node) -> Shape:
+    """How the joins of a cluster nest, its inputs numbered in order."""
+    numbers = count()
+
+    def shape(part: lo.Node) -> Shape:
+        if not _is_member(part):
+            return next(numbers)
+        if isinstance(part, lo.Join):
+            return shape(part.left), shape(part.right)
+        return shape(part.children[0])
+
+    return shape(node)
 
 
 def _cluster(node: lo.Node) -> _Cluster:

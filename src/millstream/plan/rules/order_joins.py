@@ -5,7 +5,8 @@
 Two things decide: an item that an equality connects with what is joined already goes before one that would make a
 cross product, and NON RETROACTIVE tables come last. The latter is no matter of cost: a combination of stream tuples
 meets such a table as of the instant at which the whole combination is generated. What stands behind a projection (a
-subquery, a view) is a relation of its own and stays as it is.
+subquery, a view) is a relation of its own and stays as it is, and so do joins that are nested by parentheses as long as
+each of them has an equality.
 """
 
 from __future__ import annotations
@@ -21,11 +22,27 @@ from millstream.plan.monotonic import is_non_retroactive
 
 def order_joins(plan: lo.Node, statistics: Statistics) -> lo.Node:
     """Top-down, so that a chain of joins is seen whole."""
+    if _stands(plan):
+        return plan.with_children(tuple(order_joins(child, statistics) for child in plan.children))
     if isinstance(plan, lo.Join) and plan.join == "inner":
         leaves, conditions = _flatten(plan, 0)
         return _rebuild(plan, [order_joins(leaf, statistics) for leaf in leaves], conditions)
     children = tuple(order_joins(child, statistics) for child in plan.children)
     return plan if children == plan.children else plan.with_children(children)
+
+
+def _stands(plan: lo.Node) -> bool:
+    """Whether joins were nested by parentheses, and have no reason to be taken apart."""
+    joins = _chain(plan)
+    nested = any(_chain(join.right) for join in joins)
+    keyed = all(split_condition(join.condition, len(join.left.schema))[0] for join in joins)
+    return nested and keyed and not any(is_non_retroactive(side) for join in joins for side in join.children)
+
+
+def _chain(node: lo.Node) -> list[lo.Join]:
+    if not (isinstance(node, lo.Join) and node.join == "inner"):
+        return []
+    return [node, *_chain(node.left), *_chain(node.right)]
 
 
 def _flatten(node: lo.Node, offset: int) -> tuple[list[lo.Node], list[Expression]]:

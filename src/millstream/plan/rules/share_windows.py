@@ -43,7 +43,7 @@ def _shared(join: lo.StemJoin, longest: int) -> lo.Node:
     if not ends:
         return join
     condition = map_columns(join.condition, lambda column: replace(column, index=positions[column.index]))
-    shortened = lo.Shortened(lo.StemJoin(tuple(inputs), condition), tuple(ends))
+    shortened = lo.Shortened(replace(join, inputs=tuple(inputs), condition=condition), tuple(ends))
     columns = tuple(Column(f.type, at, f.name) for f, at in zip(join.schema, positions, strict=True))
     return lo.Project(shortened, columns, tuple(field.name for field in join.schema))
 
