@@ -54,6 +54,7 @@ EXPERIMENTS = (
     "join_memory",  # as does this one, in processes of their own
     "stocks_and_articles",
     "many_queries",  # and this one
+    "service",  # in a process of its own
 )
 SCRIPTS = ("kernel_join", "kernel_aggregate")
 WIDTH = 140  # of the tables, where there is no terminal to say

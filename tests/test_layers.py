@@ -29,8 +29,10 @@ LAYERS: dict[str, set[str]] = {
     "user_code": BASE | {"kernel", "language"},
     "modes": BASE | {"kernel", "plan", "engine", "declarations"},
     "parameters": BASE | {"engine", "kernel"},
+    "notices": BASE | {"kernel", "plan", "language", "engine"},
     "registry": BASE
-    | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations", "modes", "parameters", "query"},
+    | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations"}
+    | {"modes", "parameters", "query", "notices"},
     "sinks": BASE | {"state", "engine", "query"},
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE

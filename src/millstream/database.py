@@ -124,7 +124,7 @@ class Database:
             case st.RegisterQuery():
                 check_name(statement.name)
                 query = self.registry.register(statement.name.text, statement.mode, statement)
-                return Result(f"query {query.name} registered", query=query)
+                return Result("; ".join([f"query {query.name} registered", *query.notices]), query=query)
             case st.CreateSink():
                 return self._create_sink(statement)
             case st.Drop():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -40,6 +40,7 @@ class Query:
         keeping: Keeping,
         number: int | None = None,
         template: str | None = None,
+        notices: Sequence[str] = (),
     ) -> None:
         """`bound` may be that of the query's template: all is the same but its constants."""
         self.name = name
@@ -49,6 +50,7 @@ class Query:
         self.keeping = keeping
         self.number = number  # within its group, if it shares a plan
         self.template = template
+        self.notices = list(notices)  # what its author should know of the past that it saw
         self._dropped = False
 
     @property
@@ -87,11 +89,18 @@ class Query:
     @property
     def is_filling(self) -> bool:
         """Whether the past that is kept is still being worked through in the background."""
-        return any(edge in self._database.engine.backfills for edge in self.keeping.edges)
+        engine = self._database.engine
+        if self.number is None:
+            return any(edge in engine.backfills for edge in self.keeping.edges)
+        is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
+        return is_among and not engine.backfills.is_broken(self.edge, self.number)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
-        self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        engine = self._database.engine
+        if self.number is not None:
+            engine.settle(self.edge)
+        engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         self._check_open()
         return not self.is_filling
 
@@ -239,7 +248,8 @@ class Query:
         self._check_open()
         engine = self._database.engine
         if (backfill := self.backfill) is not None:
-            return {"final": None, "epoch": engine.snapshot.epoch, "mode": self.mode, "backfill": backfill}
+            epoch = engine.snapshot.epoch
+            return {"final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill, **self._noticed()}
         self.keeping.check()
         snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
         return {
@@ -251,14 +261,18 @@ class Query:
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
+            **self._noticed(),
         }
+
+    def _noticed(self) -> dict[str, Any]:
+        return {"notices": list(self.notices)} if self.notices else {}
 
     @property
     def backfill(self) -> dict[str, Any] | None:
         """How far the past has been worked through, while it is: fraction, instants and rows."""
         under_way = (self._database.engine.backfills.progress(edge) for edge in self.keeping.edges)
         found = next((progress for progress in under_way if progress is not None), None)
-        if found is None:
+        if found is None or not self.is_filling:
             return None
         instants = {"reached": found.reached, "until": found.until}
         shown = {name: None if t < 0 else shown_instant(t, self._bound.domain) for name, t in instants.items()}

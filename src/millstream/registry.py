@@ -31,6 +31,7 @@ from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows, shareable
+from millstream.notices import of_the_past
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import selectivity
@@ -198,7 +199,7 @@ class Registry:
                 shape, constants = _constants(found)
                 group = self._group(found, shape, constants)
                 wanted = _wanted(found, statistics)
-                if self._is_to_share(group, wanted):
+                if self._is_to_share(group, wanted) and not self._differs_by_its_past(group, bound):
                     self._gather(group)
                     template = self._template(bound, statistics, group, shape, (), text)
                     rows = _with_names(constants, [name], mode, text, template.name)
@@ -234,6 +235,8 @@ class Registry:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
             group = self._group(found, shape, values)
+            if self._differs_by_its_past(group, bound):
+                return self._register_each(text, values, shown, mode)
             template = self._template(bound, statistics, group, shape, kinds, text, lazy)
             return self._enlist(template, _with_names(values, shown, mode, None, template.name))
 
@@ -320,6 +323,13 @@ class Registry:
         self._queries[query.name.lower()] = query
         self._modes.hide(query.name, own, database.declared.entries)
 
+    def _differs_by_its_past(self, group: Group, bound: BoundQuery) -> bool:
+        """Whether what the group's selection reads has seen more of the past than is kept: then the state there is does
+        not go with what a new query has seen."""
+        below = [step.name for step in group.pipeline.steps if step.name not in group.above]
+        engine = self._database.engine
+        return engine.holds_state_of(below) and bool(of_the_past(engine, bound))
+
     def _template(
         self,
         bound: BoundQuery,
@@ -359,6 +369,7 @@ class Registry:
 
     def _enlist(self, template: Template, rows: pl.DataFrame, record: Record | None = None) -> list[Query]:
         database, engine, group = self._database, self._database.engine, template.group
+        notices = of_the_past(engine, template.bound)
         first = engine.groups.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
         try:
@@ -368,16 +379,25 @@ class Registry:
             if not any(query.template == template.name for query in self._queries.values()):
                 database.declared = self._without(template.name)
             raise
-        return self._add_rows(template, rows)
+        return self._add_rows(template, rows, notices)
 
-    def _add_rows(self, template: Template, rows: pl.DataFrame) -> list[Query]:
+    def _add_rows(self, template: Template, rows: pl.DataFrame, notices: Sequence[str] = ()) -> list[Query]:
         edge, bound = template.group.edge, template.bound
         asked = equality_key(template.shape.condition) if template.group.key is not None else None
         if asked is not None and isinstance(asked[1], Parameter):
             values = rows[value_column(asked[1].index)].to_list()
             self._asked_for.setdefault((edge, template.shape.name), set()).update(values)
         queries = [
-            Query(self._database, name, mode, bound, self._kept_in_group(template, number), number, template.name)
+            Query(
+                self._database,
+                name,
+                mode,
+                bound,
+                self._kept_in_group(template, number),
+                number,
+                template.name,
+                notices,
+            )
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
         ]
         self._queries.update((query.name.lower(), query) for query in queries)
@@ -460,6 +480,10 @@ class Registry:
     ) -> Query:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
+        notices, options = of_the_past(engine, bound), database.options()
+        if notices and engine.holds_state_of(engine.steps_of(bound.plan, options)):
+            # Others have seen more of the past than is kept: their state does not go with what this query has seen.
+            options = replace(options, apart=name.lower())
         declared = database.declared.with_entry(
             "query",
             name,
@@ -468,13 +492,14 @@ class Registry:
             text=text,
             settings=asdict(database.settings),
             statistics=statistics,
-            edge=engine.edge_of(bound.plan, database.options()),
+            edge=engine.edge_of(bound.plan, options),
+            **({"notices": notices} if notices else {}),
+            **({"apart": options.apart} if options.apart else {}),
         )
-        edge = engine.show(bound.plan, database.options(), declared.entries)
+        edge = engine.show(bound.plan, options, declared.entries)
         database.declared = declared
-        query = Query(
-            database, name, mode, bound, Eager(engine, edge, bound.schema, bound.kind == "stream", reason=reason)
-        )
+        own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=reason)
+        query = Query(database, name, mode, bound, own, notices=notices)
         self._queries[name.lower()] = query
         return query
 
@@ -521,6 +546,7 @@ class Registry:
                 yield found.add_column(0, QUERY_NAME, names)
             return
         for query in queries:
+            query.wait()
             engine.check(query.edge, query.number)
         names = {query.number: query.name for query in queries}
         rows, tick = first.rows_of_group(at)
@@ -601,19 +627,23 @@ class Registry:
         if entry["mode"] != "eager":
             kept = entry.get("kept")
             keeping = self._keeping(entry["name"], entry["mode"], unplanned, bound, entry["statistics"], kept)
+        notices = entry.get("notices", ())
         if not isinstance(keeping, str):
             self._recover_keeping(entry, keeping)
-            self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, keeping)
+            self._queries[entry["name"]] = Query(
+                database, entry["shown"], entry["mode"], bound, keeping, notices=notices
+            )
             return
-        edge = engine.edge_of(bound.plan, database.options())
+        options = replace(database.options(), apart=entry.get("apart", ""))
+        edge = engine.edge_of(bound.plan, options)
         if edge == entry.get("edge"):
-            engine.attach(bound.plan, database.options())
+            engine.attach(bound.plan, options)
         else:
             # Planned differently than by the version that wrote it: its state is made again from history.
             self._replace_entry(entry, edge=edge)
-            engine.show(bound.plan, database.options(), database.declared.entries)
+            engine.show(bound.plan, options, database.declared.entries)
         own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
-        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own)
+        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own, notices=notices)
         found = split(bound.plan)
         if found is not None and entry["mode"] == "eager":
             group = self._group(found, *_constants(found))

@@ -4,21 +4,24 @@ every instant."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
+from decimal import Decimal
 from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernel.test_join import Row, Source, batch, check_steps, odd_sizes, small, sources
-from tests.kernel.test_stem_join import CHAIN, CONDITIONS, PAIR, STAR, compare, equal, joined, run
+from tests.kernel.test_stem_join import CHAIN, CONDITIONS, PAIR, STAR, column, compare, equal, joined, run
 
 from millstream.kernel.batch import BORN, INF
 from millstream.kernel.demand import JustInTime, Tally
 from millstream.kernel.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
 from millstream.kernel.scalar.expressions import Expression, conjunction
+from millstream.kernel.stem_join import StemJoin
 from millstream.kernel.tree_shape import Shape, demands_of, left_deep, tree_of
-from millstream.types import BIGINT, Field, Schema
+from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, DataType, Field, Schema
 
 ALWAYS = JustInTime(adaptive=False)
 VARIANTS = {
@@ -168,6 +171,28 @@ def test_a_row_and_its_retraction_cancel_whenever_they_came() -> None:
         gone = batch(PAIR, [(time, 0, time + 1, INF, -1)])
         _, state = operator.step((gone, nothing, nothing), state, Progress((time,) * 3, (time + 1,) * 3))
     assert sum(segment.height for segment in state["rows 0"]) < 10
+
+
+@pytest.mark.parametrize("kind", [STRING, DOUBLE, DATE, BOOLEAN, DataType("DECIMAL", 5, 1)], ids=str)
+@pytest.mark.parametrize("jit", [jit for jit in VARIANTS.values() if jit is not None], ids=str)
+@pytest.mark.parametrize("count", [1, 200])
+def test_keys_of_any_type_find_their_partners(kind: DataType, jit: JustInTime, count: int) -> None:
+    """By codes of words, one column and two, few rows and as many as Bloom filters are asked for first."""
+    values = {STRING: "text", DOUBLE: -0.0, DATE: date(2020, 1, 1), BOOLEAN: True}
+    value = values.get(kind, Decimal("1.5"))
+    schema: Schema = (Field("k", kind), Field("l", kind))
+    for equal_columns in ([0], [0, 1]):
+        equalities = [
+            compare("=", column(own, kind), column(2 * n + own, kind)) for own in equal_columns for n in (1, 2)
+        ]
+        rows = batch(schema, [(value, value, 0, INF, 1)] * count)
+        one, nothing = batch(schema, [(value, value, 0, INF, 1)]), batch(schema, [])
+        for operator in (
+            JoinTree([schema] * 3, ((0, 1), 2), conjunction(equalities), jit=jit),
+            StemJoin([schema] * 3, conjunction(equalities), jit=jit),
+        ):
+            outputs = run(operator, [((rows, one, nothing), (0, 0, 0)), ((nothing, nothing, one), (1, 1, 1))])
+            assert [len(output) for output in outputs] == [0, count]
 
 
 # Against every instant

@@ -33,6 +33,7 @@ from millstream.engine.merging import (
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, report
+from millstream.engine.results import Tails
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
@@ -97,6 +98,7 @@ class Engine:
         self.recomputed: dict[str, tuple[lo.Node, frozenset[str]]] = {}
         self.groups = Groups(self)
         self.backfills = Backfills(self)
+        self._tails = Tails()
         self.limits = Limits()
         self.notices: dict[tuple[str, int | None], Notice] = {}  # per edge and query: of those near a limit
         self.memory = MemoryReport()
@@ -116,6 +118,7 @@ class Engine:
             self.snapshot = snapshot
             self.tell()
             reach("before-sweep")
+            self._tails.keep({name for names in snapshot.results.values() for name in names})
             self.store.sweep(set(before.names()), set(snapshot.names()).union(*self._pinned.values()))
 
     def pin(self, reader: object, names: Iterable[str]) -> None:
@@ -422,6 +425,20 @@ class Engine:
         """The first instant that what is made from sources can be asked for: later ones need only kept history."""
         return max((self._first_kept(source, snapshot or self.snapshot) for source in sources), default=0)
 
+    def lost_before(self, source: str) -> int:
+        """The instant before which rows of a source are no longer all kept; 0 where they are."""
+        progress = self.snapshot.progress(source)
+        is_whole = self.number_kept(source) >= progress.arrived - progress.late - progress.shed
+        return 0 if is_whole else self._first_kept(source, self.snapshot)
+
+    def number_kept(self, source: str) -> int:
+        """How many rows are kept of a source."""
+        return sum(file.rows for file in self.snapshot.history.get(source, ()))
+
+    def holds_state_of(self, steps: Iterable[str]) -> bool:
+        """Whether one of some steps is there already and holds something."""
+        return any(self.snapshot.states.get(step) for step in steps)
+
     def final(self, sources: Collection[str], snapshot: Snapshot) -> int:
         """The last instant up to which what is made from sources is final; -1 where nothing is, or there are none."""
         return min((self._frontier(source, snapshot) for source in sources), default=-1)
@@ -525,6 +542,7 @@ class Engine:
                 self.groups.let_go(group, shape)
                 raise
             self._shown[group.edge] += rows.height
+            self.groups.hand_over(group)
 
     def keep_held(self) -> None:
         """Commit queries that wait and are not in the snapshot yet."""
@@ -542,7 +560,9 @@ class Engine:
         with self.lock:
             group, remaining = self.groups[edge], self._shown - Counter({edge: len(queries)})
             snapshot = self.groups.without(group, queries)
+            group.filling.difference_update(queries)
             if edge not in remaining:
+                self.backfills.cancel(edge)
                 self.groups.close(group)
                 snapshot = self._only(remaining, snapshot)
                 self.pipeline = self.pipeline.only(self._needed(remaining))
@@ -651,7 +671,7 @@ class Engine:
 
     def check(self, edge: str, query: int | None = None) -> None:
         """Raise what stopped the edge, or one query of a group, if something did."""
-        self.backfills.check(edge)
+        self.backfills.check(edge, query)
         for step in (edge, *([] if query is None else [failure_key(edge, query)])):
             if step in self.snapshot.failures:
                 said = self.snapshot.failures[step]
@@ -670,10 +690,15 @@ class Engine:
                 if self.snapshot is snapshot:
                     raise  # not because a commit has removed what the one before it named
 
-    def segments(self, edge: str, snapshot: Snapshot, wanted: Wanted | None = None) -> list[pl.DataFrame]:
-        """What an edge has shown; without segments that have no rows that may be wanted."""
-        found = (self._extents.read(name, self.store.read, wanted) for name in snapshot.results.get(edge, ()))
-        return [frame for frame in found if frame is not None]
+    def segments(
+        self, edge: str, snapshot: Snapshot, wanted: Wanted | None = None, after: int = -1
+    ) -> list[pl.DataFrame]:
+        """What an edge has shown; without segments that have no rows that may be wanted, and perhaps without rows that
+        have ended by an instant."""
+        names = snapshot.results.get(edge, ())
+        found = ((name, self._extents.read(name, self.store.read, wanted)) for name in names)
+        kept = ((name, frame) for name, frame in found if frame is not None)
+        return [frame for _, frame in kept] if after < 0 else [*self._tails.after(kept, after)]
 
     def rows(
         self, edge: str, schema: Schema, query: int | None = None, wanted: Callable[[Snapshot], Wanted] | None = None
@@ -692,13 +717,20 @@ class Engine:
         return self.read(found)
 
     def rows_in(
-        self, snapshot: Snapshot, edge: str, schema: Schema, query: int | None = None, wanted: Wanted | None = None
+        self,
+        snapshot: Snapshot,
+        edge: str,
+        schema: Schema,
+        query: int | None = None,
+        wanted: Wanted | None = None,
+        after: int = -1,
     ) -> Batch:
+        """The rows of an edge in a snapshot; perhaps without those that have ended by an instant."""
         self.check(edge, query)
         like = empty_batch(schema)
         if edge in self._sources:
             return self._history(edge, snapshot, wanted).select(like.columns)
-        frames = self.segments(edge, snapshot, wanted)
+        frames = self.segments(edge, snapshot, wanted, after)
         if query is None:
             return concat([f if f.columns == like.columns else f.select(like.columns) for f in frames], like)
         return concat(self.groups.rows_of(self.groups[edge], schema, query, frames), like)

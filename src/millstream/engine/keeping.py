@@ -113,7 +113,7 @@ class Eager:
                 return extent.has_elements(since, until)
             return extent.has_alive(until) if since == until else extent.has_changes(since, until)
 
-        rows = self.engine.rows_in(snapshot, self.edge, self.schema, self.number, wanted)
+        rows = self.engine.rows_in(snapshot, self.edge, self.schema, self.number, wanted, after=since)
         return Answer(rows, until, snapshot)
 
     def held(self, snapshot: Snapshot) -> int:

@@ -18,7 +18,7 @@ from millstream.engine.periods import by_period
 from millstream.kernel import matches
 from millstream.kernel.aggregation import ranked_tree
 from millstream.kernel.aggregation.ranked_tree import TreeShape
-from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.batch import END, INF, START, WEIGHT, changes, net_changes
 from millstream.kernel.sharing import postings
 from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.state.pool import Pool
@@ -161,10 +161,23 @@ def current(rows: pl.DataFrame, first: int) -> pl.DataFrame:
     """The same relation from the instant `first` on, in fewer rows."""
     if first > 0:
         rows = rows.filter(pl.col(END) > first).with_columns(pl.col(START).clip(lower_bound=first))
-    if (rows[WEIGHT] < 0).any():
-        identity = [name for name in rows.columns if name != WEIGHT]
-        rows = rows.group_by(identity).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0).select(rows.columns)
-    return rows
+    return coalesced(rows) if (rows[WEIGHT] < 0).any() else rows
+
+
+def coalesced(rows: pl.DataFrame) -> pl.DataFrame:
+    """The same relation with one row for each span over which the copies of a value stay the same: a row that was taken
+    back has its end, and what cancels is gone."""
+    floats = [name for name, dtype in rows.schema.items() if dtype.is_float()]
+    bits = {name: pl.UInt64 if rows.schema[name] == pl.Float64 else pl.UInt32 for name in floats}
+    # Polars groups 0.0 with -0.0; bits differ.
+    plain = rows.with_columns(pl.col(name).reinterpret(dtype=dtype) for name, dtype in bits.items())
+    values = [name for name in rows.columns if name not in (START, END, WEIGHT)]
+    points = net_changes(changes(plain, values), values).sort(START)
+    spans = points.group_by(pl.lit(0).alias("_all"), *values).agg(
+        START, pl.col(START).shift(-1).fill_null(INF).alias(END), pl.col(WEIGHT).cum_sum()
+    )
+    spans = spans.explode(START, END, WEIGHT).filter(pl.col(WEIGHT) != 0).select(rows.columns)
+    return spans.with_columns(pl.col(name).reinterpret(dtype=rows.schema[name]) for name in floats)
 
 
 def with_merged(found: Sequence[_Item], old: Sequence[_Item], new: Sequence[_Item]) -> tuple[_Item, ...]:

@@ -135,9 +135,9 @@ class Link:
         return codes if codes.size <= _FEW else codes[bloom_of(segment, self.access.stored).may_have(codes)]
 
     def _index(self, segment: Segment) -> Segment:
-        """The segment's codes in order. Those of several texts are other ones than it is sorted by."""
+        """The segment's codes in order. With texts among the columns they are other ones than it is sorted by."""
         stored = self.access.stored
-        if len(stored) > 1 and not all(has_word(segment.schema[name]) for name in stored):
+        if not all(has_word(segment.schema[name]) for name in stored):
             return index_by_words(segment, stored)
         return segment if self.access.order == self.usual.order else index_of(segment, self.access.order)
 

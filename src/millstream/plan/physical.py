@@ -58,6 +58,7 @@ class Options:
     max_rstream_rows: int = 10_000_000
     expiry_groups: int = 0  # 0 keeps the inputs of joins consolidated
     lazy_interval: int = 5  # percent of the window
+    apart: str = ""  # tells a plan whose state must not be that of another query's equal plan
 
 
 class Lowering:
@@ -308,6 +309,8 @@ class Lowering:
         if self.options.strategy != "upa" or self._born:
             # The same plan run in another way keeps other state: it must not be taken for the usual one.
             name = f"{name}-{self.options.strategy}{'-born' if self._born else ''}"
+        if self.options.apart:
+            name = f"{name}~{self.options.apart}"
         self.steps.setdefault(name, Step(name, operator, inputs))
         return self._marked(name, bool(self._retracting.intersection(inputs)))
 

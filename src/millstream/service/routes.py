@@ -215,8 +215,7 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
 
     @router.get(
         "/queries/{name:path}/follow",
-        response_class=EventStream,
-        responses={200: {"content": {"text/event-stream": {}}, "description": "Events with the changes."}},
+        responses={200: {"content": {"text/event-stream": {"schema": {}}}, "description": "Events with the changes."}},
         summary="The changes as they become final, as server-sent events",
         description="Each event has as its id the instant up to which all changes were sent, and as its data what "
         "/changes would give: as JSON, or (`rows=arrow`) an Arrow stream in base64. Last-Event-ID goes on from there.",
