@@ -248,12 +248,12 @@ class _Run:
         if not probing.height or not stored.height:
             return
         probe = Probe(probing, pair.accesses[side], self.tree.usual[join.sides[side]])
+        starts, ends = ([numbers(frame, name) for frame in (probing, stored)] for name in (START, END))
         for i, j in probe.candidates(stored):
             if flags is not None:
                 counting = flags[j]
                 i, j = i[counting], j[counting]
-            start = np.maximum(numbers(probing, START)[i], numbers(stored, START)[j])
-            end = np.minimum(numbers(probing, END)[i], numbers(stored, END)[j])
+            start, end = np.maximum(starts[0][i], starts[1][j]), np.minimum(ends[0][i], ends[1][j])
             kept = probe.agreeing(stored, i, j, np.flatnonzero(start < end))
             if not kept.size:
                 continue
