@@ -247,7 +247,9 @@ def tree_gates(graph: JoinGraph, root: Join, usual: Usual, jit: JustInTime, retr
         return Asking(demand.kind, opposite, to_opposite, to_own, path, view) if view is not None else None
 
     gates = []
-    for source, demands in sorted(demands_of(root).items()):
+    by_side = demands_of(root)
+    for source in range(len(graph.widths)):
+        demands = by_side[source]
         asked = [found for demand in demands if (found := asking(source, demand)) is not None]
         start = graph.starts[source]
         columns = [value_column(start + index) for index in range(graph.widths[source])]

@@ -8,7 +8,7 @@ Rows that ask are a frame, or only the words of some of its columns (`keys.word_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -133,6 +133,16 @@ class Link:
         index = self._index(segment)
         runs = list(pairs_of_runs(*index.runs(codes)))
         return index.rows(np.concatenate([j for _, j in runs])) if runs else np.zeros(0, np.intp)
+
+    def pairs(self, segment: Segment, flags: Flags | None, codes: Codes) -> Iterator[tuple[Positions, Positions]]:
+        """(number of the code, position in the segment) of rows that count and have one of the codes."""
+        if not segment.height:
+            return
+        index = self._index(segment)
+        for i, at in pairs_of_runs(*index.runs(codes)):
+            j = index.rows(at)
+            kept = np.arange(j.size) if flags is None else np.flatnonzero(flags[j])
+            yield i[kept], j[kept]
 
     def _index(self, segment: Segment) -> CodeIndex:
         by_value, columns = self.usual.order
