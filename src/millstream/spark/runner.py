@@ -8,6 +8,7 @@ on all shards, since a shuffle would cost more than the work; the answers are th
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import count
 
 from pyspark.sql import SparkSession
@@ -73,7 +74,7 @@ class SparkRunner:
             self._jobs[plan] = OneTaskJob(self.session, plan, self.store)
         return self._jobs[plan].run(work)
 
-    def beside(self) -> SparkBeside:
+    def beside(self, pause: Callable[[], None]) -> SparkBeside:
         return SparkBeside(self.session, self.store, self.planner.shards)
 
     def close(self) -> None:
@@ -85,7 +86,6 @@ class SparkBeside(SparkRunner):
     they are cancelled."""
 
     seconds = 1.0
-    gives_way = False
     _numbers = count(1)
 
     def __init__(self, session: SparkSession, store: Store, shards: int) -> None:
