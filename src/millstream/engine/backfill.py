@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from millstream.engine.groups import Group, Rows, failure_key, halves, numbers_of, only_queries
+from millstream.engine.needs import Needs, needs_of
 from millstream.engine.parts import Part
 from millstream.engine.runner import Beside
 from millstream.engine.task import EpochOutcome, EpochTask, StateNames
@@ -81,6 +82,10 @@ class Job:
     def sources(self) -> set[str]:
         steps = {step.name for step in self.pipeline.steps}
         return {edge for step in self.pipeline.steps for edge in step.inputs} - steps
+
+    def needs(self, source: str) -> Needs:
+        """What it needs of a source's rows."""
+        return needs_of(self.pipeline, source, self.shown or {self.pipeline.steps[-1].name})
 
     def after(self, source: str) -> int:
         return self.reached.get(source, -1)
@@ -325,7 +330,7 @@ class Backfills:
         """How far each source goes in a slice of about so many rows: all to the same instant, or as far as they are
         final. Within a file rows are taken to be spread evenly over its time."""
         low, high = min(job.after(source) for source in job.sources), max(frontiers[source] for source in job.sources)
-        files = [_File(file, job.after(s)) for s in job.sources for file in snapshot.history.get(s, ())]
+        files = [_File(file, job.after(s)) for s in job.sources for file in self._files(job, s, snapshot)]
         spans = _Spans([file for file in files if file.left > 0])
         if spans.until(high) > wanted:
             first, last = low + 1, high
@@ -341,8 +346,8 @@ class Backfills:
         for source in job.sources:
             after, up_to = job.after(source), until[source]
             read[source] = tuple(
-                engine.history_part(source, file, after, up_to)
-                for file in snapshot.history.get(source, ())
+                engine.history_part(source, file, after, up_to, job.needs(source))
+                for file in self._files(job, source, snapshot)
                 if file.last > after and file.first <= up_to
             )
         if not job.reached:
@@ -438,8 +443,11 @@ class Backfills:
 
     def _rows_left(self, job: Job, snapshot: Snapshot) -> int:
         """About how many rows of history are still to be taken."""
-        files = (_File(file, job.after(s)) for s in job.sources for file in snapshot.history.get(s, ()))
+        files = (_File(file, job.after(s)) for s in job.sources for file in self._files(job, s, snapshot))
         return int(sum(file.left for file in files))
+
+    def _files(self, job: Job, source: str, snapshot: Snapshot) -> list[HistoryFile]:
+        return self._engine.needed_files(source, snapshot, job.needs(source))
 
 
 def _only(found: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from millstream.engine.merging import (
     result_merges,
     with_merged,
 )
+from millstream.engine.needs import EVERYTHING, Needs, may_have, needs_of
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, report
@@ -796,14 +797,29 @@ class Engine:
 
     def history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:
         """A task that runs a pipeline over all that is kept of its sources."""
-        history = {
-            source: tuple(self.history_part(source, file) for file in files)
-            for source, files in self.snapshot.history.items()
-            if source in self._sources
+        task = self.task_of(pipeline, {})
+        read = {
+            source: tuple(
+                self.history_part(source, file, needs=needs) for file in self.needed_files(source, self.snapshot, needs)
+            )
+            for source in task.empty
+            for needs in [needs_of(pipeline, source, (edge,))]
         }
-        task = self.task_of(pipeline, history)
-        read = {source: parts for source, parts in history.items() if source in task.empty}
         return replace(task, arrived=read, before=dict.fromkeys(until, -1), after=until, shown=(edge,))
+
+    def needed_files(self, source: str, snapshot: Snapshot, needs: Needs) -> list[HistoryFile]:
+        """The files of a source that may have rows that are needed."""
+        files = snapshot.history.get(source, ())
+        if needs is None:
+            return [*files]
+        names = [field.name for field in self._sources[source].schema]
+        read = {names[within.column] for need in needs for within in need}
+        # Of users' own files we do not know what their footers leave out.
+        return [
+            file
+            for file in files
+            if file.as_it_came is not None or may_have(needs, self.store.bounds(file.name, read), names)
+        ]
 
     def task_of(self, pipeline: Pipeline, arrived: Mapping[str, tuple[Part, ...]]) -> EpochTask:
         """A task of all steps from nothing; callers say how far, from where, and what to show."""
@@ -820,12 +836,14 @@ class Engine:
             periods={source: self._period(source) for source in [*self._sources]},
         )
 
-    def history_part(self, source: str, file: HistoryFile, after: int = -1, until: int = INF) -> Part:
+    def history_part(
+        self, source: str, file: HistoryFile, after: int = -1, until: int = INF, needs: Needs = EVERYTHING
+    ) -> Part:
         """A history file, or what it has after an instant up to another; how many rows these are is a guess."""
         row = self._sources[source]
         first, last = max(file.first, after + 1), min(file.last, until)
         rows = max(1, file.rows * (last - first + 1) // (file.last - file.first + 1))
-        return Part("history", file.name, rows, row.schema, file, cut=Cut(after, until, row.counts_arrivals))
+        return Part("history", file.name, rows, row.schema, file, cut=Cut(after, until, row.counts_arrivals, needs))
 
     def frontiers(self, snapshot: Snapshot | None = None) -> dict[str, int]:
         """How far each source is final."""
