@@ -44,13 +44,18 @@ EXPERIMENTS = (
     "shared_queries",  # this one and those up to query_storage: many queries over one stream
     "keyed_queries",
     "lineage_bits",
+    "many_sources",
     "routing",
     "adaptivity",
     "query_storage",
+    "modes",  # this one and the two after it: late and lazy queries
+    "mode_rates",
+    "composite_probes",
     "pipeline",  # starts Spark
     "join_memory",  # as does this one, in processes of their own
     "stocks_and_articles",
     "many_queries",  # and this one
+    "service",  # in a process of its own
 )
 SCRIPTS = ("kernel_join", "kernel_aggregate")
 WIDTH = 140  # of the tables, where there is no terminal to say

@@ -27,9 +27,12 @@ LAYERS: dict[str, set[str]] = {
     "feeds": BASE | {"state", "kernel", "plan", "engine", "catalog", "inputs"},
     "definitions": BASE | {"plan", "language", "engine", "catalog", "inputs", "feeds"},
     "user_code": BASE | {"kernel", "language"},
+    "modes": BASE | {"kernel", "plan", "engine", "declarations"},
     "parameters": BASE | {"engine", "kernel"},
+    "notices": BASE | {"kernel", "plan", "language", "engine"},
     "registry": BASE
-    | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations", "parameters", "query"},
+    | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations"}
+    | {"modes", "parameters", "query", "notices"},
     "sinks": BASE | {"state", "engine", "query"},
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE

@@ -41,6 +41,7 @@ from millstream.language.statement_parser import parse, parse_query
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
+from millstream.plan.lazy import DISABLED_RULES
 from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.physical import Options
 from millstream.plan.rewrite import rewrite, rule_names
@@ -123,7 +124,7 @@ class Database:
             case st.RegisterQuery():
                 check_name(statement.name)
                 query = self.registry.register(statement.name.text, statement.mode, statement)
-                return Result(f"query {query.name} registered", query=query)
+                return Result("; ".join([f"query {query.name} registered", *query.notices]), query=query)
             case st.CreateSink():
                 return self._create_sink(statement)
             case st.Drop():
@@ -232,6 +233,15 @@ class Database:
         choice = JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
         plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
         return replace(bound, plan=plan)
+
+    def rewritten_for_matches(
+        self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics], settings: Settings | None = None
+    ) -> BoundQuery:
+        """With all columns, and nothing moved below the joins but selections: what stands above is done when asked."""
+        settings, shards = settings or self.settings, self.engine.runner.planner.shards
+        disabled = DISABLED_RULES.union(settings.disabled)
+        choice = JoinChoice(settings.join_plan, jit="off")
+        return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))
 
     # What an earlier process declared
 

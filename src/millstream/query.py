@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from millstream.engine.answers import changes_between, elements_until, first_instants, relation_at
-from millstream.engine.extents import Extent, Wanted
-from millstream.errors import ClosedError, TimeError
+from millstream.engine.keeping import Answer, Keeping, Span
+from millstream.errors import ClosedError, Error, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
@@ -37,23 +37,30 @@ class Query:
         name: str,
         mode: str,
         bound: BoundQuery,
-        edge: str,
+        keeping: Keeping,
         number: int | None = None,
         template: str | None = None,
+        notices: Sequence[str] = (),
     ) -> None:
         """`bound` may be that of the query's template: all is the same but its constants."""
         self.name = name
         self.mode = mode
         self._database = database
         self._bound = bound
-        self.edge = edge
+        self.keeping = keeping
         self.number = number  # within its group, if it shares a plan
         self.template = template
+        self.notices = list(notices)  # what its author should know of the past that it saw
         self._dropped = False
 
     @property
     def kind(self) -> Kind:
         return self._bound.kind
+
+    @property
+    def edge(self) -> str:
+        """The first of the edges that it shows; nothing where it keeps nothing."""
+        return self.keeping.edges[0] if self.keeping.edges else ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -62,11 +69,11 @@ class Query:
     @property
     def cql(self) -> str:
         """The text with all defaults written out."""
-        return self._own.cql
+        return self.bound.cql
 
     @property
     def defaults(self) -> list[str]:
-        return list(self._own.defaults)
+        return list(self.bound.defaults)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -82,11 +89,18 @@ class Query:
     @property
     def is_filling(self) -> bool:
         """Whether the past that is kept is still being worked through in the background."""
-        return self.edge in self._database.engine.backfills
+        engine = self._database.engine
+        if self.number is None:
+            return any(edge in engine.backfills for edge in self.keeping.edges)
+        is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
+        return is_among and not engine.backfills.is_broken(self.edge, self.number)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
-        self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        engine = self._database.engine
+        if self.number is not None:
+            engine.settle(self.edge)
+        engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         self._check_open()
         return not self.is_filling
 
@@ -96,22 +110,20 @@ class Query:
         self.wait()
         database, schema = self._database, self._bound.schema
         if at is None and (pending := self._pending()) is not None:
-            tick, rows = pending, database.engine.evaluate(self._own.plan, database.options(), pending)
+            tick, rows = pending, database.engine.evaluate(self.bound.plan, database.options(), pending)
         else:
             database.inputs.tick_clocks()
-            asked = None if at is None else instant(at, self._domain)
-            rows, snapshot = self._rows(lambda snapshot: self._wanted_at(snapshot, asked))
-            final = database.engine.final(self.edge, snapshot)
-            tick = final if at is None else self._final_instant(at, final)
+            is_relation = self.kind == "relation"
+
+            def span(final: int) -> tuple[int, int]:
+                asked = final if at is None else self._final_instant(at, final)
+                return (asked if is_relation else -1), asked
+
+            found = self._answer(span)
+            tick, rows = found.until, found.rows
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
         return elements_until(rows, schema, tick, self._bound.domain, database.settings.max_rstream_rows)
-
-    def _wanted_at(self, snapshot: Snapshot, at: int | None) -> Wanted:
-        """What the answer at an instant, or at the last that is final, is made from."""
-        tick = self._database.engine.final(self.edge, snapshot) if at is None else at
-        is_stream = self.kind == "stream"
-        return lambda extent: extent.has_elements(-1, tick) if is_stream else extent.has_alive(tick)
 
     def rows_of_group(self, at: Any) -> tuple[Batch, int]:
         """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
@@ -121,7 +133,7 @@ class Query:
         self._database.inputs.tick_clocks()
         engine.settle(self.edge)
         rows, snapshot = engine.rows(self.edge, (QUERY, *self._bound.schema))
-        final = engine.final(self.edge, snapshot)
+        final = engine.final(self.keeping.inputs, snapshot)
         return rows, final if at is None else self._final_instant(at, final)
 
     @property
@@ -154,10 +166,25 @@ class Query:
         return self._changes(rows, since, until), until
 
     def _rows_that_change(self, since: int, until: int) -> Batch:
-        def wanted(extent: Extent) -> bool:
-            return extent.has_elements(since, until) if self.kind == "stream" else extent.has_changes(since, until)
+        return self._answer(lambda final: (since, until)).rows
 
-        return self._rows(lambda _: wanted)[0]
+    def _answer(self, span: Span) -> Answer:
+        """From what is kept of it, asked anew where that has changed meanwhile."""
+        while True:
+            keeping = self.keeping
+            try:
+                found = keeping.answer(span)
+            except Error:
+                if self.keeping is keeping:
+                    raise
+            else:
+                if self.keeping is keeping:
+                    return found
+
+    def join(self, other: Query) -> None:
+        """Go on as another query that asks the same, within its group."""
+        self._bound, self.number, self.template = other._bound, other.number, other.template
+        self.keeping = other.keeping  # last: whoever finds it has the rest
 
     def _changes(self, rows: Batch, since: int, until: int) -> pa.Table:
         return changes_between(
@@ -214,31 +241,38 @@ class Query:
             self._database.engine.wait_until(lambda: self.has_ended or self.final_tick > seen, left)
 
     def explain(self) -> str:
-        return explain(self._own.plan)
+        notes = (f"mode {self.mode}: {note}" for note in self.keeping.notes() if self.mode != "eager")
+        return "\n".join([explain(self.bound.plan), *notes])
 
     def stats(self) -> dict[str, Any]:
         self._check_open()
         engine = self._database.engine
         if (backfill := self.backfill) is not None:
-            return {"final": None, "epoch": engine.snapshot.epoch, "mode": self.mode, "backfill": backfill}
-        engine.check(self.edge, self.number)
-        rows = engine.height(self.edge) if self.number is None else self._rows()[0].height
+            epoch = engine.snapshot.epoch
+            return {"final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill, **self._noticed()}
+        self.keeping.check()
         snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
         return {
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": rows,
+            "rows": engine.read(self.keeping.held),
             "mode": self.mode,
+            "kept": self.keeping.notes(),
             **(self._database.registry.sharing(self) if self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
+            **self._noticed(),
         }
+
+    def _noticed(self) -> dict[str, Any]:
+        return {"notices": list(self.notices)} if self.notices else {}
 
     @property
     def backfill(self) -> dict[str, Any] | None:
         """How far the past has been worked through, while it is: fraction, instants and rows."""
-        found = self._database.engine.backfills.progress(self.edge)
-        if found is None:
+        under_way = (self._database.engine.backfills.progress(edge) for edge in self.keeping.edges)
+        found = next((progress for progress in under_way if progress is not None), None)
+        if found is None or not self.is_filling:
             return None
         instants = {"reached": found.reached, "until": found.until}
         shown = {name: None if t < 0 else shown_instant(t, self._bound.domain) for name, t in instants.items()}
@@ -271,12 +305,9 @@ class Query:
         return f"<Query {self.name}: {self.kind} {self.cql}>"
 
     @property
-    def _own(self) -> BoundQuery:
+    def bound(self) -> BoundQuery:
         """With its own constants."""
         return self._bound if self.template is None else self._database.registry.own(self)
-
-    def _rows(self, wanted: Callable[[Snapshot], Wanted] | None = None) -> tuple[Batch, Snapshot]:
-        return self._database.engine.rows(self.edge, self._bound.schema, self.number, wanted)
 
     def tick(self, value: Any) -> int:
         """The tick that a number of ticks or a timestamp means to this query."""
@@ -299,21 +330,21 @@ class Query:
     def committed(self) -> int:
         """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
         engine = self._database.engine
-        return engine.final(self.edge, engine.snapshot)
+        for edge in self.keeping.edges:
+            engine.check(edge, self.number)
+        return engine.final(self.keeping.inputs, engine.snapshot)
 
     @property
     def first_tick(self) -> int:
         """The first instant that is still kept."""
-        return self._database.engine.first_answerable(self.edge)
+        return self._database.engine.first_answerable(self.keeping.inputs)
 
     @property
     def final_tick(self) -> int:
         """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._database.engine
-        if self.number is not None:
-            engine.settle(self.edge)
-        engine.check(self.edge, self.number)
-        return engine.final(self.edge, engine.snapshot)
+        self.keeping.check()
+        return engine.final(self.keeping.inputs, engine.snapshot)
 
     def _final(self) -> int:
         self._database.inputs.tick_clocks()
@@ -324,18 +355,18 @@ class Query:
         if not has_no_heartbeat(self._bound.plan):
             return None
         engine = self._database.engine
-        last = max((engine.snapshot.progress(source).last_change for source in engine.inputs(self.edge)), default=-1)
+        last = max((engine.snapshot.progress(source).last_change for source in self.keeping.inputs), default=-1)
         return last if last > self._final() else None
 
     def _final_instant(self, at: Any, final: int) -> int:
         tick = instant(at, self._domain)
         engine = self._database.engine
-        first = engine.first_answerable(self.edge)
+        first = self.first_tick
         if tick < first:
             raise self._forgotten(f"the answer of {self.name} at {at}", first)
         if tick <= final:
             return tick
-        held_by = min(engine.inputs(self.edge), key=engine.frontier)
+        held_by = min(self.keeping.inputs, key=engine.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
         raise TimeError(
             f"the answer of {self.name} at {at} is not final",

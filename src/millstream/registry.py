@@ -8,7 +8,6 @@ the queries are rows of the group's query table, with their names.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -31,10 +30,14 @@ from millstream.language.dialect import CQL
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
+from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows, shareable
+from millstream.notices import of_the_past
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
+from millstream.plan.cost import selectivity
 from millstream.plan.explain_sharing import service_of
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.lazy import LazyPlan
 from millstream.plan.logical import map_expressions, sources
 from millstream.plan.sharing import Shape, Split, shape_of, split
 from millstream.query import Query
@@ -49,6 +52,8 @@ NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
 QUERY_NAME = "_query"
 # From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
 ENOUGH_TO_SHARE = 8
+# Of a join, those that together want so much of it: then one join of all rows costs less than one for each.
+WORTH_ONE_JOIN = 0.5
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
 MOST_PER_VALUE = 32
 
@@ -64,6 +69,9 @@ class Template:
     group: Group
     shape: Shape
     parameters: tuple[DataType, ...]
+    # Of mode LAZY: what is done with the matches that the group keeps, and the sources that they are made from.
+    lazy: LazyPlan | None = None
+    inputs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +91,11 @@ class Registry:
         self._database = database
         self._queries: dict[str, Query] = {}
         self._templates: dict[str, Template] = {}
-        self._alone: Counter[str] = Counter()  # queries with plans of their own, by the group they could be in
+        # Queries with plans of their own, by the group they could be in: the part of its rows that each wants.
+        self._alone: dict[str, dict[str, float]] = {}
         self._texts: dict[tuple[str, ...], list[_KnownText]] = {}
         self._texts_under: tuple[Entry, ...] = ()  # what was declared when they were learned
+        self._modes = Modes(database.engine)
         self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def __iter__(self) -> Iterator[Query]:
@@ -112,7 +122,7 @@ class Registry:
     def register_text(self, text: str, name: str | None, mode: str) -> Query:
         """Make a text a standing query. One like which there are some in a group is not even parsed."""
         with self._database.engine.lock:
-            found = masked(text)
+            found = masked(text) if mode.lower() == "eager" else None
             known = self._known_texts(found) if found is not None else None
             if found is not None and known is not None:
                 query = self._register_known(known, found, text, name, mode)
@@ -179,18 +189,23 @@ class Registry:
         with engine.lock:
             name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
             self._check_free([name], place)
-            bound, statistics = self._planned(database.binder(statement.place.text).bind(statement.query))
+            unplanned = database.binder(statement.place.text).bind(statement.query)
+            bound, statistics = self._planned(unplanned)
             text = statement_text(statement)
+            if mode != "eager":
+                return self._register_in_mode(name, mode, text, unplanned, bound, statistics)
             found = split(bound.plan) if database.settings.sharing != "off" else None
             if found is not None:
                 shape, constants = _constants(found)
                 group = self._group(found, shape, constants)
-                if self._is_to_share(group):
+                wanted = _wanted(found, statistics)
+                if self._is_to_share(group, wanted) and not self._differs_by_its_past(group, bound):
+                    self._gather(group)
                     template = self._template(bound, statistics, group, shape, (), text)
                     rows = _with_names(constants, [name], mode, text, template.name)
                     record = {} if recorded else {NAME: name, MODE: mode, TEXT: text}
                     return self._enlist(template, rows, record)[0]
-                self._alone[group.edge] += 1
+                self._alone.setdefault(group.edge, {})[name.lower()] = wanted
             return self._register_alone(name, mode, text, bound, statistics)
 
     def register_many(self, text: str, rows: Any, names: Sequence[str] | None, mode: str) -> list[Query]:
@@ -205,18 +220,24 @@ class Registry:
             raise InputError(f"{values.height} rows, and {len(names)} names")
         for name in names or ():
             check_query_name(name)
+        mode = mode.lower()
         with engine.lock:
             shown = list(names) if names is not None else self._free_names(values.height)
             self._check_free(shown, None)
             if not values.height:
                 return []
-            bound, statistics = self._planned(database.binder(text, kinds).bind(tree))
-            found = split(bound.plan)
+            unplanned = database.binder(text, kinds).bind(tree)
+            bound, statistics = self._planned(unplanned)
+            taken = self._lazy_plan(unplanned, statistics) if mode == "lazy" else None
+            lazy = taken if isinstance(taken, LazyPlan) else None
+            found = split(bound.plan) if mode == "eager" else shareable(lazy) if lazy is not None else None
             if found is None:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
             group = self._group(found, shape, values)
-            template = self._template(bound, statistics, group, shape, kinds, text)
+            if self._differs_by_its_past(group, bound):
+                return self._register_each(text, values, shown, mode)
+            template = self._template(bound, statistics, group, shape, kinds, text, lazy)
             return self._enlist(template, _with_names(values, shown, mode, None, template.name))
 
     def _register_each(self, template: str, values: pl.DataFrame, names: Sequence[str], mode: str) -> list[Query]:
@@ -226,6 +247,13 @@ class Registry:
             text = with_constants(template, row)
             queries.append(self.register(name, mode, st.Query(Place(text, 0, len(text)), parse_query(text))))
         return queries
+
+    def _lazy_plan(
+        self, unplanned: BoundQuery, statistics: dict[str, Any], known: KeptWindows | None = None
+    ) -> LazyPlan | NotLazy:
+        database = self._database
+        plan = database.rewritten_for_matches(unplanned, statistics_of(statistics)).plan
+        return self._modes.plan(plan, database.options(), database.settings.stem_window, known)
 
     def _planned(self, bound: BoundQuery) -> tuple[BoundQuery, dict[str, Any]]:
         read = {source.name for source in sources(bound.plan)}
@@ -253,10 +281,54 @@ class Registry:
         count = self._database.engine.groups.next_query(keyed) + len(values)
         return count <= MOST_PER_VALUE * (len(known) + (values.n_unique() if len(values) > 1 else 1))
 
-    def _is_to_share(self, group: Group) -> bool:
+    def _is_to_share(self, group: Group, wanted: float = 0.0) -> bool:
+        """Whether a query should come to a group, given the part of the rows of the FROM list that it wants."""
         if self._database.settings.sharing == "on" or group.edge in self._database.engine.groups:
             return True
-        return self._alone[group.edge] >= ENOUGH_TO_SHARE
+        alone = self._alone.get(group.edge, {})
+        if len(alone) >= ENOUGH_TO_SHARE:
+            return True
+        # One join of all rows instead of several of some.
+        joins = len(sources(group.split.core)) > 1
+        return joins and bool(alone) and sum(alone.values()) + wanted >= WORTH_ONE_JOIN
+
+    def _gather(self, group: Group) -> None:
+        """Have the queries come to a group that have run by plans of their own, as long as there was nothing to run
+        on: afterwards it would have to be run again, and history may not have all of it any more."""
+        for name in self._alone.pop(group.edge, {}):
+            query, entry = self._queries[name], self._database.declared.find("query", name)
+            if entry is not None and self._has_seen_nothing(query, entry):
+                self._move(query, entry, group)
+
+    def _has_seen_nothing(self, query: Query, entry: Entry) -> bool:
+        as_now = entry["settings"] == asdict(self._database.settings) and query.mode == "eager"
+        history = self._database.engine.snapshot.history
+        return as_now and not query.is_filling and not any(history.get(source) for source in query.keeping.inputs)
+
+    def _move(self, query: Query, entry: Entry, group: Group) -> None:
+        database, before, own = self._database, self._database.declared, query.keeping
+        found = split(query.bound.plan)
+        if found is None:
+            raise AssertionError(f"{query.name} cannot share a plan")
+        shape, constants = _constants(found)
+        database.declared = before.without("query", query.name)
+        try:
+            template = self._template(query.bound, entry["statistics"], group, shape, (), entry["text"])
+            rows = _with_names(constants, [query.name], query.mode, entry["text"], template.name)
+            (moved,) = self._enlist(template, rows)
+        except BaseException:
+            database.declared = before
+            raise
+        query.join(moved)
+        self._queries[query.name.lower()] = query
+        self._modes.hide(query.name, own, database.declared.entries)
+
+    def _differs_by_its_past(self, group: Group, bound: BoundQuery) -> bool:
+        """Whether what the group's selection reads has seen more of the past than is kept: then the state there is does
+        not go with what a new query has seen."""
+        below = [step.name for step in group.pipeline.steps if step.name not in group.above]
+        engine = self._database.engine
+        return engine.holds_state_of(below) and bool(of_the_past(engine, bound))
 
     def _template(
         self,
@@ -266,13 +338,21 @@ class Registry:
         shape: Shape,
         kinds: tuple[DataType, ...],
         text: str,
+        lazy: LazyPlan | None = None,
     ) -> Template:
         """The template that queries of this text belong to; declared when the first of them is."""
-        outside = bound.kind, tuple(field.name for field in bound.schema), tuple(map(str, kinds)), bool(kinds) and text
+        outside: tuple[object, ...] = bound.kind, tuple(f.name for f in bound.schema), tuple(map(str, kinds))
+        outside = (*outside, bool(kinds) and text)
+        if lazy is not None:
+            outside = *outside, lazy.above, lazy.parts[0].windows
         name = fingerprint((group.edge, shape.name, outside))
         if name not in self._templates:
             settings = self._database.settings
-            self._templates[name] = Template(name, bound, settings, statistics, group, shape, kinds)
+            inputs = frozenset() if lazy is None else self._database.engine.sources_of(bound.plan, group.options)
+            made = Template(name, bound, settings, statistics, group, shape, kinds, lazy, inputs)
+            self._templates[name] = made
+            if lazy is not None:
+                self._modes.note(lazy)
             self._database.declared = self._database.declared.with_entry(
                 "template",
                 name,
@@ -283,11 +363,13 @@ class Registry:
                 edge=group.edge,
                 selection=group.selection,
                 keyed=group.key is not None,
+                **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
             )
         return self._templates[name]
 
     def _enlist(self, template: Template, rows: pl.DataFrame, record: Record | None = None) -> list[Query]:
         database, engine, group = self._database, self._database.engine, template.group
+        notices = of_the_past(engine, template.bound)
         first = engine.groups.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
         try:
@@ -297,24 +379,111 @@ class Registry:
             if not any(query.template == template.name for query in self._queries.values()):
                 database.declared = self._without(template.name)
             raise
-        return self._add_rows(template, rows)
+        return self._add_rows(template, rows, notices)
 
-    def _add_rows(self, template: Template, rows: pl.DataFrame) -> list[Query]:
+    def _add_rows(self, template: Template, rows: pl.DataFrame, notices: Sequence[str] = ()) -> list[Query]:
         edge, bound = template.group.edge, template.bound
         asked = equality_key(template.shape.condition) if template.group.key is not None else None
         if asked is not None and isinstance(asked[1], Parameter):
             values = rows[value_column(asked[1].index)].to_list()
             self._asked_for.setdefault((edge, template.shape.name), set()).update(values)
         queries = [
-            Query(self._database, name, mode, bound, edge, number, template.name)
+            Query(
+                self._database,
+                name,
+                mode,
+                bound,
+                self._kept_in_group(template, number),
+                number,
+                template.name,
+                notices,
+            )
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
         ]
         self._queries.update((query.name.lower(), query) for query in queries)
         return queries
 
-    def _register_alone(self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any]) -> Query:
+    def _kept_in_group(self, template: Template, number: int) -> Keeping:
+        bound, group, engine = template.bound, template.group, self._database.engine
+        if template.lazy is None:
+            return Eager(engine, group.edge, bound.schema, bound.kind == "stream", number)
+        return Lazy(engine, template.lazy, (group.edge,), template.inputs, bound.schema, group.options, number)
+
+    def _register_in_mode(
+        self,
+        name: str,
+        mode: str,
+        text: str,
+        unplanned: BoundQuery,
+        bound: BoundQuery,
+        statistics: dict[str, Any],
+    ) -> Query:
+        """A query that does not ask for its answer to be kept; where it must be after all, the query says why."""
+        database = self._database
+        database.check_number_of_queries(len(self._queries) + 1)
+        content = {"shown": name, "mode": mode, "text": text, "settings": asdict(database.settings)}
+        content["statistics"] = statistics
+        if mode == "lazy" and (shared := self._to_share_matches(name, unplanned, bound, statistics, text)) is not None:
+            template, constants = shared
+            return self._enlist(template, _with_names(constants, [name], mode, text, template.name))[0]
+        keeping = self._keeping(name, mode, unplanned, bound, statistics, None)
+        if isinstance(keeping, str):
+            return self._register_alone(name, mode, text, bound, statistics, keeping)
+        if isinstance(keeping, Lazy):
+            declared = database.declared.with_entry("query", name, **content, **kept_windows(keeping))
+            self._modes.show(keeping, database.declared.entries, declared.entries)
+        else:
+            declared = database.declared.with_entry("query", name, **content)
+            database.engine.declare(declared.entries)
+        database.declared = declared
+        self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping)
+        return query
+
+    def _to_share_matches(
+        self, name: str, unplanned: BoundQuery, bound: BoundQuery, statistics: dict[str, Any], text: str
+    ) -> tuple[Template, pl.DataFrame] | None:
+        """The template and the constants of a query whose matches are to be kept with those of others."""
+        if self._database.settings.sharing == "off":
+            return None
+        lazy = self._lazy_plan(unplanned, statistics)
+        found = shareable(lazy) if isinstance(lazy, LazyPlan) else None
+        if found is None or not isinstance(lazy, LazyPlan):
+            return None
+        shape, constants = _constants(found)
+        group = self._group(found, shape, constants)
+        if not self._is_to_share(group):
+            self._alone.setdefault(group.edge, {})[name.lower()] = 0.0
+            return None
+        return self._template(bound, statistics, group, shape, (), text, lazy), constants
+
+    def _keeping(
+        self,
+        name: str,
+        mode: str,
+        unplanned: BoundQuery,
+        bound: BoundQuery,
+        statistics: dict[str, Any],
+        known: KeptWindows | None,
+    ) -> Keeping | str:
+        """What a query of mode LAZY or NONE keeps, or why its answer is kept."""
+        database, options = self._database, self._database.options()
+        if mode == "none":
+            return self._modes.nothing(name, bound.plan, bound.schema, options)
+        found = self._lazy_plan(unplanned, statistics, known)
+        if isinstance(found, NotLazy):
+            return found.reason
+        found = self._modes.with_tree(found, bound.plan, database.settings.stem_window, known)
+        return self._modes.lazy(found, bound.plan, bound.schema, options)
+
+    def _register_alone(
+        self, name: str, mode: str, text: str, bound: BoundQuery, statistics: dict[str, Any], reason: str = ""
+    ) -> Query:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
+        notices, options = of_the_past(engine, bound), database.options()
+        if notices and engine.holds_state_of(engine.steps_of(bound.plan, options)):
+            # Others have seen more of the past than is kept: their state does not go with what this query has seen.
+            options = replace(options, apart=name.lower())
         declared = database.declared.with_entry(
             "query",
             name,
@@ -323,11 +492,14 @@ class Registry:
             text=text,
             settings=asdict(database.settings),
             statistics=statistics,
-            edge=engine.edge_of(bound.plan, database.options()),
+            edge=engine.edge_of(bound.plan, options),
+            **({"notices": notices} if notices else {}),
+            **({"apart": options.apart} if options.apart else {}),
         )
-        edge = engine.show(bound.plan, database.options(), declared.entries)
+        edge = engine.show(bound.plan, options, declared.entries)
         database.declared = declared
-        query = Query(database, name, mode, bound, edge)
+        own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=reason)
+        query = Query(database, name, mode, bound, own, notices=notices)
         self._queries[name.lower()] = query
         return query
 
@@ -374,6 +546,7 @@ class Registry:
                 yield found.add_column(0, QUERY_NAME, names)
             return
         for query in queries:
+            query.wait()
             engine.check(query.edge, query.number)
         names = {query.number: query.name for query in queries}
         rows, tick = first.rows_of_group(at)
@@ -391,7 +564,8 @@ class Registry:
         if found is not None:
             shape, constants = _constants(found)
             group = self._group(found, shape, constants)
-            if self._is_to_share(group):
+            read = {source.name for source in sources(bound.plan)}
+            if self._is_to_share(group, _wanted(found, statistics_entry(engine.statistics(read)))):
                 return self._explain_group(group, found)
         steps = engine.steps_of(bound.plan, options)
         known = {step.name for step in engine.pipeline.steps}
@@ -447,19 +621,43 @@ class Registry:
         (statement,) = parse(entry["text"])
         if not isinstance(statement, st.RegisterQuery | st.Query):
             raise AssertionError(f"not a query: {entry['text']}")
-        bound = database.binder(entry["text"]).bind(statement.query)
-        bound = database.rewritten(bound, statistics_of(entry["statistics"]))
-        edge = engine.edge_of(bound.plan, database.options())
-        if edge == entry["edge"]:
-            engine.attach(bound.plan, database.options())
+        unplanned = database.binder(entry["text"]).bind(statement.query)
+        bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
+        keeping: Keeping | str = ""
+        if entry["mode"] != "eager":
+            kept = entry.get("kept")
+            keeping = self._keeping(entry["name"], entry["mode"], unplanned, bound, entry["statistics"], kept)
+        notices = entry.get("notices", ())
+        if not isinstance(keeping, str):
+            self._recover_keeping(entry, keeping)
+            self._queries[entry["name"]] = Query(
+                database, entry["shown"], entry["mode"], bound, keeping, notices=notices
+            )
+            return
+        options = replace(database.options(), apart=entry.get("apart", ""))
+        edge = engine.edge_of(bound.plan, options)
+        if edge == entry.get("edge"):
+            engine.attach(bound.plan, options)
         else:
             # Planned differently than by the version that wrote it: its state is made again from history.
             self._replace_entry(entry, edge=edge)
-            engine.show(bound.plan, database.options(), database.declared.entries)
-        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, edge)
+            engine.show(bound.plan, options, database.declared.entries)
+        own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
+        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own, notices=notices)
         found = split(bound.plan)
-        if found is not None:
-            self._alone[self._group(found, *_constants(found)).edge] += 1
+        if found is not None and entry["mode"] == "eager":
+            group = self._group(found, *_constants(found))
+            self._alone.setdefault(group.edge, {})[entry["name"]] = _wanted(found, entry["statistics"])
+
+    def _recover_keeping(self, entry: Entry, keeping: Keeping) -> None:
+        if not isinstance(keeping, Lazy):
+            return
+        known = frozenset(entry.get("edges", ()))
+        if not known.issuperset(keeping.edges):
+            # Planned differently than by the version that wrote it: what is missing is made again from history.
+            self._replace_entry(entry, **kept_windows(keeping))
+        entries = self._database.declared.entries
+        self._modes.show(keeping, entries, entries, known)
 
     def recover_template(self, entry: Entry) -> None:
         database, engine = self._database, self._database.engine
@@ -468,9 +666,11 @@ class Registry:
         if not isinstance(statement, st.RegisterQuery | st.Query):
             raise AssertionError(f"not a query: {entry['text']}")
         numbered_parameters(statement.query)
-        bound = database.binder(entry["text"], kinds).bind(statement.query)
-        bound = database.rewritten(bound, statistics_of(entry["statistics"]))
-        found = split(bound.plan)
+        unplanned = database.binder(entry["text"], kinds).bind(statement.query)
+        bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
+        taken = self._lazy_plan(unplanned, entry["statistics"], entry["kept"]) if "kept" in entry else None
+        lazy = taken if isinstance(taken, LazyPlan) else None
+        found = split(bound.plan) if lazy is None else shareable(lazy)
         if found is None:
             raise AssertionError(f"a template that cannot be shared: {entry['text']}")
         shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
@@ -479,8 +679,12 @@ class Registry:
         if group.selection != entry["selection"]:
             engine.groups.move(entry["selection"], entry["edge"], group)
             self._replace_entry(entry, edge=group.edge, selection=group.selection)
-        template = Template(entry["name"], bound, database.settings, entry["statistics"], group, shape, kinds)
+        known = entry["statistics"]
+        inputs = frozenset() if lazy is None else engine.sources_of(bound.plan, group.options)
+        template = Template(entry["name"], bound, database.settings, known, group, shape, kinds, lazy, inputs)
         self._templates[template.name] = template
+        if lazy is not None:
+            self._modes.note(lazy)
         rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
         self._add_rows(template, rows)
 
@@ -497,12 +701,14 @@ class Registry:
             self.find(query.name)  # which another thread may just have dropped
             if query.number is None:
                 declared = database.declared.without("query", query.name)
-                engine.hide(query.edge, declared.entries)
+                self._modes.hide(query.name, query.keeping, declared.entries)
             else:
                 declared = self._without_template(query)
                 engine.dismiss(query.edge, [query.number], declared.entries)
             database.declared = declared
             del self._queries[query.name.lower()]
+            for alone in self._alone.values():
+                alone.pop(query.name.lower(), None)
             query.close()
 
     def _without_template(self, query: Query) -> Declarations:
@@ -511,8 +717,15 @@ class Registry:
         return self._database.declared if users > 1 or query.template is None else self._without(query.template)
 
     def _without(self, template: str) -> Declarations:
-        self._templates.pop(template)
+        lazy = self._templates.pop(template).lazy
+        if lazy is not None:
+            self._modes.forget(lazy)
         return self._database.declared.without("template", template)
+
+
+def _wanted(found: Split, statistics: dict[str, Any]) -> float:
+    """The part of the rows of the FROM list that a query wants."""
+    return selectivity(lo.Filter(found.core, found.condition), statistics_of(statistics))
 
 
 def _constants(found: Split) -> tuple[Shape, pl.DataFrame]:

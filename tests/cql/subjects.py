@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from types import TracebackType
 from typing import Any, Self
 
@@ -57,9 +58,11 @@ class EngineSubject:
         sharing: str = "auto",
         join_plan: str = "auto",
         jit: str = "auto",
+        mode: str = "eager",
         **where: Any,
     ) -> None:
         # Here and not above, so that the oracle's tests run without the engine.
+        self.mode = mode
         millstream: Any = importlib.import_module("millstream")
         self.db = millstream.connect(**(where or {"engine": "inprocess"}))
         self.db.execute(
@@ -76,7 +79,7 @@ class EngineSubject:
         self.db.close()
 
     def execute(self, text: str) -> None:
-        self.db.execute(text)
+        self.db.execute(re.sub(r"(REGISTER QUERY \w+) AS", rf"\1 MODE {self.mode} AS", text))
 
     def result(self, query: str, at: Any) -> list[Row]:
         return _rows(self.db.query(query).result(at=at))

@@ -18,6 +18,8 @@ SUBJECTS: dict[str, Callable[[], OracleSubject | EngineSubject]] = {
     "shared": partial(EngineSubject, sharing="on"),
     "stems": partial(EngineSubject, join_plan="eddy"),
     "just in time": partial(EngineSubject, join_plan="tree", jit="on"),
+    "lazy": partial(EngineSubject, mode="lazy"),
+    "none": partial(EngineSubject, mode="none"),
 }
 
 

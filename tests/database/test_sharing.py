@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -98,11 +98,16 @@ def test_a_late_query_sees_the_past(db: ms.Database) -> None:
     assert db.stats()["operators"] == len({step.name for step in db.engine.pipeline.steps})
 
 
-def test_single_queries_share_once_there_are_enough(db: ms.Database) -> None:
-    queries = [db.register(f"SELECT a FROM s WHERE a > {n} AND b > 0") for n in range(12)]
-    assert queries[0].number is None
+@pytest.mark.parametrize("seen", [False, True])
+def test_single_queries_share_once_there_are_enough(db: ms.Database, *, seen: bool) -> None:
+    """Those that were there before come along, if they have seen nothing yet."""
+    queries = [db.register(f"SELECT a FROM s WHERE a > {n} AND b > 0") for n in range(5)]
+    if seen:
+        db.insert("s", ROWS[:1])
+    queries += [db.register(f"SELECT a FROM s WHERE a > {n} AND b > 0") for n in range(5, 12)]
+    assert (queries[0].number is None) == seen
     assert queries[-1].number is not None
-    db.insert("s", ROWS)
+    db.insert("s", ROWS[1:] if seen else ROWS)
     db.advance("s", to=10)
     assert [values(query) for query in queries] == [[a for a in (2, 5) if a > n] for n in range(12)]
 
@@ -448,3 +453,55 @@ def test_a_refused_template_leaves_nothing_behind(reopen: Open) -> None:
     db.insert("s", ROWS)
     db.advance("s", to=5)
     assert values(query) == [2, 5]
+
+
+JOINED = "SELECT s.k FROM s [RANGE 5] JOIN r [RANGE 5] ON s.k = r.k WHERE s.v > {}"
+
+
+def with_two_streams(db: ms.Database) -> None:
+    db.execute("CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts; CREATE STREAM r (k INT) TIMESTAMP BY ts")
+
+
+def answers_of_joined(queries: Sequence[ms.Query]) -> list[list[int]]:
+    return [query.result(at=2)["k"].to_pylist() for query in queries]
+
+
+def feed_joined(db: ms.Database) -> None:
+    db.insert("r", [(k, 1) for k in range(5)])
+    db.insert("s", [(k, k, 2) for k in range(5)])
+    db.advance(to=3)
+
+
+def test_the_second_query_of_a_join_takes_the_first_along(tmp_path: Path) -> None:
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        with_two_streams(db)
+        queries = [db.register(JOINED.format(0), name="a")]
+        assert "shared_by" not in queries[0].stats()
+        queries += [db.register(JOINED.format(limit), name=name) for name, limit in (("b", 2), ("c", 3))]
+        assert [query.stats()["shared_by"] for query in queries] == [3, 3, 3]
+        feed_joined(db)
+        assert answers_of_joined(queries) == [[1, 2, 3, 4], [3, 4], [4]]
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        assert answers_of_joined([db.query(name) for name in "abc"]) == [[1, 2, 3, 4], [3, 4], [4]]
+        db.query("a").drop()
+        assert answers_of_joined([db.query(name) for name in "bc"]) == [[3, 4], [4]]
+
+
+def test_a_query_of_a_join_that_has_seen_rows_stays_as_it_is() -> None:
+    with ms.connect(engine="inprocess") as db:
+        with_two_streams(db)
+        first = db.register(JOINED.format(0))
+        feed_joined(db)
+        second = db.register(JOINED.format(2))
+        assert "shared_by" not in first.stats()
+        assert answers_of_joined([first, second]) == [[1, 2, 3, 4], [3, 4]]
+
+
+def test_queries_that_want_little_of_a_join_have_their_own() -> None:
+    with ms.connect(engine="inprocess") as db:
+        with_two_streams(db)
+        limits = "s.v > {0} AND s.v < 10 AND r.k > {0} AND r.k < 10"
+        queries = [db.register(JOINED.replace("s.v > {}", limits).format(limit)) for limit in range(3)]
+        assert ["shared_by" in query.stats() for query in queries] == [False, False, False]
+        feed_joined(db)
+        assert answers_of_joined(queries) == [[1, 2, 3, 4], [2, 3, 4], [3, 4]]

@@ -246,6 +246,89 @@ def test_tables_and_pending_changes_are_part_of_the_past() -> None:
         assert play(late, lambda: late.register(text) and None) == early.queries()[0].changes().to_pylist()
 
 
+def grouped(db: Database) -> dict[str, Any]:
+    return {query.name: (query.result().to_pylist(), query.changes().to_pylist()) for query in db.queries()}
+
+
+TEMPLATE = "SELECT COUNT(*) AS n, SUM(v) AS total FROM s [RANGE 15] WHERE k = ? AND v > ?"
+FIRST, SECOND = [(k, 2) for k in range(4)], [(k, 4) for k in range(4)]
+
+
+def test_queries_of_a_group_come_to_others_that_are_there(gate: Gate, tmp_path: Path) -> None:
+    with opened() as early:
+        early.register_many(TEMPLATE, FIRST)
+        early.register_many(TEMPLATE, SECOND)
+        feed(early, range(40))
+        expected = grouped(early)
+    with opened(tmp_path / "db") as db:
+        first = db.register_many(TEMPLATE, FIRST)
+        feed(db, range(20))
+        assert not any(query.is_filling for query in first)
+        second = db.register_many(TEMPLATE, SECOND)
+        gone = db.register_many(TEMPLATE, [(1, 1)], names=["gone"])[0]
+        assert gate.arrived.wait(60)
+        assert all(query.is_filling for query in second)
+        assert second[0].stats()["backfill"]["of_rows"] == 200
+        assert first[0].result().num_rows == 1  # those that are there do not wait
+        feed(db, range(20, 30))
+        gone.drop()
+        gate.open()
+        assert all(query.wait(60) for query in second)
+        feed(db, range(30, 40))
+        assert grouped(db) == expected
+    with opened(tmp_path / "db") as db:
+        assert grouped(db) == expected
+
+
+def test_the_one_of_a_group_that_fails_is_found() -> None:
+    with opened() as db:
+        feed(db, range(20))
+        queries = db.register_many(
+            "SELECT SUM(100 / (v - ?)) AS x FROM s [NOW] WHERE k = ?", [(n, 1) for n in (3, 9, 8)]
+        )
+        with pytest.raises(ms.EvaluationError, match="division by zero"):
+            queries[0].result()
+        assert queries[1].result().num_rows == queries[2].result().num_rows == 1
+
+
+def test_queries_of_a_group_wait_again_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patching:
+        patching.setattr(Backfills, "start", lambda _: None)
+        with opened(tmp_path / "db") as db:
+            feed(db, range(20))
+            db.register_many(TEMPLATE, FIRST, names=["a", "b", "c", "d"])
+    with opened(tmp_path / "db") as db, opened() as early:
+        early.register_many(TEMPLATE, FIRST, names=["a", "b", "c", "d"])
+        feed(early, range(21))
+        feed(db, range(20, 21))
+        assert grouped(db) == grouped(early)
+
+
+def test_a_history_that_is_too_short_is_noticed() -> None:
+    with opened() as db:
+        db.execute("CREATE STREAM r (k INT) TIMESTAMP BY t RETAIN 80; SET background_rows = 1000")
+        total = "SELECT k, COUNT(*) AS n FROM r [RANGE 500] GROUP BY k"
+        first = db.register(total, name="first")
+        for start in range(0, 400, 10):
+            db.insert("r", [(1, t) for t in range(start, start + 10)])
+        told = db.execute(f"REGISTER QUERY late AS {total}")
+        assert "the history of r begins at 318 (RETAIN)" in told.message
+        assert "its answers up to 817 lack what came before" in told.message
+        late = db.query("late")
+        assert late.notices == late.stats()["notices"]
+        assert not first.notices
+        for text in ("SELECT k FROM r [RANGE 70]", "SELECT k FROM r [ROWS 5]", "SELECT ISTREAM(k) FROM r"):
+            assert not db.register(text).notices
+        assert db.register("SELECT COUNT(*) AS n FROM r").notices[0].endswith("its answers lack what came before")
+        # The state of the first query is not taken for that of the late one, which has seen less.
+        assert first.result().to_pydict() == {"k": [1], "n": [399]}
+        seen = late.result().to_pydict()["n"][0]
+        assert 80 <= seen < 100
+        db.insert("r", [(1, 400), (1, 401)])
+        assert first.result().to_pydict()["n"] == [401]
+        assert late.result().to_pydict()["n"] == [seen + 2]
+
+
 PROGRAM = """
 import sys
 import millstream as ms

@@ -23,10 +23,10 @@ def in_process() -> Database:
     return ms.connect(engine="inprocess")
 
 
-def check_case(case: Case, connect: Connect = in_process) -> None:
-    """The engine says what the oracle says, step by step."""
+def check_case(case: Case, connect: Connect = in_process, mode: str = "eager") -> None:
+    """The engine says what the oracle says, step by step, with all queries in one mode."""
     with connect() as db:
-        both = SideBySide(db, case.probes)
+        both = SideBySide(db, case.probes, mode)
         both.define(case.definitions)
         for step, action in enumerate(case.actions):
             both.perform(action)
@@ -61,8 +61,8 @@ def outcome(case: Case, connect: Connect = in_process) -> dict[str, object]:
 
 
 class SideBySide:
-    def __init__(self, db: Database, probes: tuple[int, ...]) -> None:
-        self.db, self.oracle, self.probes = db, Oracle(), probes
+    def __init__(self, db: Database, probes: tuple[int, ...], mode: str = "eager") -> None:
+        self.db, self.oracle, self.probes, self.mode = db, Oracle(), probes, mode
         self.queries: dict[str, str] = {}
 
     def define(self, definitions: Iterable[str]) -> None:
@@ -81,7 +81,7 @@ class SideBySide:
                 self.db.advance(action.stream, to=action.to)
             case Change():
                 _same(f"{action}\nrefused", _refused(self.db, action), _refused(self.oracle, action))
-            case Register() if _registered(self.db, action):
+            case Register() if _registered(self.db, action, self.mode):
                 self.oracle.execute(str(action))
                 self.queries[action.query] = action.text
                 self._check_query(action.query)
@@ -145,10 +145,10 @@ class SideBySide:
         return Counter({(self.oracle.timestamp(name, ts), *row): count for (ts, row), count in bag.items()})
 
 
-def _registered(db: Database, action: Register) -> bool:
+def _registered(db: Database, action: Register, mode: str = "eager") -> bool:
     """All queries can be; only the strategy `direct` may be refused."""
     try:
-        db.register(action.text, name=action.query)
+        db.register(action.text, name=action.query, mode=mode)
     except ms.BindError as error:
         if "strategy 'direct'" not in str(error):
             raise

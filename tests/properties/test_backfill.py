@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,9 +107,9 @@ PROFILES = pytest.mark.parametrize("profile", [LINEAR, RELATIONAL], ids=["linear
 
 def check_many(path: Path | None, profile: Profile, examples: int) -> None:
     @settings(max_examples=examples)
-    @given(cases(profile), STEPS)
-    def run(case: Case, steps: list[tuple[int, bool]]) -> None:
-        check(path, case, steps)
+    @given(cases(profile), STEPS, st.sampled_from(["auto", "on"]))
+    def run(case: Case, steps: list[tuple[int, bool]], sharing: str) -> None:
+        check(path, replace(case, definitions=(*case.definitions, f"SET sharing = '{sharing}'")), steps)
 
     run()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from tests.properties.queries import LINEAR, RELATIONAL
 
 import millstream as ms
 from millstream.database import Database
+from millstream.engine.backfill import Backfills
 from millstream.registry import with_constants
 
 STREAMS = """
@@ -58,8 +60,8 @@ class Step:
 
 
 @st.composite
-def steps(draw: st.DrawFn) -> Step:
-    template = draw(st.sampled_from(sorted(TEMPLATES)))
+def steps(draw: st.DrawFn, templates: tuple[str, ...] = tuple(sorted(TEMPLATES))) -> Step:
+    template = draw(st.sampled_from(templates))
     optional = NUMBERS | st.none()
     gaps = st.integers(0, 2)
     return Step(
@@ -90,13 +92,19 @@ def feed(dbs: list[Database], step: Step, clocks: dict[str, int]) -> None:
             db.execute(f"INSERT INTO names VALUES ({step.named[0]}, '{step.named[1]}') AT {max(at, 0)}")
 
 
-def check(played: list[Step], shards: int) -> None:
+def check(played: list[Step], shards: int, slices: int | None = None, mode: str = "eager") -> None:
+    """With `slices`, the past of queries is worked through in the background, so many slices after each step."""
     with ms.connect(engine="inprocess") as together, ms.connect(engine="inprocess") as alone:
         alone.execute(STREAMS + "; SET sharing = 'off'")
         together.execute(STREAMS + f"; SET sharing = 'on'; SET shards = {shards}")
         clocks = {"s": 0, "u": 0}
+        backfills = together.engine.backfills
+        work = backfills.slices()
+        if slices is not None:
+            together.execute("SET background_rows = 0")
+            backfills.first_slice = backfills.most_left = 2
         for step in played:
-            queries = together.register_many(step.template, step.rows)
+            queries = together.register_many(step.template, step.rows, mode=mode)
             for query, row in zip(queries, step.rows, strict=True):
                 alone.register(with_constants(step.template, row), name=query.name)
             feed([together, alone], step, clocks)
@@ -104,6 +112,11 @@ def check(played: list[Step], shards: int) -> None:
             if step.dropped < len(present):
                 alone.query(present[step.dropped].name).drop()
                 present[step.dropped].drop()
+            for _ in range(slices or 0):
+                if next(work, work) is work:
+                    work = backfills.slices()
+        for _ in chain(work, backfills.slices()):
+            pass
         end = max(clocks.values()) + 20
         for db in (together, alone):
             db.advance(to=end)
@@ -121,6 +134,35 @@ def changes(query: ms.Query) -> Counter[str]:
 @given(st.lists(steps(), min_size=1, max_size=6), st.integers(1, 3))
 def test_together_as_alone(played: list[Step], shards: int) -> None:
     check(played, shards)
+
+
+# Of few templates, so that queries come to groups that hold something already.
+FEW = st.tuples(*[st.sampled_from(sorted(TEMPLATES))] * 2)
+
+
+@settings(max_examples=25)
+@given(FEW.flatmap(lambda few: st.lists(steps(few), min_size=2, max_size=6)), st.integers(1, 3), st.integers(0, 8))
+def test_together_as_alone_with_the_past_in_the_background(played: list[Step], shards: int, slices: int) -> None:
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(Backfills, "start", lambda _: None)  # the test itself does the work
+        check(played, shards, slices=slices)
+
+
+@pytest.mark.slow
+@settings(max_examples=1000)
+@given(FEW.flatmap(lambda few: st.lists(steps(few), min_size=2, max_size=9)), st.integers(1, 3), st.integers(0, 8))
+def test_together_as_alone_with_the_past_in_the_background_in_many_cases(
+    played: list[Step], shards: int, slices: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patching:
+        patching.setattr(Backfills, "start", lambda _: None)
+        check(played, shards, slices=slices)
+
+
+@settings(max_examples=30)
+@given(st.lists(steps(), min_size=1, max_size=6), st.integers(1, 3))
+def test_matches_of_many_queries_together_as_answers_alone(played: list[Step], shards: int) -> None:
+    check(played, shards, mode="lazy")
 
 
 @pytest.mark.slow

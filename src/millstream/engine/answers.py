@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
@@ -11,7 +12,7 @@ from millstream.kernel.batch import (
     START,
     WEIGHT,
     Batch,
-    changes,
+    concat,
     net_changes,
     value_columns,
 )
@@ -29,21 +30,44 @@ def relation_at(rows: Batch, schema: Schema, at: int) -> pa.Table:
     """R(at), each copy a row, in the order of the values."""
     columns = value_columns(len(schema))
     alive = only(rows, (numbers(rows, START) <= at) & (numbers(rows, END) > at))
-    counted = alive
-    if (numbers(alive, WEIGHT) < 0).any() or not columns:
-        counted = alive.group_by(columns).agg(pl.col(WEIGHT).sum()) if columns else alive.select(pl.col(WEIGHT).sum())
-        counted = only(counted, numbers(counted, WEIGHT) > 0)
+    if not columns:
+        return _table(alive.select(pl.col(WEIGHT).sum())[columns], schema, columns)
+    ordered, is_first = _in_order(alive, columns)
+    counted = ordered
+    if (numbers(ordered, WEIGHT) < 0).any():
+        firsts = np.flatnonzero(is_first)
+        counts = np.add.reduceat(numbers(ordered, WEIGHT), firsts) if firsts.size else firsts
+        values = pl.DataFrame([ordered[name][pl.Series(firsts)] for name in columns])
+        counted = values.hstack([pl.Series(WEIGHT, counts, pl.Int64)])
+        counted = only(counted, counts > 0)
     copies = counted[columns]
-    if columns and (numbers(counted, WEIGHT) != 1).any():
+    if (numbers(counted, WEIGHT) != 1).any():
         copies = counted.select(pl.col(*columns).repeat_by(WEIGHT)).explode(*columns)
-    return _table(copies.sort(columns) if copies.height > 1 and columns else copies, schema, columns)
+    return _table(copies, schema, columns)
+
+
+def _in_order(rows: Batch, columns: list[str]) -> tuple[Batch, npt.NDArray[np.bool_]]:
+    """The rows in the order of their values, and where a new value begins. Integers are sorted by NumPy: a query of
+    Polars costs more than a small answer."""
+    if rows.height <= 1:
+        return rows, np.ones(rows.height, np.bool_)
+    is_first = np.ones(rows.height, np.bool_)
+    if all(rows[name].dtype.is_integer() and not rows[name].null_count() for name in columns):
+        values = [rows[name].to_numpy() for name in columns]
+        order = np.lexsort(values[::-1])
+        is_first[1:] = np.logical_or.reduce([np.diff(column[order]) != 0 for column in values])
+        return pl.DataFrame([rows[name][pl.Series(order)] for name in rows.columns]), is_first
+    ordered = rows.sort(columns)
+    changed = ordered.select(pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in columns))
+    is_first[1:] = changed.to_series().to_numpy()[1:]
+    return ordered, is_first
 
 
 def elements_until(rows: Batch, schema: Schema, at: int, domain: TimeDomain | None, max_rows: int) -> pa.Table:
     """A stream's elements up to an instant, in time order, the timestamp first."""
     elements = _elements(rows, schema, -1, at, max_rows)
     columns = [START, *value_columns(len(schema))]
-    return _table(_timed(elements, domain).select(columns), _with_time(schema, domain), columns)
+    return _table(_timed(elements[columns], domain), _with_time(schema, domain), columns)
 
 
 def changes_between(
@@ -58,14 +82,28 @@ def changes_between(
 ) -> pa.Table:
     """Net changes with since < _ts <= until: of a relation its insertions and deletions, of a stream its elements."""
     columns = value_columns(len(schema))
-    if stream:
-        points = _elements(rows, schema, since, until, max_rows).select(*columns, START, WEIGHT)
-    else:
-        points = changes(rows, columns).filter((pl.col(START) > since) & (pl.col(START) <= until))
-    net = net_changes(points, columns).sort(START, *columns)
+    points = _elements(rows, schema, since, until, max_rows) if stream else _points(rows, columns, since, until)
     outputs = [START, WEIGHT, *columns]
     described = _with_time((Field(CHANGE, BIGINT), *schema), domain)
-    return _table(_timed(net, domain).select(outputs), described, outputs)
+    return _table(_timed(_net(points[outputs], columns), domain), described, outputs)
+
+
+def _points(rows: Batch, columns: list[str], since: int, until: int) -> Batch:
+    """The change points of a relation with since < t <= until, not yet summed."""
+    starts, ends = numbers(rows, START), numbers(rows, END)
+    coming = only(rows, (starts > since) & (starts <= until))
+    going = only(rows, (ends > since) & (ends <= until))
+    weights = pl.Series(WEIGHT, -numbers(going, WEIGHT))
+    left = pl.DataFrame([*going[columns].get_columns(), going[END].alias(START), weights])
+    return concat([coming[left.columns], left], left)
+
+
+def _net(points: Batch, columns: list[str]) -> Batch:
+    """Change points summed up, in order. Where each is alone at its instant there is nothing to sum."""
+    instants = numbers(points, START)
+    if (instants[1:] > instants[:-1]).all():
+        return points
+    return net_changes(points, columns).sort(START, *columns)[points.columns]
 
 
 def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: int) -> int:
@@ -87,9 +125,12 @@ def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: i
 
 def _elements(rows: Batch, schema: Schema, since: int, until: int, max_rows: int) -> Batch:
     """One row per element with since < t <= until; runs that RSTREAM made are cut to that span before they unfold."""
-    within = rows.filter((pl.col(START) <= until) & (pl.col(END) > since + 1)).with_columns(
-        pl.col(START).clip(lower_bound=since + 1)
-    )
+    starts, ends = numbers(rows, START), numbers(rows, END)
+    within = only(rows, (starts <= until) & (ends > since + 1))
+    starts, ends = numbers(within, START), numbers(within, END)
+    if (ends == starts + 1).all() and (starts[1:] > starts[:-1]).all() and (numbers(within, WEIGHT) == 1).all():
+        return within  # one by one and in order, as most are
+    within = within.with_columns(pl.Series(START, np.maximum(starts, since + 1)))
     found, _ = Elements(schema, max_rows).step([within], NO_STATE, Progress((since,), (until,)))
     return found
 
@@ -107,7 +148,12 @@ def _timed(rows: Batch, domain: TimeDomain | None) -> Batch:
 
 
 def _table(rows: Batch, schema: Schema, columns: list[str]) -> pa.Table:
-    arrays = [rows[name].to_arrow().cast(to_arrow(f.type)) for name, f in zip(columns, schema, strict=True)]
+    arrays = [_array(rows[name], to_arrow(f.type)) for name, f in zip(columns, schema, strict=True)]
     if not arrays:
         return pa.table({}).select([])
     return pa.Table.from_arrays(arrays, schema=arrow_schema(schema))
+
+
+def _array(column: pl.Series, kind: pa.DataType) -> pa.Array:
+    array = column.to_arrow()
+    return array if array.type == kind else array.cast(kind)

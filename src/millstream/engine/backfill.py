@@ -10,20 +10,23 @@ leaves behind is collected as all orphans are: the snapshot only says which edge
 begins again.
 
 Of steps that other queries share the state is worked out as well, since what is above them needs their past, and then
-left: the live one is the same.
+left: the live one is the same. Queries of a group have a job of their own, for all that wait: it runs the group's plan
+for them alone, and in the end what it holds for them and what the group holds for the others are put together.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from millstream.engine.groups import Group, Rows, failure_key, halves, numbers_of, only_queries
+from millstream.engine.needs import Needs, needs_of
 from millstream.engine.parts import Part
 from millstream.engine.runner import Beside
 from millstream.engine.task import EpochOutcome, EpochTask, StateNames
@@ -69,17 +72,29 @@ class Job:
     reached: dict[str, int] = field(default_factory=dict)  # per source: the last instant whose rows were taken
     rows: int = 0
     error: Error | None = None  # something else than the queries is wrong
+    group: Group | None = None
+    queries: Rows = field(default_factory=dict)  # of the group
+    tables: StateNames = field(default_factory=dict)  # the query tables that the job's selection reads
+    once: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # what the query tables say as sources
+    common_failure: bool = False  # whatever its queries ask
 
     @property
     def sources(self) -> set[str]:
         steps = {step.name for step in self.pipeline.steps}
         return {edge for step in self.pipeline.steps for edge in step.inputs} - steps
 
+    def needs(self, source: str) -> Needs:
+        """What it needs of a source's rows."""
+        return needs_of(self.pipeline, source, self.shown or {self.pipeline.steps[-1].name})
+
     def after(self, source: str) -> int:
         return self.reached.get(source, -1)
 
     def names(self) -> list[str]:
-        return [*state_names(self.states), *(name for names in self.results.values() for name in names)]
+        """All that it has written."""
+        results = [name for names in self.results.values() for name in names]
+        once = [part.name for parts in self.once.values() for part in parts]
+        return [*state_names(self.states), *state_names(self.tables), *results, *once]
 
 
 class Backfills:
@@ -89,6 +104,7 @@ class Backfills:
         self._engine = engine
         self._lock = threading.Lock()  # of what follows; taken after the engine's, never before
         self._waiting: dict[str, Pipeline] = {}  # by edge
+        self._groups: dict[str, tuple[Group, list[set[int]]]] = {}  # those that wait, all together or in these parts
         self._job: Job | None = None
         self._broken: dict[str, Error] = {}  # by edge: what stopped its backfill until the database is opened again
         self._thread: threading.Thread | None = None
@@ -105,17 +121,22 @@ class Backfills:
     def __contains__(self, edge: str) -> bool:
         """Whether the past of an edge is still to be worked through."""
         with self._lock:
-            return edge in self._waiting or (self._job is not None and edge in self._job.shown)
+            waits = edge in self._waiting or edge in self._groups
+            return waits or (self._job is not None and edge in self._job.shown)
 
     def pipeline_of(self, edge: str) -> Pipeline | None:
         with self._lock:
-            found = self._waiting.get(edge)
-            job = self._job
-            return found or (job.pipeline if job is not None and edge in job.shown else None)
+            if self._job is not None and edge in self._job.shown:
+                return self._job.pipeline
+            return self._groups[edge][0].pipeline if edge in self._groups else self._waiting.get(edge)
 
-    def check(self, edge: str) -> None:
-        if edge in self._broken:
-            raise self._broken[edge]
+    def is_broken(self, edge: str, query: int | None = None) -> bool:
+        """Whether something went wrong that has nothing to do with the query."""
+        return (edge if query is None else failure_key(edge, query)) in self._broken
+
+    def check(self, edge: str, query: int | None = None) -> None:
+        if self.is_broken(edge, query):
+            raise self._broken[edge if query is None else failure_key(edge, query)]
 
     def progress(self, edge: str) -> Progress | None:
         """How far the backfill of an edge is; None where there is none."""
@@ -146,6 +167,15 @@ class Backfills:
         if self._is_started:
             self._wake()
 
+    def add_group(self, group: Group, parts: Sequence[Rows] = ()) -> None:
+        """Work through the past of the queries of a group that wait for it; apart, where one of them has failed."""
+        with self._lock:
+            known = self._groups.setdefault(group.edge, (group, []))[1]
+            known += map(numbers_of, parts)
+            self._broken.pop(group.edge, None)
+        if self._is_started:
+            self._wake()
+
     def start(self) -> None:
         """Begin: all that an earlier process has declared is there."""
         self._is_started = True
@@ -153,7 +183,7 @@ class Backfills:
 
     def _wake(self) -> None:
         with self._lock:
-            if self._thread is None and self._waiting and not self._is_closed:
+            if self._thread is None and (self._waiting or self._groups) and not self._is_closed:
                 self._thread = threading.Thread(target=self._work, name="millstream-backfill", daemon=True)
                 self._thread.start()
 
@@ -161,6 +191,7 @@ class Backfills:
         """Nobody asks for an edge any more."""
         with self._lock:
             self._waiting.pop(edge, None)
+            self._groups.pop(edge, None)
             self._broken.pop(edge, None)
             if self._job is None or edge not in self._job.shown:
                 return
@@ -174,6 +205,7 @@ class Backfills:
         with self._lock:
             self._is_closed = True
             self._waiting.clear()
+            self._groups.clear()
             thread = self._thread
         if self._beside is not None:
             self._beside.cancel()
@@ -199,18 +231,37 @@ class Backfills:
                 self._end(job)
 
     def _next_job(self) -> Job | None:
-        """All that wait, as one job; the thread ends where there is none."""
-        with self._lock:
-            if self._is_closed or not self._waiting:
+        """All that wait, as one job, or all of a group; the thread ends where there is none."""
+        owner = f"backfill {next(self._numbers)}/"
+        with self._engine.lock, self._lock:
+            if self._is_closed or not (self._waiting or self._groups):
                 self._thread = None
                 return None
-            pipeline = Pipeline()
-            for each in self._waiting.values():
-                pipeline = pipeline.with_steps(each.steps)
-            self._job = Job(pipeline, frozenset(self._waiting), f"backfill {next(self._numbers)}/")
-            self._waiting = {}
+            if self._waiting:
+                pipeline = Pipeline()
+                for each in self._waiting.values():
+                    pipeline = pipeline.with_steps(each.steps)
+                self._job = Job(pipeline, frozenset(self._waiting), owner)
+                self._waiting = {}
+            else:
+                self._job = self._job_of(next(iter(self._groups)), owner)
             self._beside = self._engine.runner.beside()
             return self._job
+
+    def _job_of(self, edge: str, owner: str) -> Job:
+        """For the queries of a group that wait, or for a part of them."""
+        engine, (group, parts) = self._engine, self._groups[edge]
+        engine.keep_held()
+        rows = engine.groups.waiting(group, filling=True)
+        if parts:
+            rows = only_queries(rows, parts.pop(0))
+        if not parts:
+            del self._groups[edge]
+        job = Job(group.another_pipeline(), frozenset([edge]), owner, group=group, queries=rows)
+        if rows:
+            job.tables = {group.selection: engine.groups.written(rows)}
+            job.once = engine.groups.query_rows(group, rows)
+        return job
 
     def _end(self, job: Job) -> None:
         engine = self._engine
@@ -218,7 +269,12 @@ class Backfills:
             engine.unpin(job)
             with self._lock:
                 if job.error is not None and not self._is_over(job):
-                    self._broken.update(dict.fromkeys(job.shown, job.error))
+                    stuck = (
+                        [*job.shown]
+                        if job.group is None
+                        else [failure_key(job.group.edge, query) for query in numbers_of(job.queries)]
+                    )
+                    self._broken.update(dict.fromkeys(stuck, job.error))
                 self._job = self._beside = None
             engine.store.sweep(job.names(), set(engine.snapshot.names()))
         engine.tell()
@@ -274,7 +330,7 @@ class Backfills:
         """How far each source goes in a slice of about so many rows: all to the same instant, or as far as they are
         final. Within a file rows are taken to be spread evenly over its time."""
         low, high = min(job.after(source) for source in job.sources), max(frontiers[source] for source in job.sources)
-        files = [_File(file, job.after(s)) for s in job.sources for file in snapshot.history.get(s, ())]
+        files = [_File(file, job.after(s)) for s in job.sources for file in self._files(job, s, snapshot)]
         spans = _Spans([file for file in files if file.left > 0])
         if spans.until(high) > wanted:
             first, last = low + 1, high
@@ -290,15 +346,18 @@ class Backfills:
         for source in job.sources:
             after, up_to = job.after(source), until[source]
             read[source] = tuple(
-                engine.history_part(source, file, after, up_to)
-                for file in snapshot.history.get(source, ())
+                engine.history_part(source, file, after, up_to, job.needs(source))
+                for file in self._files(job, source, snapshot)
                 if file.last > after and file.first <= up_to
             )
+        if not job.reached:
+            read |= job.once
         task = engine.task_of(job.pipeline, read)
         before = {source: job.after(source) for source in frontiers}
+        states = {step: {**job.states.get(step, {}), **tables} for step, tables in job.tables.items()}
         return replace(
             task,
-            states=job.states,
+            states={**job.states, **states},
             before=before,
             after=dict(frontiers),
             shown=tuple(job.shown),
@@ -319,6 +378,9 @@ class Backfills:
 
     def _fail(self, job: Job, failures: Mapping[str, EvaluationError]) -> None:
         """Edges that failed need nothing any more; the others go on without the steps that only those needed."""
+        if job.group is not None and not job.group.above & failures.keys():
+            failures = {job.group.edge: next(iter(failures.values()))}  # not the queries' own: all have failed
+            job.common_failure = True
         job.failures |= {edge: failures[edge] for edge in job.shown if edge in failures}
         going_on = job.shown - job.failures.keys()
         needed = {below for edge in going_on for below in job.pipeline.edges_below(edge)}
@@ -336,6 +398,12 @@ class Backfills:
         reach("backfill-finished")
         with self._lock:
             shown = job.shown
+        if job.group is not None:
+            if shown:
+                self._finish_group(job, job.group)
+            with self._lock:
+                self._job = None
+            return
         made = shown - job.failures.keys()
         needed = {below for edge in made for below in job.pipeline.edges_below(edge)}
         known = {step.name for step in engine.pipeline.steps}
@@ -355,10 +423,31 @@ class Backfills:
         with self._lock:
             self._job = None
 
+    def _finish_group(self, job: Job, group: Group) -> None:
+        """The queries that are still there take part, or have failed; where it may be one of several, they go on
+        apart."""
+        groups = self._engine.groups
+        rows = only_queries(groups.waiting(group, filling=True), numbers_of(job.queries))
+        if not rows:
+            group.filling -= numbers_of(job.queries)
+        elif group.edge not in job.failures:
+            groups.publish(group, rows, job.states, job.results.get(group.edge, ()))
+            group.filling -= numbers_of(job.queries)
+        elif job.common_failure or sum(frame.height for frame in rows.values()) == 1:
+            groups.fail(group, rows, job.failures[group.edge])
+            group.filling -= numbers_of(job.queries)
+        else:
+            self.add_group(group, halves(rows))
+        if group.edge in groups and groups.waiting(group, filling=True):
+            self.add_group(group)  # some have come meanwhile
+
     def _rows_left(self, job: Job, snapshot: Snapshot) -> int:
         """About how many rows of history are still to be taken."""
-        files = (_File(file, job.after(s)) for s in job.sources for file in snapshot.history.get(s, ()))
+        files = (_File(file, job.after(s)) for s in job.sources for file in self._files(job, s, snapshot))
         return int(sum(file.left for file in files))
+
+    def _files(self, job: Job, source: str, snapshot: Snapshot) -> list[HistoryFile]:
+        return self._engine.needed_files(source, snapshot, job.needs(source))
 
 
 def _only(found: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

@@ -21,19 +21,33 @@ from millstream.engine.exchange import Skew
 from millstream.engine.extents import Extent, Extents, Wanted
 from millstream.engine.groups import Group, Groups, failure_key, query_tables
 from millstream.engine.limits import Limits, Notice, notices
-from millstream.engine.merging import HistoryMerge, Merge, history_merges, most_to_merge, result_merges, with_merged
+from millstream.engine.merging import (
+    HistoryMerge,
+    MatchEdges,
+    Merge,
+    history_merges,
+    most_to_merge,
+    result_merges,
+    with_merged,
+)
+from millstream.engine.needs import EVERYTHING, Needs, may_have, needs_of
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, report
+from millstream.engine.results import Tails
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.errors import EvaluationError, StateError, told
+from millstream.kernel.aggregation.ranked_tree import RankedTree
 from millstream.kernel.batch import INF, Batch, concat, empty_batch
 from millstream.kernel.distribution import HASH
+from millstream.kernel.matches import Matches
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
+from millstream.plan.lifetime import influence
 from millstream.plan.physical import CLOCK, Lowering, Options
 from millstream.plan.sharing import QUERY_ROWS, Shape
 from millstream.state.faults import reach
@@ -78,10 +92,14 @@ class Engine:
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
         self._extents = Extents()
+        self._matching = MatchEdges()
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
+        # Plans of queries that keep nothing, with the sources they read, by name: what they need of history is kept.
+        self.recomputed: dict[str, tuple[lo.Node, frozenset[str]]] = {}
         self.groups = Groups(self)
         self.backfills = Backfills(self)
+        self._tails = Tails()
         self.limits = Limits()
         self.notices: dict[tuple[str, int | None], Notice] = {}  # per edge and query: of those near a limit
         self.memory = MemoryReport()
@@ -101,6 +119,7 @@ class Engine:
             self.snapshot = snapshot
             self.tell()
             reach("before-sweep")
+            self._tails.keep({name for names in snapshot.results.values() for name in names})
             self.store.sweep(set(before.names()), set(snapshot.names()).union(*self._pinned.values()))
 
     def pin(self, reader: object, names: Iterable[str]) -> None:
@@ -198,13 +217,10 @@ class Engine:
             return self._history(name, self.snapshot)
 
     def _history(self, name: str, snapshot: Snapshot, wanted: Wanted | None = None) -> Batch:
-        files, schema = snapshot.history.get(name, ()), self._sources[name].schema
-        if wanted is not None and self._sources[name].counts_arrivals:
-            # Elements, which hold for an instant each.
-            spans = ((file, Extent(file.first, file.last, file.last + 1, file.last + 1)) for file in files)
-            files = tuple(file for file, extent in spans if wanted(extent))
-        frames = [read_history(self.store, file, schema) for file in files]
-        return pl.concat([self._empty(name), *frames])
+        if wanted is None or not self._sources[name].counts_arrivals:
+            return self.kept_rows(name, snapshot)
+        # Elements, which hold for an instant each.
+        return self.kept_rows(name, snapshot, lambda f: wanted(Extent(f.first, f.last, f.last + 1, f.last + 1)))
 
     def frontier(self, source: str) -> int:
         return self._frontier(source, self.snapshot)
@@ -325,7 +341,7 @@ class Engine:
                 task.periods,
                 most_to_merge(self.store.pool),
             ),
-            *result_merges(self.snapshot.results, self._firsts(), self.store),
+            *result_merges(self.snapshot.results, self._firsts(), self.store, self._match_edges()),
         )
         if not concerned and not unjudged and not merges:
             return EpochOutcome(), concerned
@@ -383,10 +399,20 @@ class Engine:
         """Without the history files of which every row is older than its source is to be kept."""
         first = {source: self._first_kept(source, snapshot) for source in snapshot.history if source in self._sources}
         kept = {
-            source: tuple(file for file in files if file.last >= first.get(source, 0))
+            source: tuple(
+                file for file in files if file.last >= first.get(source, 0) or self._is_asked_for(source, file, first)
+            )
             for source, files in snapshot.history.items()
         }
         return replace(snapshot, history=kept) if kept != snapshot.history else snapshot
+
+    def _is_asked_for(self, source: str, file: HistoryFile, first: Mapping[str, int]) -> bool:
+        """Whether a query that is computed from history still needs a file for an instant that it may be asked for."""
+        return any(
+            influence(plan, {source: file.last}) >= max(first.get(name, 0) for name in names)
+            for plan, names in self.recomputed.values()
+            if source in names
+        )
 
     def _period(self, source: str) -> int:
         return period_length(self.snapshot.history.get(source, ()), self._sources[source].retain)
@@ -396,16 +422,41 @@ class Engine:
         retain = self._sources[source].retain
         return 0 if retain is None else max(0, snapshot.progress(source).heartbeat - retain)
 
-    def first_answerable(self, edge: str, snapshot: Snapshot | None = None) -> int:
-        """The first instant that an edge can be asked for: later ones need only history that is kept."""
-        return max((self._first_kept(source, snapshot or self.snapshot) for source in self.inputs(edge)), default=0)
+    def first_answerable(self, sources: Collection[str], snapshot: Snapshot | None = None) -> int:
+        """The first instant that what is made from sources can be asked for: later ones need only kept history."""
+        return max((self._first_kept(source, snapshot or self.snapshot) for source in sources), default=0)
 
-    def final(self, edge: str, snapshot: Snapshot) -> int:
-        """The last instant up to which an edge is final; -1 where nothing is, or where it is there no more."""
-        return min((self._frontier(source, snapshot) for source in self.inputs(edge)), default=-1)
+    def lost_before(self, source: str) -> int:
+        """The instant before which rows of a source are no longer all kept; 0 where they are."""
+        progress = self.snapshot.progress(source)
+        is_whole = self.number_kept(source) >= progress.arrived - progress.late - progress.shed
+        return 0 if is_whole else self._first_kept(source, self.snapshot)
+
+    def number_kept(self, source: str) -> int:
+        """How many rows are kept of a source."""
+        return sum(file.rows for file in self.snapshot.history.get(source, ()))
+
+    def holds_state_of(self, steps: Iterable[str]) -> bool:
+        """Whether one of some steps is there already and holds something."""
+        return any(self.snapshot.states.get(step) for step in steps)
+
+    def final(self, sources: Collection[str], snapshot: Snapshot) -> int:
+        """The last instant up to which what is made from sources is final; -1 where nothing is, or there are none."""
+        return min((self._frontier(source, snapshot) for source in sources), default=-1)
 
     def _firsts(self) -> dict[str, int]:
-        return {edge: self.first_answerable(edge) for edge in self.snapshot.results}
+        """Of each edge, the first instant that its rows are still needed for; of matches, that of their oldest
+        element."""
+        kept = {step.name: step.operator.kept for step in self.pipeline.steps if isinstance(step.operator, _MATCHES)}
+        firsts = {edge: self.first_answerable(self.inputs(edge)) for edge in self.snapshot.results}
+        return {edge: _before(first, kept[edge]) if edge in kept else first for edge, first in firsts.items()}
+
+    def _match_edges(self) -> MatchEdges:
+        found = {step.name: step.operator for step in self.pipeline.steps if isinstance(step.operator, _MATCHES)}
+        self._matching.trees = {
+            edge: operator.shape if isinstance(operator, RankedTree) else None for edge, operator in found.items()
+        }
+        return self._matching
 
     def _count(self, outcome: EpochOutcome) -> None:
         self._rows.update(outcome.rows)
@@ -492,6 +543,7 @@ class Engine:
                 self.groups.let_go(group, shape)
                 raise
             self._shown[group.edge] += rows.height
+            self.groups.hand_over(group)
 
     def keep_held(self) -> None:
         """Commit queries that wait and are not in the snapshot yet."""
@@ -509,7 +561,9 @@ class Engine:
         with self.lock:
             group, remaining = self.groups[edge], self._shown - Counter({edge: len(queries)})
             snapshot = self.groups.without(group, queries)
+            group.filling.difference_update(queries)
             if edge not in remaining:
+                self.backfills.cancel(edge)
                 self.groups.close(group)
                 snapshot = self._only(remaining, snapshot)
                 self.pipeline = self.pipeline.only(self._needed(remaining))
@@ -618,55 +672,107 @@ class Engine:
 
     def check(self, edge: str, query: int | None = None) -> None:
         """Raise what stopped the edge, or one query of a group, if something did."""
-        self.backfills.check(edge)
+        self.backfills.check(edge, query)
         for step in (edge, *([] if query is None else [failure_key(edge, query)])):
             if step in self.snapshot.failures:
                 said = self.snapshot.failures[step]
                 raise EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))
+
+    def read(self, reader: Callable[[Snapshot], _Item]) -> _Item:
+        """What a reader makes of the committed snapshot.
+
+        Readers do not wait for epochs: what a snapshot names stays the same, and is there until some commit later.
+        """
+        while True:
+            snapshot = self.snapshot
+            try:
+                return reader(snapshot)
+            except StateError:
+                if self.snapshot is snapshot:
+                    raise  # not because a commit has removed what the one before it named
+
+    def segments(
+        self, edge: str, snapshot: Snapshot, wanted: Wanted | None = None, after: int = -1
+    ) -> list[pl.DataFrame]:
+        """What an edge has shown; without segments that have no rows that may be wanted, and perhaps without rows that
+        have ended by an instant."""
+        names = snapshot.results.get(edge, ())
+        found = ((name, self._extents.read(name, self.store.read, wanted)) for name in names)
+        kept = ((name, frame) for name, frame in found if frame is not None)
+        return [frame for _, frame in kept] if after < 0 else [*self._tails.after(kept, after)]
 
     def rows(
         self, edge: str, schema: Schema, query: int | None = None, wanted: Callable[[Snapshot], Wanted] | None = None
     ) -> tuple[Batch, Snapshot]:
         """All rows that an edge has shown, or shown to one query of a group, and the snapshot they belong to.
 
-        Segments without rows that may be `wanted`, which depends on the snapshot, are left out. Readers do not wait for
-        epochs: what a snapshot names stays the same, and is there until some commit later.
+        Segments without rows that may be `wanted`, which depends on the snapshot, are left out.
         """
         if query is not None:
             self.settle(edge)
-        while True:
-            self.check(edge, query)
-            snapshot, like = self.snapshot, empty_batch(schema)
+
+        def found(snapshot: Snapshot) -> tuple[Batch, Snapshot]:
             asked = None if wanted is None else wanted(snapshot)
-            try:
-                if edge in self._sources:
-                    return self._history(edge, snapshot, asked).select(like.columns), snapshot
-                read = [self._extents.read(name, self.store.read, asked) for name in snapshot.results.get(edge, ())]
-                frames = [frame for frame in read if frame is not None]
-                break
-            except StateError:
-                if self.snapshot is snapshot:
-                    raise  # not because a commit has removed what the one before it named
+            return self.rows_in(snapshot, edge, schema, query, asked), snapshot
+
+        return self.read(found)
+
+    def rows_in(
+        self,
+        snapshot: Snapshot,
+        edge: str,
+        schema: Schema,
+        query: int | None = None,
+        wanted: Wanted | None = None,
+        after: int = -1,
+    ) -> Batch:
+        """The rows of an edge in a snapshot; perhaps without those that have ended by an instant."""
+        self.check(edge, query)
+        like = empty_batch(schema)
+        if edge in self._sources:
+            return self._history(edge, snapshot, wanted).select(like.columns)
+        frames = self.segments(edge, snapshot, wanted, after)
         if query is None:
-            return pl.concat([like, *(frame.select(like.columns) for frame in frames)]), snapshot
-        return concat(self.groups.rows_of(self.groups[edge], schema, query, frames), like), snapshot
+            return concat([f if f.columns == like.columns else f.select(like.columns) for f in frames], like)
+        return concat(self.groups.rows_of(self.groups[edge], schema, query, frames), like)
 
     def height(self, edge: str) -> int:
         """How many rows an edge has shown, without reading them."""
-        while True:
-            snapshot = self.snapshot
+
+        def rows(snapshot: Snapshot) -> int:
             if edge in self._sources:
                 return sum(file.rows for file in snapshot.history.get(edge, ()))
-            try:
-                return sum(map(self.store.height, snapshot.results.get(edge, ())))
-            except StateError:
-                if self.snapshot is snapshot:
-                    raise
+            return sum(map(self.store.height, snapshot.results.get(edge, ())))
 
-    def inputs(self, edge: str) -> set[str]:
+        return self.read(rows)
+
+    def inputs(self, edge: str, pipeline: Pipeline | None = None) -> frozenset[str]:
         """The sources that an edge is made from, but for query tables."""
-        below = (self.backfills.pipeline_of(edge) or self.pipeline).edges_below(edge)
-        return {name for name in below if name in self._sources and not name.startswith(QUERY_ROWS)}
+        below = (pipeline or self.backfills.pipeline_of(edge) or self.pipeline).edges_below(edge)
+        return frozenset(name for name in below if name in self._sources and not name.startswith(QUERY_ROWS))
+
+    def is_source(self, edge: str) -> bool:
+        return edge in self._sources
+
+    def retain_of(self, source: str) -> int | None:
+        """For how many ticks a source's history is kept; None for ever."""
+        return self._sources[source].retain
+
+    def kept_rows(
+        self, source: str, snapshot: Snapshot, wanted: Callable[[HistoryFile], bool] = lambda file: True
+    ) -> Batch:
+        """The rows of some of the files that are kept of a source, as the kernel takes them."""
+        files, schema = snapshot.history.get(source, ()), self._sources[source].schema
+        frames = [read_history(self.store, file, schema) for file in files if wanted(file)]
+        return pl.concat([self._empty(source), *frames])
+
+    def lowered(self, plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
+        """The edge that would carry a plan's rows, and the steps that would make them."""
+        return self._prepare(plan, options)
+
+    def sources_of(self, plan: lo.Node, options: Options) -> frozenset[str]:
+        """The sources that a plan is made from."""
+        return self.inputs(*self._prepare(plan, options))
 
     def _prepare(self, plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
         lowering = Lowering(plan, options)
@@ -691,14 +797,29 @@ class Engine:
 
     def history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:
         """A task that runs a pipeline over all that is kept of its sources."""
-        history = {
-            source: tuple(self.history_part(source, file) for file in files)
-            for source, files in self.snapshot.history.items()
-            if source in self._sources
+        task = self.task_of(pipeline, {})
+        read = {
+            source: tuple(
+                self.history_part(source, file, needs=needs) for file in self.needed_files(source, self.snapshot, needs)
+            )
+            for source in task.empty
+            for needs in [needs_of(pipeline, source, (edge,))]
         }
-        task = self.task_of(pipeline, history)
-        read = {source: parts for source, parts in history.items() if source in task.empty}
         return replace(task, arrived=read, before=dict.fromkeys(until, -1), after=until, shown=(edge,))
+
+    def needed_files(self, source: str, snapshot: Snapshot, needs: Needs) -> list[HistoryFile]:
+        """The files of a source that may have rows that are needed."""
+        files = snapshot.history.get(source, ())
+        if needs is None:
+            return [*files]
+        names = [field.name for field in self._sources[source].schema]
+        read = {names[within.column] for need in needs for within in need}
+        # Of users' own files we do not know what their footers leave out.
+        return [
+            file
+            for file in files
+            if file.as_it_came is not None or may_have(needs, self.store.bounds(file.name, read), names)
+        ]
 
     def task_of(self, pipeline: Pipeline, arrived: Mapping[str, tuple[Part, ...]]) -> EpochTask:
         """A task of all steps from nothing; callers say how far, from where, and what to show."""
@@ -715,12 +836,14 @@ class Engine:
             periods={source: self._period(source) for source in [*self._sources]},
         )
 
-    def history_part(self, source: str, file: HistoryFile, after: int = -1, until: int = INF) -> Part:
+    def history_part(
+        self, source: str, file: HistoryFile, after: int = -1, until: int = INF, needs: Needs = EVERYTHING
+    ) -> Part:
         """A history file, or what it has after an instant up to another; how many rows these are is a guess."""
         row = self._sources[source]
         first, last = max(file.first, after + 1), min(file.last, until)
         rows = max(1, file.rows * (last - first + 1) // (file.last - file.first + 1))
-        return Part("history", file.name, rows, row.schema, file, cut=Cut(after, until, row.counts_arrivals))
+        return Part("history", file.name, rows, row.schema, file, cut=Cut(after, until, row.counts_arrivals, needs))
 
     def frontiers(self, snapshot: Snapshot | None = None) -> dict[str, int]:
         """How far each source is final."""
@@ -736,6 +859,13 @@ class Engine:
     def _empty(self, source: str) -> Batch:
         row = self._sources[source]
         return empty_batch(row.schema, arrival=row.counts_arrivals)
+
+
+_MATCHES = (Matches, MatchedSelection, RankedTree)
+
+
+def _before(first: int, ticks: int | None) -> int:
+    return 0 if ticks is None else max(0, first - ticks)
 
 
 def _appended(

@@ -12,24 +12,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from millstream.engine.parts import Part
-from millstream.engine.task import EVERYWHERE, EpochOutcome
-from millstream.errors import EvaluationError, told
+from millstream.engine.task import EVERYWHERE, EpochOutcome, StateNames
+from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
+from millstream.kernel.keys import Positions
+from millstream.kernel.operator import Operator, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.by_query import rows_of_query, taken
 from millstream.kernel.sharing.lineage import wanted_by
+from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import logical as lo
 from millstream.plan.physical import Lowering, Options
 from millstream.plan.sharing import Lifted, Shape, Split, lift
 from millstream.state.snapshot import Names, Snapshot, state_names
+from millstream.state.store import Writer
 from millstream.types import Schema, to_polars
 
 if TYPE_CHECKING:
@@ -51,6 +55,7 @@ class Group:
     options: Options
     shapes: dict[str, Shape] = field(default_factory=dict)
     following: int = 0  # the number of the next query
+    filling: set[int] = field(default_factory=set)  # queries whose past is worked through in the background
     lifted: Lifted = field(init=False)
     edge: str = field(init=False)
     selection: str = field(init=False)
@@ -70,6 +75,10 @@ class Group:
         lowering = Lowering(self.lifted.plan, self.options)
         self.edge, self.selection = lowering.edge, lowering.selection
         self.pipeline = Pipeline(tuple(lowering.steps.values()))
+
+    def another_pipeline(self) -> Pipeline:
+        """The same, for another thread: selections remember what they made of their query tables."""
+        return Pipeline(tuple(Lowering(self.lifted.plan, self.options).steps.values()))
 
     @property
     def above(self) -> set[str]:
@@ -146,7 +155,7 @@ class Groups:
         """The rows of the query tables of some kinds, by shape."""
         kinds = kinds or (TABLE, WAITING, FAILED)
         frames: dict[str, list[pl.DataFrame]] = {}
-        for (edge, shape), held in self._held.items():
+        for (edge, shape), held in [*self._held.items()]:
             if edge == group.edge and WAITING in kinds:
                 frames[shape] = list(held)
         for synopsis, names in self._engine.snapshot.states.get(group.selection, {}).items():
@@ -225,20 +234,46 @@ class Groups:
     # Letting queries in
 
     def let_in(self, group: Group | None = None) -> None:
-        """Let all that wait take part, of one group or of all."""
+        """Let all that wait take part, of one group or of all; those with a long past once that was worked through."""
         for each in [group] if group is not None else self:
-            if self.is_waited_for(each):
+            if self.is_waited_for(each) and not self.hand_over(each):
                 self._engine.keep_held()
-                self._let_in(each, self.tables(each, WAITING))
+                self._let_in(each, self.waiting(each))
+
+    def hand_over(self, group: Group) -> bool:
+        """Have the past of those that wait worked through in the background, where it is long."""
+        backfills = self._engine.backfills
+        # Matches of all queries are kept together in the order of time, which what comes later would break.
+        keeps_matches = any(isinstance(step.operator, MatchedSelection) for step in group.pipeline.steps)
+        if keeps_matches or not backfills.is_due(group.pipeline):
+            return False
+        group.filling |= numbers_of(self.waiting(group))
+        backfills.add_group(group)
+        return True
 
     def is_waited_for(self, group: Group) -> bool:
-        """Whether queries of a group wait to be let in."""
+        """Whether queries of a group wait to be let in that nobody is busy with."""
         kept = self._engine.snapshot.states.get(group.selection, {})
-        return any(synopsis.startswith(WAITING) for synopsis in kept) or any(e == group.edge for e, _ in self._held)
+        if not any(synopsis.startswith(WAITING) for synopsis in kept) and all(
+            e != group.edge for e, _ in [*self._held]
+        ):
+            return False
+        try:
+            return not group.filling or bool(self.waiting(group))
+        except StateError:
+            return True  # a commit came between: whoever asks without the lock looks again with it
+
+    def waiting(self, group: Group, *, filling: bool = False) -> Rows:
+        """The queries that wait: those that nobody is busy with, or those whose past is worked through."""
+        known = pl.Series(list(group.filling), dtype=pl.Int64).implode()
+        tables = self.tables(group, WAITING)
+        chosen = ((shape, rows, rows[QUERY].is_in(known)) for shape, rows in tables.items())
+        found = ((shape, rows.filter(busy if filling else ~busy)) for shape, rows, busy in chosen)
+        return {shape: rows for shape, rows in found if rows.height}
 
     def _let_in(self, group: Group, rows: Rows) -> None:
         """Commits for each part of the rows that can be let in at once; a query that fails is kept as failed."""
-        names = self._written(rows)
+        names = self.written(rows)
         outcome = self._run(group, rows, names)
         if not outcome.failures:
             self._take_over(group, names, rows, outcome)
@@ -246,24 +281,19 @@ class Groups:
         self._engine.store.sweep([*outcome.names(), *state_names({"": names})], set(self._engine.snapshot.names()))
         step, error = next(iter(outcome.failures.items()))
         if step not in group.above or sum(frame.height for frame in rows.values()) == 1:
-            self._fail(group, rows, error)
+            self.fail(group, rows, error)
             return
-        for half in _halves(rows):
+        for half in halves(rows):
             self._let_in(group, half)
 
-    def _written(self, rows: Rows) -> dict[str, Names]:
+    def written(self, rows: Rows) -> dict[str, Names]:
         with self._engine.store.file("queries") as writer:
             return {TABLE + shape: (writer.write(frame),) for shape, frame in rows.items()}
 
     def _run(self, group: Group, rows: Rows, names: Mapping[str, Names]) -> EpochOutcome:
         """The group's plan over the kept history for these queries alone; what is above the selection has the state of
         all the others too."""
-        engine, arrived = self._engine, {}
-        always = group.query_rows
-        if always is not None:
-            batch = _always(always.schema, pl.concat([frame[QUERY] for frame in rows.values()]))
-            with engine.store.file("queries") as writer:
-                arrived[always.group] = (Part("rows", writer.write(batch), batch.height, always.schema),)
+        engine, arrived = self._engine, self.query_rows(group, rows)
         task = engine.history_task(group.pipeline, group.edge, engine.frontiers())
         task = replace(task, arrived={**task.arrived, **arrived})
         if not any(task.arrived.values()):
@@ -279,6 +309,53 @@ class Groups:
         )
         engine.store.sweep([part.name for parts in arrived.values() for part in parts], ())
         return outcome
+
+    def query_rows(self, group: Group, rows: Rows) -> dict[str, tuple[Part, ...]]:
+        """What the query table says as a source, where the plan reads it as one."""
+        always = group.query_rows
+        if always is None:
+            return {}
+        batch = _always(always.schema, pl.concat([frame[QUERY] for frame in rows.values()]))
+        with self._engine.store.file("queries") as writer:
+            return {always.group: (Part("rows", writer.write(batch), batch.height, always.schema),)}
+
+    def publish(self, group: Group, rows: Rows, states: StateNames, results: Names) -> None:
+        """Let queries take part whose past was worked through elsewhere, up to the committed snapshot. What the group
+        holds for the others and for them has no key in common, and is put together."""
+        engine, snapshot = self._engine, self._engine.snapshot
+        above = group.above - {group.selection}
+        known = {step.name for step in engine.pipeline.steps} - above
+        made = {step: names for step, names in states.items() if step not in known | {group.selection}}
+        with engine.store.file("queries") as writer:
+            for step in group.pipeline.steps:
+                if step.name in above and step.name in made and step.name in snapshot.states:
+                    both = snapshot.states[step.name], made[step.name]
+                    made[step.name] = self._united(step.operator, *both, writer)
+        outcome = EpochOutcome(made, {group.edge: results} if results else {})
+        self._take_over(group, self.written(rows), rows, outcome)
+
+    def _united(
+        self, operator: Operator, one: Mapping[str, Names], other: Mapping[str, Names], writer: Writer
+    ) -> dict[str, Names]:
+        """Shard by shard; segments that stay as they are keep their names."""
+        united: dict[str, Names] = {}
+        for shard in sorted({key.partition("/")[0] for key in (*one, *other)}):
+            named: dict[int, tuple[str, Segment]] = {}
+
+            def loaded(kept: Mapping[str, Names], shard: str = shard, named: dict[int, Any] = named) -> State:
+                state = {}
+                for key, names in kept.items():
+                    if key.startswith(f"{shard}/"):
+                        segments = [self._engine.store.read(name) for name in names]
+                        named.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
+                        state[key.removeprefix(f"{shard}/")] = tuple(segments)
+                return state
+
+            for synopsis, segments in operator.united(loaded(one), loaded(other)).items():
+                names = tuple(named[id(s)][0] if id(s) in named else writer.write(s) for s in segments if s.height)
+                if names:
+                    united[f"{shard}/{synopsis}"] = names
+        return united
 
     def _take_over(self, group: Group, names: Mapping[str, Names], rows: Rows, outcome: EpochOutcome) -> None:
         engine, snapshot = self._engine, self._engine.snapshot
@@ -312,7 +389,7 @@ class Groups:
                 kept[synopsis] = names
         return kept
 
-    def _fail(self, group: Group, rows: Rows, error: EvaluationError) -> None:
+    def fail(self, group: Group, rows: Rows, error: EvaluationError) -> None:
         engine, snapshot = self._engine, self._engine.snapshot
         tables = self._not_waiting(group, snapshot.states.get(group.selection, {}), rows)
         failures = dict(snapshot.failures)
@@ -369,9 +446,9 @@ class Groups:
         shift = int(group.lifted.expanded)
         columns = {value_column(index + shift): value_column(index) for index in range(len(schema))}
         columns |= {name: name for name in (START, END, WEIGHT)}
-        if group.lifted.expanded:
-            return [taken(frame, columns, rows_of_query(frame, query)) for frame in frames]
-        return [taken(frame, columns, np.flatnonzero(wanted_by(frame, query))) for frame in frames]
+        find = rows_of_query if group.lifted.expanded else _wanted_rows
+        found = ((frame, find(frame, query)) for frame in frames)
+        return [taken(frame, columns, rows) for frame, rows in found if rows.size]
 
 
 def query_tables(synopses: Mapping[str, Names]) -> dict[str, Names]:
@@ -383,6 +460,10 @@ def failure_key(edge: str, query: int) -> str:
     return f"{edge}#{query}"
 
 
+def _wanted_rows(frame: pl.DataFrame, query: int) -> Positions:
+    return np.flatnonzero(wanted_by(frame, query))
+
+
 def _always(schema: Schema, queries: pl.Series) -> Batch:
     """A row of NULLs for each query, from instant 0 on."""
     nulls = (pl.lit(None, to_polars(f.type)).alias(value_column(i + 1)) for i, f in enumerate(schema[1:]))
@@ -390,7 +471,18 @@ def _always(schema: Schema, queries: pl.Series) -> Batch:
     return pl.DataFrame({value_column(0): queries.cast(pl.Int64)}).with_columns(*nulls, *times)
 
 
-def _halves(rows: Rows) -> list[Rows]:
+def numbers_of(rows: Rows) -> set[int]:
+    """The queries of rows of query tables."""
+    return {query for frame in rows.values() for query in frame[QUERY]}
+
+
+def only_queries(rows: Rows, queries: Iterable[int]) -> Rows:
+    wanted = pl.Series(list(queries), dtype=pl.Int64).implode()
+    found = ((shape, frame.filter(frame[QUERY].is_in(wanted))) for shape, frame in rows.items())
+    return {shape: frame for shape, frame in found if frame.height}
+
+
+def halves(rows: Rows) -> list[Rows]:
     """The queries in two halves."""
     half = sum(frame.height for frame in rows.values()) // 2
     first: dict[str, pl.DataFrame] = {}

@@ -15,13 +15,19 @@ import polars as pl
 
 from millstream.engine.reports import bytes_of, shown_bytes
 from millstream.errors import EvaluationError
+from millstream.kernel.aggregation.ranked_tree import RankedTree, is_tree, size_of
 from millstream.kernel.batch import value_column
+from millstream.kernel.matches import Matches
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, lineage_of
+from millstream.kernel.sharing.matched_selection import MatchedSelection
+from millstream.kernel.sharing.postings import Postings, is_packed
 
 if TYPE_CHECKING:
     from millstream.engine.engine import Engine
 
 _LEAST_ROW = 24  # bytes of a row's start, end and weight
+_LEAST_MATCH = 8  # bytes of an instant
+_LEAST_POSTING = 1 / 8  # bytes of a bit
 NEAR = 0.8
 Counts = dict[int | None, int]  # by query of a group, or None for a query of its own
 
@@ -65,7 +71,7 @@ def notices(engine: Engine, edges: set[str]) -> Iterator[Notice]:
     limits = engine.limits
     for edge in edges if limits.rows else ():
         names = engine.snapshot.results.get(edge, ())
-        if sum(map(engine.store.size, names)) / _LEAST_ROW >= NEAR * limits.rows:
+        if sum(map(engine.store.size, names)) / _least_row(engine, edge) >= NEAR * limits.rows:
             counts = _rows(engine, edge, [engine.store.read(name) for name in names])
             yield from _near(edge, counts, limits.rows, "rows", "max_query_rows")
     for edge in edges if limits.state else ():
@@ -77,6 +83,14 @@ def notices(engine: Engine, edges: set[str]) -> Iterator[Notice]:
         yield from _near(edge, held, limits.state, "state", "max_query_state")
 
 
+def _least_row(engine: Engine, edge: str) -> float:
+    """The bytes that a row of one query takes at least."""
+    operator = next((step.operator for step in engine.pipeline.steps if step.name == edge), None)
+    if isinstance(operator, MatchedSelection):
+        return _LEAST_POSTING
+    return _LEAST_MATCH if isinstance(operator, Matches | RankedTree) else _LEAST_ROW
+
+
 def _near(edge: str, held: Counts, limit: int, what: str, setting: str) -> Iterator[Notice]:
     for query, count in held.items():
         if count >= NEAR * limit:
@@ -85,16 +99,20 @@ def _near(edge: str, held: Counts, limit: int, what: str, setting: str) -> Itera
 
 def _rows(engine: Engine, edge: str, frames: list[pl.DataFrame]) -> Counts:
     if edge not in engine.groups:
-        return {None: sum(frame.height for frame in frames)}
+        return {None: sum(size_of(frame) if is_tree(frame) else frame.height for frame in frames)}
     counts = np.zeros(engine.groups.next_query(engine.groups[edge]) + BLOCK_SIZE, np.int64)
     for frame in frames:
+        if is_packed(frame):
+            queries, held = Postings(frame).counts()
+            counts[queries] += held
+            continue
         if engine.groups[edge].lifted.expanded:
             counts += np.bincount(frame[value_column(0)].to_numpy(), minlength=counts.size)
             continue
         blocks, lineage = frame[BLOCK].to_numpy(), lineage_of(frame)
         for block in np.unique(blocks):
             bits = np.unpackbits(lineage[blocks == block].view(np.uint8), axis=1, bitorder="little")
-            counts[block * BLOCK_SIZE : (block + 1) * BLOCK_SIZE] += bits.sum(axis=0, dtype=np.int64)
+            counts[block * BLOCK_SIZE : block * BLOCK_SIZE + bits.shape[1]] += bits.sum(axis=0, dtype=np.int64)
     return {int(query): int(counts[query]) for query in np.flatnonzero(counts)}
 
 

@@ -15,7 +15,12 @@ import polars as pl
 
 from millstream.engine.parts import read_history, write_history
 from millstream.engine.periods import by_period
-from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel import matches
+from millstream.kernel.aggregation import ranked_tree
+from millstream.kernel.aggregation.ranked_tree import TreeShape
+from millstream.kernel.batch import END, INF, START, WEIGHT, changes, net_changes
+from millstream.kernel.sharing import postings
+from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.state.pool import Pool
 from millstream.state.snapshot import HistoryFile, Names
 from millstream.state.store import Store, Writer
@@ -23,6 +28,7 @@ from millstream.types import Schema
 
 _Item = TypeVar("_Item")
 
+_REMEMBERED = 100_000  # segments
 FAN = 8  # so many of a size class become one
 SMALLEST = 1 << 17  # bytes below which sizes do not matter
 BUDGET = 1 << 28  # bytes that one merge takes in at most
@@ -48,6 +54,7 @@ class ResultMerge:
     edge: str
     names: Names
     first: int
+    tree: TreeShape | None = None
     made: Names = ()
 
 
@@ -84,12 +91,44 @@ def _bytes(file: HistoryFile) -> int:
     return file.bytes or file.rows * _ROW_BYTES
 
 
-def result_merges(results: Mapping[str, Names], first: Mapping[str, int], store: Store) -> Iterator[ResultMerge]:
-    most = most_to_merge(store.pool)
+class MatchEdges:
+    """The edges that carry matches: how trees are to be rebuilt, and of which instants segments are."""
+
+    def __init__(self) -> None:
+        self.trees: dict[str, TreeShape | None] = {}  # None where there is no tree
+        self._lasts: dict[str, int] = {}
+
+    def expired(self, names: Names, first: int, store: Store) -> Names:
+        """The oldest segments, as far as all their matches lie before an instant."""
+        for place, name in enumerate(names):
+            if name not in self._lasts:
+                if len(self._lasts) >= _REMEMBERED:
+                    self._lasts.clear()
+                self._lasts[name] = _last_instant(store.read(name))
+            if self._lasts[name] >= first:
+                return names[:place]
+        return names
+
+
+def _last_instant(segment: pl.DataFrame) -> int:
+    """Of the oldest elements of matches, the last."""
+    if ranked_tree.is_tree(segment):
+        return ranked_tree.last_instant(segment)
+    return int((postings.Postings(segment).oldest if postings.is_packed(segment) else matches.oldest_of(segment))[-1])
+
+
+def result_merges(
+    results: Mapping[str, Names], first: Mapping[str, int], store: Store, matching: MatchEdges | None = None
+) -> Iterator[ResultMerge]:
+    most, matching = most_to_merge(store.pool), matching or MatchEdges()
     for edge, names in results.items():
+        tree = matching.trees.get(edge)
+        if edge in matching.trees and first[edge] > 0 and (gone := matching.expired(names, first[edge], store)):
+            yield ResultMerge(edge, gone, first[edge], tree)
+            continue
         chosen = names[_mergeable([store.size(name) for name in names], most)] if len(names) >= FAN else ()
         if chosen:
-            yield ResultMerge(edge, chosen, first[edge])
+            yield ResultMerge(edge, chosen, first[edge], tree)
 
 
 def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | None:
@@ -104,19 +143,41 @@ def perform(merge: Merge, store: Store, writer: Writer, epoch: int) -> Merge | N
     with store.pool.merge(_COPIES * sum(map(store.size, merge.names))) as fits:
         if not fits:
             return None
-        rows = pl.concat([store.read_once(name) for name in merge.names], rechunk=True)
-        kept = current(rows, merge.first)
+        kept = _merged([store.read_once(name) for name in merge.names], merge.first, merge.tree)
         return replace(merge, made=(writer.write_packed(kept),) if kept.height else ())
+
+
+def _merged(segments: Sequence[pl.DataFrame], first: int, tree: TreeShape | None) -> pl.DataFrame:
+    if tree is not None:
+        return ranked_tree.merged(segments, tree, first)
+    if postings.is_packed(segments[0]):
+        return postings.merged(segments, first)
+    if matches.is_matches(segments[0]):
+        return matches.merged(segments, first)
+    return current(pl.concat(of_equal_width(segments), rechunk=True), first)
 
 
 def current(rows: pl.DataFrame, first: int) -> pl.DataFrame:
     """The same relation from the instant `first` on, in fewer rows."""
     if first > 0:
         rows = rows.filter(pl.col(END) > first).with_columns(pl.col(START).clip(lower_bound=first))
-    if (rows[WEIGHT] < 0).any():
-        identity = [name for name in rows.columns if name != WEIGHT]
-        rows = rows.group_by(identity).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0).select(rows.columns)
-    return rows
+    return coalesced(rows) if (rows[WEIGHT] < 0).any() else rows
+
+
+def coalesced(rows: pl.DataFrame) -> pl.DataFrame:
+    """The same relation with one row for each span over which the copies of a value stay the same: a row that was taken
+    back has its end, and what cancels is gone."""
+    floats = [name for name, dtype in rows.schema.items() if dtype.is_float()]
+    bits = {name: pl.UInt64 if rows.schema[name] == pl.Float64 else pl.UInt32 for name in floats}
+    # Polars groups 0.0 with -0.0; bits differ.
+    plain = rows.with_columns(pl.col(name).reinterpret(dtype=dtype) for name, dtype in bits.items())
+    values = [name for name in rows.columns if name not in (START, END, WEIGHT)]
+    points = net_changes(changes(plain, values), values).sort(START)
+    spans = points.group_by(pl.lit(0).alias("_all"), *values).agg(
+        START, pl.col(START).shift(-1).fill_null(INF).alias(END), pl.col(WEIGHT).cum_sum()
+    )
+    spans = spans.explode(START, END, WEIGHT).filter(pl.col(WEIGHT) != 0).select(rows.columns)
+    return spans.with_columns(pl.col(name).reinterpret(dtype=rows.schema[name]) for name in floats)
 
 
 def with_merged(found: Sequence[_Item], old: Sequence[_Item], new: Sequence[_Item]) -> tuple[_Item, ...]:

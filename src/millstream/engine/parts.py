@@ -17,6 +17,7 @@ import polars as pl
 
 from millstream.engine import tables
 from millstream.engine.ingest import admit, with_times
+from millstream.engine.needs import EVERYTHING, Needs, as_condition
 from millstream.engine.periods import period_of
 from millstream.errors import InputError
 from millstream.kernel.batch import (
@@ -60,22 +61,26 @@ class Admission:
 
 @dataclass(frozen=True)
 class Cut:
-    """What is taken of a history file: the rows with after < start <= until, of elements or of a table's rows."""
+    """What is taken of a history file: the rows with after < start <= until, of elements or of a table's rows, but for
+    those that nobody needs."""
 
     after: int
     until: int
     elements: bool
+    needs: Needs = EVERYTHING
 
     @property
     def column(self) -> str:
         """What files call the start."""
         return TIME if self.elements else START
 
-    def wanted(self, file: HistoryFile, time: str) -> pl.Expr | None:
+    def wanted(self, file: HistoryFile, time: str, names: list[str]) -> pl.Expr | None:
         """None where these are all rows of the file."""
+        needed = as_condition(self.needs, names)
         if self.after < file.first and file.last <= self.until:
-            return None
-        return (pl.col(time) > self.after) & (pl.col(time) <= self.until)
+            return needed
+        within = (pl.col(time) > self.after) & (pl.col(time) <= self.until)
+        return within if needed is None else within & needed
 
 
 @dataclass(frozen=True)
@@ -131,9 +136,10 @@ def read_history(store: Store, file: HistoryFile, schema: Schema, cut: Cut | Non
     """The rows of a history file, or what is cut of it, as the kernel takes them."""
     if file.as_it_came is not None:
         rows = _as_it_came(store.read_history(file.name), file.as_it_came, schema)
-        wanted = None if cut is None else cut.wanted(file, START)
+        wanted = None if cut is None else cut.wanted(file, START, value_columns(len(schema)))
         return rows if wanted is None else rows.filter(wanted)
-    frame = store.read_history(file.name, None if cut is None else cut.wanted(file, cut.column))
+    names = [field.name for field in schema]
+    frame = store.read_history(file.name, None if cut is None else cut.wanted(file, cut.column, names))
     values = [pl.col(field.name).alias(value_column(index)) for index, field in enumerate(schema)]
     if ARRIVAL not in frame.columns:
         return frame.select(*values, *INTERVAL_COLUMNS)

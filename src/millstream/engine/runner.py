@@ -14,6 +14,7 @@ class Runner(Protocol):
 
     store: Store
     planner: Planner
+    runs_here: bool  # in this process, whatever the task
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
 
@@ -39,6 +40,8 @@ class Beside(Protocol):
 
 class InProcessRunner:
     """The same functions called in one process: for tests and for the kernel's benchmarks."""
+
+    runs_here = True
 
     def __init__(self, store: Store, shards: int = 1) -> None:
         self.store = store

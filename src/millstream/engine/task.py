@@ -21,6 +21,7 @@ from millstream.kernel import memory
 from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.state.pool import Account, PoolUse
 from millstream.state.snapshot import HistoryFile, Names, state_names
 from millstream.state.store import Store, Writer
@@ -213,7 +214,7 @@ class _StageRun:
                 pieces.setdefault(envelope.flow, []).append(envelope.content)
         for flow, batches in pieces.items():
             like = self.plan.layouts[flow]
-            self.batches[flow] = concat([batch.select(like.columns) for batch in batches], like)
+            self.batches[flow] = concat(of_equal_width([batch.select(like.columns) for batch in batches]), like)
 
     def _step(self, step: StageStep) -> None:
         broken = [self.failures[flow] for flow in step.inputs if flow in self.failures]

@@ -11,6 +11,7 @@ position (`c0`, `c1`, ...), which makes equal plans equal whatever their aliases
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache, reduce
 
 import polars as pl
 
@@ -27,6 +28,7 @@ BORN = "_born"
 INTERVAL_COLUMNS = (START, END, WEIGHT)
 
 INF = 2**63 - 1
+_FEW = 16  # batches
 BEFORE_TIME = -1  # the frontier of an input of which nothing is final yet
 
 
@@ -46,6 +48,7 @@ def batch_schema(schema: Schema, *, arrival: bool = False) -> dict[str, pl.DataT
     return columns
 
 
+@lru_cache(maxsize=1024)
 def empty_batch(schema: Schema, *, arrival: bool = False) -> Batch:
     return pl.DataFrame(schema=batch_schema(schema, arrival=arrival))
 
@@ -55,9 +58,9 @@ def concat(batches: Iterable[Batch], like: Batch) -> Batch:
     filled = [batch for batch in batches if batch.height]
     if not filled:
         return like.clear()
-    if len(filled) == 2:
-        return filled[0].vstack(filled[1])  # which costs a small batch a fraction
-    return pl.concat(filled) if len(filled) > 1 else filled[0]
+    if len(filled) <= _FEW:
+        return reduce(pl.DataFrame.vstack, filled)  # which costs a small batch a fraction
+    return pl.concat(filled)
 
 
 def saturating_add(column: pl.Expr, ticks: int) -> pl.Expr:

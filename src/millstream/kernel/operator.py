@@ -63,3 +63,7 @@ class Operator(ABC):
         Rows that arrive later never start or end at or before an input's `after` frontier, nor do later outputs
         change R(t) for t <= `low`. Called with empty inputs too: time passing is a change of its own.
         """
+
+    def united(self, state: State, other: State) -> State:
+        """One state of two at the same instant that have no key in common: those of different queries of a group."""
+        return {name: (*state.get(name, ()), *other.get(name, ())) for name in {**state, **other}}

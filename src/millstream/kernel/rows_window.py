@@ -49,6 +49,11 @@ class RowsWindow(Operator):
         shown = self._show(candidates, numbered)
         return self._rows(shown), {"pending": pending, **self._remember(shown, numbered, state)}
 
+    def united(self, state: State, other: State) -> State:
+        both = super().united(state, other)
+        counts = [segment.select(*self.partition, "_count") for segment in both.get("counts", ())]
+        return {**both, "counts": (pl.concat(counts),)} if counts else both
+
     def _number(self, due: Batch, state: State) -> Batch:
         """The elements with their number in their partition, and those at whose arrival they enter and leave."""
         rows, slide = self.window.rows, self.window.slide

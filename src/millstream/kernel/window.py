@@ -2,6 +2,10 @@
 
 Each specification knows the interval during which an element of instant t is in the window, as two Polars expressions
 over t. All sizes are in ticks. ROWS windows, which must count, are in `rows_window`.
+
+The other way round, `span` gives for an instant the first and the last instant of the elements that are in the window
+then: what a query that probes stored elements asks for. Both grow with the instant. `reach` is for how many ticks after
+its own instant an element may be in the window, None for ever.
 """
 
 from __future__ import annotations
@@ -27,6 +31,13 @@ class Unbounded:
     def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
         return t, _INFINITY
 
+    def span(self, at: int) -> tuple[int, int]:
+        return 0, at
+
+    @property
+    def reach(self) -> int | None:
+        return None
+
     def __str__(self) -> str:
         return "[RANGE UNBOUNDED]"
 
@@ -37,6 +48,13 @@ class Now:
 
     def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
         return t, t + 1
+
+    def span(self, at: int) -> tuple[int, int]:
+        return at, at
+
+    @property
+    def reach(self) -> int | None:
+        return 0
 
     def __str__(self) -> str:
         return "[NOW]"
@@ -60,6 +78,16 @@ class Range:
         # The paper leaves the window empty before slide - 1, so what came at 0 shows from there.
         return pl.max_horizontal(start, pl.lit(self.slide - 1, pl.Int64)), end
 
+    def span(self, at: int) -> tuple[int, int]:
+        last = at // self.slide * self.slide
+        if self.half_open:
+            return last - self.size + 1, last
+        return last - self.size, last if at >= self.slide - 1 else -1
+
+    @property
+    def reach(self) -> int | None:
+        return self.size + self.slide - 1 - self.half_open
+
     def __str__(self) -> str:
         slide = f" SLIDE {self.slide}" if self.slide != 1 else ""
         return f"[RANGE {self.size}{slide}{' HALF OPEN' if self.half_open else ''}]"
@@ -74,6 +102,14 @@ class Tumble:
     def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
         start = saturating_add(t // self.size * self.size, self.size)
         return start, saturating_add(start, self.size)
+
+    def span(self, at: int) -> tuple[int, int]:
+        complete = at // self.size * self.size
+        return complete - self.size, complete - 1
+
+    @property
+    def reach(self) -> int | None:
+        return 2 * self.size - 1
 
     def __str__(self) -> str:
         return f"[TUMBLE {self.size}]"
@@ -96,6 +132,15 @@ class BeginEnd:
         inside = t >= self.begin if self.end is None else t.is_between(self.begin, self.end)
         start = saturating_add(t, self.end_age) if self.end is None else t
         return start, pl.when(inside).then(_INFINITY).otherwise(start)
+
+    def span(self, at: int) -> tuple[int, int]:
+        first = at - self.begin_age if self.begin is None else self.begin
+        last = at - self.end_age if self.end is None else min(at, self.end)
+        return first, last
+
+    @property
+    def reach(self) -> int | None:
+        return self.begin_age if self.begin is None else None
 
     @property
     def is_monotonic(self) -> bool:

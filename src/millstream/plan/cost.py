@@ -153,7 +153,7 @@ def estimate(node: lo.Node, statistics: Statistics) -> Estimate:
             size = min(_rows_in(node.window, stream.rate), stream.rate * HORIZON)
             return replace(stream, size=size, distinct=tuple(min(d, max(size, 1.0)) for d in stream.distinct))
         case lo.Filter():
-            return estimate(node.input, statistics).scaled(_selectivity(node, statistics))
+            return estimate(node.input, statistics).scaled(selectivity(node, statistics))
         case lo.Project():
             child = estimate(node.input, statistics)
             kept = tuple(
@@ -204,7 +204,8 @@ def _rows_in(window: WindowSpecification, rate: float) -> float:
             return rate * HORIZON
 
 
-def _selectivity(node: lo.Filter, statistics: Statistics) -> float:
+def selectivity(node: lo.Filter, statistics: Statistics) -> float:
+    """The part of the rows that a selection leaves."""
     child = estimate(node.input, statistics)
     return prod(_fraction(part, child) for part in conjuncts(node.condition))
 

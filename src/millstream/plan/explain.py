@@ -61,6 +61,17 @@ def describe(node: lo.Node) -> str:
             return "Expand to queries"
         case lo.QueryRows():
             return "Query table"
+        case lo.Matches():
+            kept = "" if node.kept is None else f" within {node.kept} ticks"
+            return (
+                f"Matches of {node.instants} elements{kept} by the oldest" if node.instants > 1 else "Matches by time"
+            )
+        case lo.RankedTree():
+            return f"Ranked tree computing {', '.join(map(str, node.calls))}"
+        case lo.MatchedSelection():
+            return "Matches for many queries" + (f" key {node.key}" if node.key is not None else "")
+        case lo.MatchScan():
+            return "What is kept"
         case lo.Distinct():
             return "Distinct"
         case lo.SetOperation():

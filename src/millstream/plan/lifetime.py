@@ -34,12 +34,12 @@ def influence(plan: lo.Node, last: Mapping[str, int]) -> int:
             seen = influence(plan.input, last)
             if seen < 0:
                 return -1
-            if isinstance(plan.window, Rows):
+            if isinstance(plan.window, Rows) or seen >= INF - 1:
                 return INF
             return int(pl.select(plan.window.interval(pl.lit(seen, pl.Int64))[1]).item()) - 1
         case lo.RelationToStream():
             seen = influence(plan.input, last)
-            return seen if seen < 0 else seen + 1
+            return seen if seen < 0 else min(seen + 1, INF)
         case _:
             return max((influence(child, last) for child in plan.children), default=-1)
 

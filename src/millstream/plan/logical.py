@@ -284,6 +284,55 @@ class Shortened(_Unary):
 
 
 @dataclass(frozen=True)
+class Matches(_Unary):
+    """Combinations of a FROM list whose elements lie within `kept` ticks (None: however far apart), with the instants
+    of their elements in the last columns. They are kept without windows, which are applied when a query is asked.
+
+    `timed` tells that there is more to when they hold than these instants: tables, or what other queries made.
+    """
+
+    instants: int
+    kept: int | None
+    timed: bool
+
+    def __post_init__(self) -> None:
+        last = self.input.schema[len(self.input.schema) - self.instants :]
+        _check(self.instants > 0 and all(f.type == BIGINT for f in last), "matches without instants")
+
+
+@dataclass(frozen=True)
+class MatchedSelection(_Unary):
+    """The matches of many queries over one FROM list, each row once with the queries that want it; `columns` are made
+    of the rows that are selected, the last of them being instants."""
+
+    group: str
+    key: Expression | None
+    columns: tuple[Expression, ...]
+    instants: int
+    kept: int | None
+    timed: bool
+    names: tuple[str, ...] = field(compare=False)
+    shapes: Mapping[str, Expression] = field(default_factory=dict, compare=False)
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(Field(name, e.type) for name, e in zip(self.names, self.columns, strict=True))
+
+
+@dataclass(frozen=True)
+class MatchScan(Node):
+    """What is kept of a part of a plan, as a source of the plan above it."""
+
+    name: str
+    columns: Schema = field(compare=False)
+    retracting: bool
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
 class AggregateCall:
     """One aggregate of a GROUP BY; the argument is None for COUNT(*)."""
 
@@ -314,6 +363,21 @@ class Aggregate(_Unary):
     def schema(self) -> Schema:
         keys = tuple(Field(str(key), key.type) for key in self.keys)
         return keys + tuple(Field(str(call), call.type) for call in self.calls)
+
+
+@dataclass(frozen=True)
+class RankedTree(_Unary):
+    """The rows of an aggregate with the instants of their elements in the last columns, kept as a tree that answers the
+    calls for any window; the first columns are the keys, and calls read columns."""
+
+    instants: int
+    keys: int
+    calls: tuple[AggregateCall, ...]
+    kept: int | None
+
+    def __post_init__(self) -> None:
+        last = self.input.schema[len(self.input.schema) - self.instants :]
+        _check(self.instants > 0 and all(f.type == BIGINT for f in last), "a tree without instants")
 
 
 QUERY = Field("query", BIGINT)  # the first column where each query of a group has rows of its own

@@ -33,7 +33,7 @@ def pattern_of(plan: lo.Node) -> Pattern:
     match plan:
         case lo.Window():
             return _of_window(plan)
-        case lo.Filter() | lo.Project() | lo.Selection() | lo.Expand() | lo.Stamped():
+        case lo.Filter() | lo.Project() | lo.Selection() | lo.Expand() | lo.Stamped() | lo.Matches():
             return pattern_of(plan.input)
         case lo.Shortened():
             return _at_least_weak(plan.input)

@@ -5,28 +5,32 @@ Equal sub-plans become one step, whichever queries they come from, because a ste
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from millstream.errors import BindError, NotSupportedError
 from millstream.kernel import linear
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.ranked_tree import RankedTree, TreeShape
 from millstream.kernel.change_log import ChangeLog
 from millstream.kernel.demand import JustInTime
 from millstream.kernel.elements import Elements
 from millstream.kernel.existence import ExistenceJoin
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.matches import Matches
 from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Step
 from millstream.kernel.rows_window import RowsWindow
 from millstream.kernel.sample import Sample
-from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
+from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.stem_join import StemJoin
 from millstream.kernel.streams import ChangeStream
 from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
@@ -41,6 +45,7 @@ from millstream.plan.lifetime import longest_window
 from millstream.plan.monotonic import is_non_retroactive
 from millstream.plan.patterns import Pattern, pattern_of
 from millstream.plan.rules.reduce_windows import is_row_wise_over
+from millstream.types import Schema
 
 CLOCK = "_clock"  # the source that carries no rows, only how far time has come
 
@@ -53,6 +58,7 @@ class Options:
     max_rstream_rows: int = 10_000_000
     expiry_groups: int = 0  # 0 keeps the inputs of joins consolidated
     lazy_interval: int = 5  # percent of the window
+    apart: str = ""  # tells a plan whose state must not be that of another query's equal plan
 
 
 class Lowering:
@@ -99,6 +105,15 @@ class Lowering:
                 return self._expand(node)
             case lo.QueryRows():
                 return self._marked(node.group, False)
+            case lo.Matches():
+                operator = Matches(node.schema, node.instants, node.kept, timed=node.timed)
+                return self._step(node, operator, self.lower(node.input))
+            case lo.RankedTree():
+                return self._step(node, RankedTree(tree_shape(node), node.kept), self.lower(node.input))
+            case lo.MatchedSelection():
+                return self._matched_selection(node)
+            case lo.MatchScan():
+                return self._marked(node.name, node.retracting)
             case lo.Distinct():
                 return self._distinct(node)
             case lo.SetOperation():
@@ -117,12 +132,14 @@ class Lowering:
                 raise AssertionError(f"no operator for {type(node).__name__}")
 
     def _selection(self, node: lo.Selection) -> str:
-        schema, key = node.input.schema, node.key
-        operator: Operator
-        if key is None:
-            operator = GroupedSelection(schema, node.shapes)
-        else:
-            operator = KeyedSelection(schema, key, {name: _asked(shape, key) for name, shape in node.shapes.items()})
+        operator = _selecting(node.input.schema, node.key, node.shapes)
+        self.selection = self._step(node, operator, self.lower(node.input))
+        return self.selection
+
+    def _matched_selection(self, node: lo.MatchedSelection) -> str:
+        projection = linear.Project(node.schema, node.columns)
+        matches = Matches(node.schema, node.instants, node.kept, timed=node.timed)
+        operator = MatchedSelection(_selecting(node.input.schema, node.key, node.shapes), projection, matches)
         self.selection = self._step(node, operator, self.lower(node.input))
         return self.selection
 
@@ -214,16 +231,7 @@ class Lowering:
         computed = lo.Project(node.input, tuple(columns), names)
         edge = self.lower(computed)
         keys = tuple(columns.index(key) for key in node.keys)
-        calls = tuple(
-            AggregateCall(
-                call.function,
-                None if call.argument is None else columns.index(call.argument),
-                call.distinct,
-                call.type,
-                call.definition,
-            )
-            for call in node.calls
-        )
+        calls = _calls(node.calls, columns)
         retractions = edge in self._retracting or self.options.strategy != "upa"
         operator = Aggregate(computed.schema, keys, calls, retractions=retractions)
         return self._marked(self._step(node, operator, edge), True)
@@ -301,6 +309,8 @@ class Lowering:
         if self.options.strategy != "upa" or self._born:
             # The same plan run in another way keeps other state: it must not be taken for the usual one.
             name = f"{name}-{self.options.strategy}{'-born' if self._born else ''}"
+        if self.options.apart:
+            name = f"{name}~{self.options.apart}"
         self.steps.setdefault(name, Step(name, operator, inputs))
         return self._marked(name, bool(self._retracting.intersection(inputs)))
 
@@ -310,10 +320,38 @@ class Lowering:
         return edge
 
 
+def _calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression]) -> tuple[AggregateCall, ...]:
+    """The calls as the kernel takes them: their arguments are among the columns."""
+    return tuple(
+        AggregateCall(
+            call.function,
+            None if call.argument is None else columns.index(call.argument),
+            call.distinct,
+            call.type,
+            call.definition,
+        )
+        for call in calls
+    )
+
+
+def tree_shape(node: lo.RankedTree) -> TreeShape:
+    schema = node.input.schema[: -node.instants]
+    columns = [Column(field.type, index, field.name) for index, field in enumerate(schema)]
+    return TreeShape(schema, node.keys, _calls(node.calls, columns), node.instants)
+
+
 def _row_wise(node: lo.Project | lo.Filter) -> Operator:
     if isinstance(node, lo.Project):
         return linear.Project(node.schema, node.expressions)
     return linear.Filter(node.schema, node.condition)
+
+
+def _selecting(
+    schema: Schema, key: Expression | None, shapes: Mapping[str, Expression]
+) -> GroupedSelection | KeyedSelection:
+    if key is None:
+        return GroupedSelection(schema, shapes)
+    return KeyedSelection(schema, key, {name: _asked(shape, key) for name, shape in shapes.items()})
 
 
 def _asked(shape: Expression, key: Expression) -> tuple[Expression, Expression]:

@@ -106,6 +106,8 @@ def _is_row_wise(node: lo.Node) -> bool:
             return isinstance(node.input, lo.StreamScan | lo.Sample) and all(
                 isinstance(below, lo.StreamScan | lo.Sample) for below in node.input.walk()
             )
+        case lo.Stamped():
+            return isinstance(node.input, lo.Window) and _is_row_wise(node.input)
         case lo.TableScan():
             return True
         case _:
@@ -114,7 +116,7 @@ def _is_row_wise(node: lo.Node) -> bool:
 
 def _can_be_lifted(node: lo.Node) -> bool:
     match node:
-        case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window():
+        case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window() | lo.Matches():
             return True
         case lo.Aggregate():
             return bool(node.keys) or all(
@@ -235,6 +237,11 @@ class Lifted:
 
 def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression]) -> Lifted:
     group = QUERY_ROWS + fingerprint((split.skeleton, key))
+    if split.above and isinstance(split.above[0], lo.Matches):
+        matches = split.above[0]
+        held = matches.instants, matches.kept, matches.timed
+        plan = lo.MatchedSelection(split.core, group, key, split.columns, *held, split.names, shapes)
+        return Lifted(plan, expanded=False, group=group)
     lifting = _Lifting(lo.Selection(split.core, group, key, shapes), key is not None, group)
     lifting.project(split.columns, split.names)
     for node in split.above:

@@ -28,7 +28,11 @@ class RemoteDatabase:
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._service = Service(url, token)
-        self._service.get("/v1/queries", limit=0)  # so that a wrong address or token is told now
+        try:
+            self._service.get("/v1/queries", limit=0)  # so that a wrong address or token is told now
+        except Error:
+            self._service.close()
+            raise
 
     def execute(self, text: str) -> RemoteResult:
         """Run all statements of a text; gives the last one's result."""

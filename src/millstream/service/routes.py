@@ -48,7 +48,7 @@ _BODY = {
 def needs(role: Role) -> Any:
     """A route for callers of a role, or more."""
 
-    def check(request: Request) -> None:
+    async def check(request: Request) -> None:  # what is not async would be given a thread
         check_role(request, role)
 
     return Depends(check)
@@ -185,11 +185,9 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
         dependencies=[needs(Role.READ)],
     )
     async def results(request: Request, asked: doc.Questions) -> Response:
-        def work() -> Response:
-            wanted = None if asked.queries is None else [_query(database, name) for name in asked.queries]
-            return rows(request, database.results(wanted, _instant(asked.at)))
-
-        return await service.read(work)
+        wanted = None if asked.queries is None else [_query(database, name) for name in asked.queries]
+        await service.filled(database.queries() if wanted is None else wanted)
+        return await service.read(lambda: rows(request, database.results(wanted, _instant(asked.at))))
 
     @router.get(
         "/queries/{name:path}/result",
@@ -199,7 +197,11 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
         dependencies=[needs(Role.READ)],
     )
     async def result(request: Request, name: str, at: At = None) -> Response:
-        return await service.read(lambda: rows(request, _query(database, name).result(_instant(at))))
+        found = _query(database, name)
+        await service.filled([found])
+        # What is kept is read; what is computed when it is asked for takes the database's lock.
+        do = service.read if found.mode == "eager" else service.write
+        return await do(lambda: rows(request, found.result(_instant(at))))
 
     @router.get(
         "/queries/{name:path}/changes",
@@ -209,12 +211,14 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
         dependencies=[needs(Role.READ)],
     )
     async def changes(request: Request, name: str, since: At = None) -> Response:
-        return await service.read(lambda: rows(request, _query(database, name).changes(_instant(since))))
+        found = _query(database, name)
+        await service.filled([found])
+        do = service.read if found.mode == "eager" else service.write
+        return await do(lambda: rows(request, found.changes(_instant(since))))
 
     @router.get(
         "/queries/{name:path}/follow",
-        response_class=EventStream,
-        responses={200: {"content": {"text/event-stream": {}}, "description": "Events with the changes."}},
+        responses={200: {"content": {"text/event-stream": {"schema": {}}}, "description": "Events with the changes."}},
         summary="The changes as they become final, as server-sent events",
         description="Each event has as its id the instant up to which all changes were sent, and as its data what "
         "/changes would give: as JSON, or (`rows=arrow`) an Arrow stream in base64. Last-Event-ID goes on from there.",

@@ -87,6 +87,7 @@ class Server:
             access_log=False,
             timeout_graceful_shutdown=int(_REQUESTS),
             server_header=False,
+            timeout_keep_alive=75,
             ws="none",
         )
         self._server = _Uvicorn(config, app.state.service.stopping, stopping)
@@ -131,9 +132,11 @@ class _Uvicorn(uvicorn.Server):
 def _bound(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
-        found = socket.socket(family, socket.SOCK_STREAM)
+        # The protocol is named: asyncio sends small parts at once only where it sees that it is TCP.
+        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind((address.host, address.port))
+        found.listen(2048)  # who comes before the first turn of the loop waits, and is not refused
     except OSError as error:
         raise SetupError(f"cannot serve at {address}", detail=error.strerror, hint="choose another --port") from None
     return found

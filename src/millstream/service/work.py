@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from millstream.database import Database
 from millstream.errors import ClosedError, LimitError
+from millstream.query import Query
 from millstream.service.limits import Limits
 from millstream.service.sources import SourceReader
 
 T = TypeVar("T")
 _READERS = 8
 _WRITERS = 4
+_GLANCE = 0.02  # seconds
 
 
 class Service:
@@ -32,6 +35,12 @@ class Service:
         self.refused = 0
         self._readers = ThreadPoolExecutor(_READERS, "millstream-read")
         self._writers = ThreadPoolExecutor(_WRITERS, "millstream-write")
+
+    async def filled(self, queries: Iterable[Query]) -> None:
+        """Wait until the past of queries has been worked through, without keeping a thread that reads from others."""
+        deadline = time.monotonic() + (self.limits.seconds or float("inf"))
+        while any(query.is_filling for query in queries) and time.monotonic() < deadline:
+            await asyncio.sleep(_GLANCE)
 
     async def read(self, work: Callable[[], T]) -> T:
         """Do something that reads what is committed."""

@@ -13,7 +13,7 @@ import os
 import threading
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from millstream.errors import StateError
 from millstream.state.faults import reach
@@ -33,6 +34,7 @@ from millstream.state.pool import Pool, pool_for
 PERIOD = "_period"  # names the directories of history, as Hive does
 _ALIGNMENT = 64
 _REMEMBERED = 10_000
+_bounds: dict[str, dict[str, tuple[Any, Any] | None]] = {}  # of columns of files of history, by their footers
 _checked: set[str] = set()  # files of history whose checksums this process has found to be right
 
 
@@ -86,6 +88,10 @@ class Store(Protocol):
         """The rows of a file of history, or those of them for which a condition on its columns is true."""
         ...
 
+    def bounds(self, name: str, columns: Iterable[str]) -> Mapping[str, tuple[Any, Any] | None]:
+        """The least and the greatest value of columns of a file of history; None where they are not known."""
+        ...
+
     def limit(self, budget: int | None) -> None:
         """How many bytes the pools of all processes have together; None leaves it to us."""
         ...
@@ -131,6 +137,11 @@ class MemoryStore:
     def read_history(self, name: str, wanted: pl.Expr | None = None) -> pl.DataFrame:
         frame = self.read(name)
         return frame if wanted is None else frame.filter(wanted)
+
+    def bounds(self, name: str, columns: Iterable[str]) -> Mapping[str, tuple[Any, Any] | None]:
+        frame = self.read(name)
+        found = ((column, frame[column].min(), frame[column].max()) for column in columns)
+        return {column: None if least is None else (least, greatest) for column, least, greatest in found}
 
     def limit(self, budget: int | None) -> None:
         self.pool.limit(budget)
@@ -271,6 +282,13 @@ class DirectoryStore:
         except FileNotFoundError:
             raise damaged(self._path(name), "it is missing") from None
 
+    def bounds(self, name: str, columns: Iterable[str]) -> Mapping[str, tuple[Any, Any] | None]:
+        if name not in _bounds:
+            if len(_bounds) >= _REMEMBERED:
+                _bounds.clear()
+            _bounds[name] = _footer_bounds(self._path(name))
+        return {column: _bounds[name].get(column) for column in columns}
+
     def _checked(self, name: str) -> bytes:
         path, expected = self._path(name), name.rpartition("#")[2]
         try:
@@ -383,6 +401,26 @@ class _Content(io.RawIOBase):
         self._sum = zlib.crc32(content, self._sum)
         self.length += len(content)
         return len(content)
+
+
+def _footer_bounds(path: Path) -> dict[str, tuple[Any, Any] | None]:
+    """The least and greatest values that a Parquet file says its columns have, where it says so of all its parts."""
+    try:
+        footer = pq.read_metadata(path)
+    except (OSError, pa.ArrowException):
+        return {}  # whoever reads it will say why
+    found: dict[str, tuple[Any, Any] | None] = {}
+    for group in range(footer.num_row_groups):
+        for place in range(footer.num_columns):
+            column = footer.row_group(group).column(place)
+            known, name = column.statistics, column.path_in_schema
+            if known is None or not known.has_min_max:
+                found[name] = None
+            elif group == 0:
+                found[name] = known.min, known.max
+            elif (before := found.get(name)) is not None:
+                found[name] = min(before[0], known.min), max(before[1], known.max)
+    return found
 
 
 @cache

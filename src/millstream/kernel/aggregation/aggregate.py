@@ -108,6 +108,11 @@ class Aggregate(Operator):
         # What is kept concerns groups: when the last one is forgotten, so is everything.
         return output, {**work.state_after(), **groups} if TABLE in groups else groups
 
+    def united(self, state: State, other: State) -> State:
+        """The groups of the other state are numbered after those of this one."""
+        both = super().united(state, self.groups.renumbered(other, state))
+        return {**both, **self.groups.counted(state, other)}
+
     def _rows(self, batch: Batch, arrivals: Arrivals) -> pl.DataFrame:
         """The input with the numbers of its groups and the columns that the calls need."""
         columns = [*self.plan.columns, START, END, WEIGHT]

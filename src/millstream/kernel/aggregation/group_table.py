@@ -121,6 +121,18 @@ class GroupTable:
         counter = state.get(NEXT, ())
         return int(counter[0].item()) if counter else 0
 
+    def renumbered(self, state: State, before: State) -> State:
+        """A state with groups whose numbers follow those of another one."""
+        after = pl.col(GROUP) + self._next(before)
+        return {
+            name: tuple(segment.with_columns(after) if GROUP in segment.columns else segment for segment in segments)
+            for name, segments in state.items()
+        }
+
+    def counted(self, *states: State) -> dict[str, Runs]:
+        """How many numbers states have used together."""
+        return {NEXT: (pl.DataFrame({NEXT: [sum(map(self._next, states))]}),)}
+
     def _alive(self, table: Runs, number: Int64s) -> Bools:
         alive = np.zeros(len(number), np.bool_)
         missing = np.arange(len(number))

@@ -14,6 +14,7 @@ Rows of a cell that have the same weight are counted, query by query:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,7 +28,16 @@ from millstream.kernel.keys import Positions, key_codes, stable_order
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.segments import gather, numbers
 from millstream.kernel.sharing.keyed_selection import expanded, with_query
-from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, LINEAGE, Bitmaps, expand, lineage_of, popcounts
+from millstream.kernel.sharing.lineage import (
+    BLOCK,
+    BLOCK_SIZE,
+    LINEAGE,
+    WORD_BITS,
+    Bitmaps,
+    expand,
+    lineage_of,
+    popcounts,
+)
 from millstream.types import Schema
 
 _FEW = 16  # rows from which a group is added up by itself
@@ -185,9 +195,9 @@ def _counted_in_planes(lineage: Bitmaps, rows: Positions) -> Counts:
             planes.append(carry)
     some = np.bitwise_or.reduce(planes)
     if np.bitwise_count(some).sum(dtype=np.int64) > _DENSE * len(some):
-        counts = sum(_as_bytes(plane) << place for place, plane in enumerate(planes))
-        found = np.flatnonzero(counts)
-        return found // BLOCK_SIZE, found % BLOCK_SIZE, np.asarray(counts).reshape(-1)[found].astype(np.int64)
+        counts = np.asarray(sum(_as_bytes(plane) << place for place, plane in enumerate(planes)))
+        group, bit = np.nonzero(counts)
+        return group, bit, counts[group, bit].astype(np.int64)
     group, bit = expand(some)
     shift = (bit & 63).astype(np.uint64)
     bits = [(plane[group, bit >> 6] >> shift & np.uint64(1)).astype(np.int64) for plane in planes]
@@ -211,6 +221,22 @@ def _counted_many(lineage: Bitmaps, groups: _Groups, chosen: Positions) -> Itera
         yield np.full(bit.size, group), bit, total[bit]
 
 
+class _Scratch(threading.local):
+    """Memory that is written over and over: new one would cost more than what is done in it."""
+
+    def __init__(self) -> None:
+        self._words = np.empty(0, np.uint64)
+
+    def room(self, width: int) -> Bitmaps:
+        size = 5 * (_TOGETHER // 2) * width
+        if self._words.size < size:
+            self._words = np.empty(size, np.uint64)
+        return self._words[:size].reshape(5, -1, width)
+
+
+_scratch = _Scratch()
+
+
 def _bits(lineage: Bitmaps, groups: _Groups, chosen: Positions) -> Positions:
     """About how many bits the rows of some groups have."""
     if chosen.size == 1:
@@ -222,15 +248,15 @@ def _bits(lineage: Bitmaps, groups: _Groups, chosen: Positions) -> Positions:
 
 def _added_up(bitmaps: Bitmaps) -> Numbers:
     """How many of the bitmaps have each bit."""
-    room = np.empty((5, _TOGETHER // 2, bitmaps.shape[1]), np.uint64)
-    total = np.zeros(BLOCK_SIZE, np.int64)
+    room = _scratch.room(bitmaps.shape[1])
+    total = np.zeros(bitmaps.shape[1] * WORD_BITS, np.int64)
     for low in range(0, len(bitmaps), _TOGETHER):
         total += _added_in_cache(bitmaps[low : low + _TOGETHER], room)
     return total
 
 
 def _added_in_cache(bitmaps: Bitmaps, room: Bitmaps) -> Numbers:
-    total = np.zeros(BLOCK_SIZE, np.int64)
+    total = np.zeros(bitmaps.shape[1] * WORD_BITS, np.int64)
     planes = [bitmaps]  # plane i holds bit i of every counter
     sums, carries, more = room[0], room[1:3].reshape(-1, bitmaps.shape[1]), room[3:]
     while len(planes[0]) > _LANES:

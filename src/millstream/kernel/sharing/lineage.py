@@ -1,10 +1,13 @@
 """Lineage: which queries want a row, as bits that travel with it.
 
 Queries are numbered in blocks of 1,024: query q is bit q % 1024 of block q // 1024, and bit b is in word b // 64. A row
-stands once for each block in which some query wants it.
+stands once for each block in which some query wants it. A batch has as many words as its blocks need: queries beyond
+them want none of its rows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +19,6 @@ BLOCK, LINEAGE = "_block", "_lineage"
 BLOCK_SIZE = 1024
 WORD_BITS = 64
 WORDS = BLOCK_SIZE // WORD_BITS
-LINEAGE_TYPE = pl.Array(pl.UInt64, WORDS)
 
 Flags = npt.NDArray[np.bool_]
 Bitmaps = npt.NDArray[np.uint64]  # a row of words for each row of a batch, interval or clause
@@ -40,19 +42,50 @@ def bitmap(queries: npt.NDArray[np.int64]) -> Bitmaps:
 
 def lineage_of(frame: pl.DataFrame) -> Bitmaps:
     """The lineage column as rows of words."""
-    return frame[LINEAGE].to_numpy().reshape(frame.height, WORDS)
+    return frame[LINEAGE].to_numpy().reshape(frame.height, _width(frame))
 
 
 def lineage_series(bitmaps: Bitmaps) -> pl.Series:
-    """The column for bitmaps of all words."""
-    if not len(bitmaps):
-        return pl.Series(LINEAGE, [], dtype=LINEAGE_TYPE)
-    return pl.Series(LINEAGE, bitmaps.reshape(-1)).reshape((len(bitmaps), WORDS))
+    """The column for bitmaps."""
+    height, width = bitmaps.shape
+    if not height:
+        return pl.Series(LINEAGE, [], dtype=lineage_type(width))
+    return pl.Series(LINEAGE, bitmaps.reshape(-1)).reshape((height, width))
+
+
+def lineage_type(width: int) -> pl.Array:
+    return pl.Array(pl.UInt64, width)
+
+
+def of_equal_width(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Frames as they can stand in one: where they have lineage, with as many words as the widest has."""
+    with_lineage = [LINEAGE in frame.columns for frame in frames]
+    widest = max((_width(frame) for frame, has in zip(frames, with_lineage, strict=True) if has), default=0)
+    return [widened(frame, widest) if has else frame for frame, has in zip(frames, with_lineage, strict=True)]
+
+
+def widened(frame: pl.DataFrame, width: int) -> pl.DataFrame:
+    """The same rows with words of 0 after those there are."""
+    if _width(frame) == width:
+        return frame
+    bitmaps = np.zeros((frame.height, width), np.uint64)
+    bitmaps[:, : _width(frame)] = lineage_of(frame)
+    return frame.with_columns(lineage_series(bitmaps))
+
+
+def _width(frame: pl.DataFrame) -> int:
+    kind = frame.schema[LINEAGE]
+    if not isinstance(kind, pl.Array):
+        raise AssertionError(f"lineage of type {kind}")
+    return kind.size
 
 
 def wanted_by(frame: pl.DataFrame, query: int) -> Flags:
     """Which rows of a batch with lineage the query wants."""
-    word = lineage_of(frame)[:, query % BLOCK_SIZE // WORD_BITS]
+    place = query % BLOCK_SIZE // WORD_BITS
+    if place >= _width(frame):
+        return np.zeros(frame.height, np.bool_)
+    word = lineage_of(frame)[:, place]
     wanted: Flags = (word >> np.uint64(query % WORD_BITS)) & np.uint64(1) == np.uint64(1)
     there: Flags = frame[BLOCK].to_numpy() == query // BLOCK_SIZE
     return wanted & there

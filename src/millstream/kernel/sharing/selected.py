@@ -14,16 +14,31 @@ import polars as pl
 from millstream.kernel.batch import Batch, concat
 from millstream.kernel.keys import Positions
 from millstream.kernel.segments import gather
-from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, LINEAGE_TYPE, WORDS, Bitmaps, Flags, lineage_series
+from millstream.kernel.sharing.lineage import BLOCK, Bitmaps, Flags, lineage_series
 
 _PIECE = 1 << 25  # bytes of room at a time
 
 
-class Selected:
-    """The rows of a batch that some blocks want."""
+class Room:
+    """Memory for the bitmaps of one batch after the other, whose lineage must be done with when the next one comes."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self) -> None:
+        self._words = np.empty(0, np.uint64)
+
+    def words(self, count: int) -> Bitmaps:
+        if self._words.size < count:
+            self._words = np.empty(count, np.uint64)
+        return self._words
+
+
+class Selected:
+    """The rows of a batch that some blocks want, with bitmaps of so many words, for so many blocks."""
+
+    def __init__(self, batch: Batch, width: int, blocks: int, room: Room | None = None) -> None:
         self._batch = batch
+        self._width = width
+        self._most = batch.height * width * blocks
+        self._given = room
         self._room = np.empty(0, np.uint64)
         self._blocks: list[int] = []  # whose bitmaps stand in the room, before what is free
         self._whole: list[Batch] = []
@@ -33,34 +48,38 @@ class Selected:
 
     def room(self, width: int) -> Bitmaps:
         """Where the bitmaps of the next block can be made, of so many words."""
-        return self._free() if width == WORDS else np.empty((self._batch.height, width), np.uint64)
+        return self._free() if width == self._width else np.empty((self._batch.height, width), np.uint64)
 
     def _free(self) -> Bitmaps:
         """Room behind the blocks that stand there already."""
-        size = self._batch.height * WORDS
+        size = self._batch.height * self._width
         used = len(self._blocks) * size
         if self._room.size < used + size:
             self._close()
-            self._room, used = np.empty(max(size, _PIECE // 8), np.uint64), 0
-        return self._room[used : used + size].reshape(-1, WORDS)
+            self._room, used = self._words(max(size, min(_PIECE // 8, self._most))), 0
+        return self._room[used : used + size].reshape(-1, self._width)
+
+    def _words(self, count: int) -> Bitmaps:
+        given, self._given = self._given, None
+        return np.empty(count, np.uint64) if given is None else given.words(count)
 
     def add(self, block: int, bits: Bitmaps, wanted: Flags) -> None:
         """The rows that a block wants; `bits` is the room last given."""
         if wanted.all():
-            if bits.shape[1] < WORDS:
+            if bits.shape[1] < self._width:
                 _fill(self._free(), bits)
             self._blocks.append(block)
         else:
             rows = np.flatnonzero(wanted)
             self._rows.append(rows)
-            self._bits.append(_fill(np.empty((rows.size, WORDS), np.uint64), bits[rows]))
+            self._bits.append(_fill(np.empty((rows.size, self._width), np.uint64), bits[rows]))
             self._numbers.append(block)
 
     def frame(self) -> Batch:
         """All of it: the columns of the batch, `_block` and `_lineage`."""
         self._close()
         empty = self._batch.clear().with_columns(
-            pl.Series(BLOCK, [], dtype=pl.UInt32), pl.Series(LINEAGE, [], dtype=LINEAGE_TYPE)
+            pl.Series(BLOCK, [], dtype=pl.UInt32), lineage_series(np.empty((0, self._width), np.uint64))
         )
         return concat([*self._whole, *self._picked()], empty)
 
@@ -74,7 +93,7 @@ class Selected:
     def _close(self) -> None:
         if self._blocks:
             height, count = self._batch.height, len(self._blocks)
-            bits = self._room[: height * WORDS * count].reshape(-1, WORDS)
+            bits = self._room[: height * self._width * count].reshape(-1, self._width)
             numbers = pl.Series(BLOCK, np.array(self._blocks, np.uint32).repeat(height))
             rows = pl.concat([self._batch] * count, rechunk=False)
             self._whole.append(pl.DataFrame([*rows.get_columns(), numbers, lineage_series(bits)]))

@@ -1,0 +1,63 @@
+"""Selection for many queries whose matches are kept (mode LAZY): data probes the query table.
+
+    (R, Q) -> { (r, q) : r in R, q in Q, q's condition holds on r },   R's rows once, q's as postings
+
+What is selected is packed (`postings`): the rows that some query wants in the order of their oldest element, and of
+each query where its rows are. A query that comes later probes the data that is kept in the same way, with its own
+condition alone; what it finds is a segment beside the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.batch import Batch, value_column
+from millstream.kernel.distribution import Distribution, anywhere
+from millstream.kernel.linear import Project
+from millstream.kernel.matches import Matches
+from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.sharing.grouped_selection import GroupedSelection
+from millstream.kernel.sharing.keyed_selection import KeyedSelection
+from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, lineage_of
+from millstream.kernel.sharing.postings import pack, pack_lineage
+
+_ROW = "_row"
+_PIECE = 1 << 15  # rows selected at a time, since lineage is wide
+
+
+class MatchedSelection(Operator):
+    """`projection` makes the columns of the matches from the rows that are selected, `matches` says which of them are
+    instants."""
+
+    def __init__(self, selection: GroupedSelection | KeyedSelection, projection: Project, matches: Matches) -> None:
+        self.schema = matches.schema
+        self.selection = selection
+        self.projection = projection
+        self.matches = matches
+        self.kept = matches.kept
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(())
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        batch = inputs[0]
+        learned: State = {}
+        selected: list[Batch] = []
+        for first in range(0, max(batch.height, 1), _PIECE):
+            piece = batch[first : first + _PIECE]
+            # Of the selection only which rows it wants is needed, and not their values for each block.
+            numbered = piece.with_columns(pl.Series(_ROW, np.arange(first, first + piece.height)))
+            found, own = self.selection.step([numbered], {**state, **learned}, progress)
+            learned = {**learned, **own}
+            selected.append(found.select(_ROW, BLOCK, LINEAGE) if LINEAGE in found.columns else found)
+        projected, _ = self.projection.step([batch], {}, progress)
+        rows = self.matches.timed_rows(projected)
+        wanted = pl.concat(selected)
+        row = wanted[_ROW].to_numpy().astype(np.intp)
+        if LINEAGE in wanted.columns:
+            return pack_lineage(rows, row, wanted[BLOCK].to_numpy(), lineage_of(wanted)), learned
+        return pack(rows, row, wanted[value_column(0)].to_numpy().astype(np.int64)), learned

@@ -1,0 +1,136 @@
+"""What a query keeps, by the mode it asks for: decided when it is registered, and found again when it is recovered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.declarations import Entry
+from millstream.engine.engine import Engine
+from millstream.engine.keeping import Eager, Keeping, Lazy, Nothing
+from millstream.kernel.batch import INF
+from millstream.kernel.scalar.expressions import Parameter
+from millstream.plan import logical as lo
+from millstream.plan.lazy import Choose, LazyPlan, NotLazy, expressions_of, lazy_plan, with_tree
+from millstream.plan.lifetime import influence
+from millstream.plan.physical import Options
+from millstream.plan.sharing import Split, split
+from millstream.types import Schema
+
+Catalog = tuple[Entry, ...]
+KeptWindows = dict[str, int | None]  # by core: how many ticks its matches may lie apart
+
+
+@dataclass
+class Modes:
+    """What queries of modes LAZY and NONE keep."""
+
+    engine: Engine
+    # Of each core, how many queries read matches that lie so many ticks apart. Queries whose windows are no longer than
+    # those of others read the matches that are there.
+    _cores: dict[str, Counter[int | None]] = field(default_factory=dict)
+
+    def nothing(self, name: str, plan: lo.Node, schema: Schema, options: Options) -> Nothing | str:
+        """Or why the answer must be kept."""
+        engine = self.engine
+        inputs = engine.sources_of(plan, options)
+        for source in sorted(inputs):
+            if engine.retain_of(source) is not None and influence(plan, {source: 0}) >= INF - 1:
+                return f"elements of {source} matter longer than its history is kept"
+        engine.recomputed[name.lower()] = plan, inputs
+        return Nothing(engine, plan, inputs, schema, options)
+
+    def plan(self, plan: lo.Node, options: Options, least: int, known: KeptWindows | None = None) -> LazyPlan | NotLazy:
+        """A plan taken apart; `known` says what was chosen when it was registered, `least` what to keep at least."""
+        if options.strategy != "upa":
+            return NotLazy(f"strategy '{options.strategy}' is asked for")
+        return lazy_plan(plan, self._choice(plan, least, known))
+
+    def with_tree(self, found: LazyPlan, plan: lo.Node, least: int, known: KeptWindows | None = None) -> LazyPlan:
+        """A plan of its own: with a ranked tree where that answers it."""
+        return with_tree(found, self._choice(plan, least, known))
+
+    def _choice(self, plan: lo.Node, least: int, known: KeptWindows | None) -> Choose:
+        streams = (source for source in lo.sources(plan) if isinstance(source, lo.StreamScan))
+        forever = all(self.engine.retain_of(stream.name) is None for stream in streams)
+
+        def choose(core: str, needed: int | None, alone: bool) -> int | None:
+            if known is not None and core in known and _fits(known[core], needed):
+                return known[core]
+            fitting = [kept for kept in self._cores.get(core, ()) if _fits(kept, needed)]
+            if fitting:
+                return min(fitting, key=lambda kept: INF if kept is None else kept)
+            if needed is None or (alone and forever):
+                return None
+            return max(least, 1 << max(needed - 1, 0).bit_length())
+
+        return choose
+
+    def lazy(self, found: LazyPlan, whole: lo.Node, schema: Schema, options: Options) -> Lazy:
+        edges = tuple(self.engine.edge_of(part.plan, options) for part in found.parts)
+        return Lazy(self.engine, found, edges, self.engine.sources_of(whole, options), schema, options)
+
+    def show(self, keeping: Lazy, before: Catalog, after: Catalog, known: frozenset[str] = frozenset()) -> None:
+        """Keep the parts of a plan from now on, their past included, but for those that the snapshot has."""
+        engine, shown = self.engine, []
+        try:
+            for edge, part in zip(keeping.edges, keeping.plan.parts, strict=True):
+                if edge in known:
+                    engine.attach(part.plan, keeping.options)
+                else:
+                    engine.show(part.plan, keeping.options, after if edge == keeping.edges[-1] else before)
+                shown.append(edge)
+        except BaseException:
+            for edge in shown:
+                engine.hide(edge, before)
+            raise
+        self.note(keeping.plan)
+
+    def hide(self, name: str, keeping: Keeping, catalog: Catalog) -> None:
+        """A query is gone."""
+        self.engine.recomputed.pop(name.lower(), None)
+        for edge in keeping.edges:
+            self.engine.hide(edge, catalog)
+        if isinstance(keeping, Nothing):
+            self.engine.declare(catalog)
+        if isinstance(keeping, Lazy):
+            self.forget(keeping.plan)
+
+    def note(self, plan: LazyPlan) -> None:
+        """Somebody reads the matches of a plan."""
+        for part in plan.parts:
+            if part.windows:
+                self._cores.setdefault(part.identity, Counter())[part.kept] += 1
+
+    def forget(self, plan: LazyPlan) -> None:
+        for part in plan.parts:
+            if part.windows:
+                counts = self._cores[part.identity]
+                counts[part.kept] -= 1
+                self._cores[part.identity] = +counts
+
+
+def shareable(found: LazyPlan) -> Split | None:
+    """The matches of a plan taken apart for a group, where these are all that there is and that queries differ in."""
+    if len(found.parts) != 1 or not found.parts[0].windows:
+        return None
+    above = (e for node in found.above.walk() for e in expressions_of(node))
+    if any(isinstance(part, Parameter) for expression in above for part in expression.walk()):
+        return None
+    return split(found.parts[0].plan)
+
+
+def _fits(kept: int | None, needed: int | None) -> bool:
+    return kept is None or (needed is not None and kept >= needed)
+
+
+def kept_windows(keeping: Lazy) -> dict[str, Any]:
+    """For a query's entry: what was chosen, and under which names it is kept."""
+    return {
+        "edges": list(keeping.edges),
+        "kept": {part.identity: part.kept for part in keeping.plan.parts if part.windows},
+    }
+
+
+__all__ = ["Eager", "Keeping", "Lazy", "Modes", "NotLazy", "Nothing", "kept_windows", "shareable"]

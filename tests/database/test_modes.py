@@ -1,0 +1,320 @@
+"""Modes LAZY and NONE: what is kept, what is shared, and that it lasts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import millstream as ms
+from millstream.database import Database
+
+STREAMS = """
+    CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts;
+    CREATE STREAM T (a INT, c INT) TIMESTAMP BY ts
+"""
+JOIN = "SELECT S.b, T.c FROM S [RANGE {0}], T [RANGE {1}] WHERE S.a = T.a"
+QUERIES = {
+    "selection": "SELECT b FROM S [RANGE 5] WHERE a > 1",
+    "join": JOIN.format(6, 3),
+    "groups": "SELECT a, COUNT(*) AS n, SUM(b) AS b FROM S [RANGE 7] GROUP BY a",
+    "distinct": "SELECT ISTREAM(DISTINCT a) FROM S [RANGE 4]",
+    "outer": "SELECT S.b, T.c FROM S [RANGE 5] LEFT JOIN T [TUMBLE 4] ON S.a = T.a",
+    "rows": "SELECT a FROM S [ROWS 3]",
+}
+
+
+def feed(db: Database, first: int, last: int, at_once: int = 3) -> None:
+    for begin in range(first, last, at_once):
+        instants = range(begin, min(begin + at_once, last))
+        db.insert("S", [row for at in instants for row in ((at % 4, at, at), (at % 3, -at, at))])
+        db.insert("T", [(at % 3, 2 * at, at) for at in instants])
+
+
+def same(db: Database, name: str, other: str) -> None:
+    one, two = db.query(name), db.query(other)
+    for at in (None, 3, 11):
+        assert one.result(at).equals(two.result(at)), (name, at)
+    for since in (None, 2, 11):
+        assert one.changes(since).equals(two.changes(since)), (name, since)
+
+
+def register_all(db: Database) -> None:
+    for name, text in QUERIES.items():
+        for mode in ("eager", "lazy", "none"):
+            db.register(text, name=f"{name}_{mode}", mode=mode)
+
+
+def check_all(db: Database) -> None:
+    for name in QUERIES:
+        same(db, f"{name}_lazy", f"{name}_eager")
+        same(db, f"{name}_none", f"{name}_eager")
+
+
+def test_modes_last_over_a_restart(tmp_path: Path) -> None:
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(STREAMS)
+        register_all(db)
+        feed(db, 0, 12)
+        held = {query.name: query.stats()["rows"] for query in db.queries()}
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        assert {query.name: query.stats()["rows"] for query in db.queries()} == held
+        feed(db, 12, 25)
+        check_all(db)
+
+
+def test_queries_that_come_late_answer_as_if_they_had_been_there() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 20)
+        register_all(db)
+        check_all(db)
+
+
+def test_a_long_past_is_matched_in_the_background() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 30)
+        db.engine.backfills.least_rows, db.engine.backfills.first_slice, db.engine.backfills.most_left = 1, 10, 0
+        register_all(db)
+        feed(db, 30, 40)
+        for query in db.queries():
+            assert query.wait()
+        feed(db, 40, 50)
+        check_all(db)
+
+
+def test_windows_share_matches() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        db.register(JOIN.format(100, 60), name="long", mode="lazy")
+        operators = db.stats()["operators"]
+        db.register(JOIN.format(7, 3), name="short", mode="lazy")
+        db.register("SELECT COUNT(*) AS n FROM S [TUMBLE 5], T [NOW] WHERE S.a = T.a", name="other", mode="lazy")
+        assert db.stats()["operators"] == operators
+        feed(db, 0, 20)
+        assert db.query("long").stats()["rows"] == db.query("short").stats()["rows"]
+        db.register(JOIN.format(7, 3), name="eager")
+        same(db, "short", "eager")
+        db.query("long").drop()
+        same(db, "short", "eager")
+
+
+def test_longer_windows_get_matches_of_their_own() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        db.register(JOIN.format(2, 2), name="short", mode="lazy")
+        db.register(JOIN.format(9, 9), name="long", mode="lazy")
+        feed(db, 0, 20)
+        assert db.query("long").stats()["rows"] > db.query("short").stats()["rows"]
+        for size in ("short", "long"):
+            n = 2 if size == "short" else 9
+            db.register(JOIN.format(n, n), name=f"{size}_eager")
+            same(db, size, f"{size}_eager")
+
+
+def test_aggregates_share_a_tree() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        text = "SELECT a, COUNT(*) AS n, MAX(b) AS w, MIN(b) AS v FROM S [{}] GROUP BY a HAVING COUNT(*) > 1"
+        windows = ["RANGE 5", "TUMBLE 4", "RANGE 9 SLIDE 2", "BEGIN 3 END NOW - 2"]
+        queries = [db.register(text.format(window), mode="lazy") for window in windows]
+        assert all("ranked tree" in query.explain() for query in queries)
+        assert len({query.edge for query in queries}) == 1
+        feed(db, 0, 40)
+        for query, window in zip(queries, windows, strict=True):
+            db.register(text.format(window), name=f"{query.name}_eager")
+            same(db, query.name, f"{query.name}_eager")
+
+
+def test_aggregates_of_joins_have_trees() -> None:
+    asked, joined = "COUNT(*) AS n, SUM(c) AS c, MIN(b) AS b", "S [RANGE {0}], T [RANGE {0}] WHERE S.a = T.a"
+    text = f"SELECT S.a, {asked} FROM {joined} GROUP BY S.a"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        for size in (9, 2, 0):
+            db.register(text.format(size), name=f"lazy{size}", mode="lazy")
+            db.register(text.format(size), name=f"eager{size}")
+        assert len({db.query(f"lazy{size}").edge for size in (9, 2, 0)}) == 1
+        assert "ranked tree" in db.query("lazy2").explain()
+        feed(db, 0, 40, at_once=7)
+        for size in (9, 2, 0):
+            same(db, f"lazy{size}", f"eager{size}")
+        apart = db.register("SELECT COUNT(*) AS n FROM S [RANGE 2], T [RANGE 3] WHERE S.a = T.a", mode="lazy")
+        assert "ranked tree" not in apart.explain()
+
+
+def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
+    """Rows are kept once for all queries over a FROM list, whatever they select, compute, and in which window."""
+    texts = (
+        "SELECT b FROM S [RANGE 5] WHERE a > ? AND b < ?",
+        "SELECT COUNT(*) AS n FROM S [TUMBLE 4] WHERE a > ? AND b < ?",
+    )
+    values = [(low, high) for low in range(3) for high in (-5, 9)]
+
+    def check(db: Database) -> None:
+        for n in range(len(texts)):
+            for at in range(len(values)):
+                same(db, f"lazy{n}_{at}", f"eager{n}_{at}")
+
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 6)
+        for mode in ("lazy", "eager"):
+            for n, text in enumerate(texts):
+                db.register_many(text, values, [f"{mode}{n}_{at}" for at in range(len(values))], mode)
+        feed(db, 6, 14)
+        assert db.query("lazy0_0").stats()["shared_by"] == len(texts) * len(values)
+        check(db)
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        feed(db, 14, 25)
+        check(db)
+        db.query("lazy0_1").drop()
+        assert db.query("lazy0_0").stats()["shared_by"] == len(texts) * len(values) - 1
+        same(db, "lazy0_2", "eager0_2")
+
+
+def test_templates_with_shorter_windows_read_the_matches_of_longer_ones() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        for size in (90, 5, 30):
+            template = f"SELECT S.b, T.c FROM S [RANGE {size}], T [RANGE {size}] WHERE S.a = T.a AND S.b > ?"
+            for mode in ("lazy", "eager"):
+                db.register_many(template, [(1,), (7,)], [f"{mode}{size}_1", f"{mode}{size}_7"], mode)
+        assert db.query("lazy5_1").stats()["shared_by"] == 6
+        feed(db, 0, 20)
+        for size in (90, 5, 30):
+            same(db, f"lazy{size}_7", f"eager{size}_7")
+
+
+def test_single_queries_of_mode_lazy_join_groups() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        queries = [db.register(f"SELECT b FROM S [RANGE {n}] WHERE a > {n % 3}", mode="lazy") for n in range(12)]
+        assert queries[0].number is None
+        assert queries[-1].number is not None
+        feed(db, 0, 15)
+        for n, query in enumerate(queries):
+            db.register(f"SELECT b FROM S [RANGE {n}] WHERE a > {n % 3}", name=f"eager{n}")
+            same(db, query.name, f"eager{n}")
+
+
+def test_dropped_queries_leave_nothing() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        register_all(db)
+        feed(db, 0, 5)
+        for query in db.queries():
+            query.drop()
+        assert db.stats()["operators"] == 0
+        assert not db.engine.snapshot.results
+        assert not db.engine.recomputed
+
+
+def test_none_keeps_nothing() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        query = db.register(JOIN.format(5, 5), mode="none")
+        feed(db, 0, 10)
+        assert db.stats()["operators"] == 0
+        assert query.stats()["rows"] == 0
+        assert "history" in query.explain()
+
+
+@pytest.mark.parametrize("mode", ["lazy", "none"])
+@pytest.mark.parametrize(
+    "text", ["SELECT b FROM S [RANGE 5]", JOIN.format(5, 3), "SELECT COUNT(*) AS n FROM S [RANGE 9]"]
+)
+def test_retention_is_the_same_in_all_modes(mode: str, text: str) -> None:
+    """History and matches are kept for as long as an instant that can be asked for needs them, and no longer."""
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS.replace("TIMESTAMP BY ts", "TIMESTAMP BY ts RETAIN 20"))
+        kept = db.register(text, name="kept", mode=mode)
+        eager = db.register(text, name="eager")
+        feed(db, 0, 200, at_once=5)
+        first = kept.first_tick
+        assert first == eager.first_tick > 100
+        for at in (first, first + 1, 190):
+            assert kept.result(at).equals(eager.result(at)), at
+        assert kept.changes(first).equals(eager.changes(first))
+        with pytest.raises(ms.TimeError, match="no longer kept"):
+            kept.result(first - 1)
+        assert kept.stats()["rows"] < 400
+        assert sum(file.rows for file in db.engine.snapshot.history["s"]) < 200
+
+
+def test_matches_and_trees_that_are_too_old_go_as_wholes() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS.replace("TIMESTAMP BY ts", "TIMESTAMP BY ts RETAIN 20"))
+        texts = ["SELECT b FROM S [RANGE 3]", "SELECT COUNT(*) AS n FROM S [RANGE 3]", JOIN.format(3, 3)]
+        queries = [db.register(text, mode="lazy") for text in texts]
+        queries += db.register_many("SELECT b FROM S [RANGE 3] WHERE a >= ?", [(0,)], mode="lazy")
+        for first in range(0, 400, 100):
+            feed(db, first, first + 100, at_once=100)
+        feed(db, 400, 402)
+        for query in queries:
+            segments = db.engine.segments(query.edge, db.engine.snapshot)
+            assert 1 <= len(segments) <= 4, query.cql  # of eight epochs that brought matches
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT a FROM S [ROWS 3]", "no time-based window"),
+        ("SELECT S.b / T.c AS x FROM S [RANGE 5], T [RANGE 5] WHERE S.a = T.a", "can fail"),
+        ("SELECT a, b / a AS x FROM S [RANGE 4 SLIDE 2]", "can fail"),
+    ],
+)
+def test_what_cannot_be_lazy_says_why(text: str, reason: str) -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        query = db.register(text, mode="lazy")
+        assert any("EAGER" in note and reason in note for note in query.stats()["kept"])
+        assert reason in query.explain()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT a FROM S [ROWS 3]",
+        "SELECT COUNT(*) AS n FROM S [RANGE UNBOUNDED]",
+        "SELECT COUNT(*) AS n FROM (SELECT ISTREAM(a) FROM S [ROWS 2]) [RANGE 3]",
+    ],
+)
+def test_none_keeps_the_answer_where_history_is_too_short(text: str) -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM S (a INT) TIMESTAMP BY ts RETAIN 10")
+        query = db.register(text, mode="none")
+        assert any("EAGER" in note and "longer than its history" in note for note in query.stats()["kept"])
+
+
+@pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
+def test_a_failing_query_fails_in_all_modes(mode: str) -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        query = db.register("SELECT 10 / a AS x FROM S [RANGE 2]", mode=mode)
+        db.insert("S", [(1, 1, 1), (0, 2, 2), (1, 3, 9)])
+        db.advance(to=20)
+        for ask in (lambda: query.result(), lambda: query.result(at=1), query.changes):
+            with pytest.raises(ms.EvaluationError, match="division by zero"):
+                ask()
+
+
+def test_followers_of_all_modes_see_the_same() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        queries = [db.register(JOIN.format(4, 2), mode=mode) for mode in ("eager", "lazy", "none")]
+        followers = [query.follow(timeout=0) for query in queries]
+        for at in range(10):
+            feed(db, at, at + 1)
+            if at > 3:
+                tables = [next(follower) for follower in followers]
+                assert tables[0].equals(tables[1])
+                assert tables[0].equals(tables[2])
+
+
+def test_a_mode_that_does_not_exist_is_refused() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        with pytest.raises(ms.BindError, match="eager, lazy or none"):
+            db.register("SELECT a FROM S", mode="sometimes")

@@ -1,0 +1,105 @@
+"""A ranked tree says of every range of time what the aggregate says of its elements, to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millstream.kernel.aggregation.aggregate import Aggregate
+from millstream.kernel.aggregation.aggregate_calls import AggregateCall, resolve_aggregate
+from millstream.kernel.aggregation.ranked_tree import FAN, RankedTree, TreeShape, aggregate, merged, size_of
+from millstream.kernel.batch import END, START, WEIGHT, Batch, empty_batch, value_column
+from millstream.kernel.operator import NO_STATE, Progress
+from millstream.types import BIGINT, DOUBLE, INT, STRING, DataType, Field, Schema, to_polars
+
+KINDS: dict[DataType, st.SearchStrategy[object]] = {
+    INT: st.none() | st.integers(-3, 3),
+    BIGINT: st.none() | st.integers(-(2**60), 2**60),
+    DOUBLE: st.none() | st.sampled_from([0.1, 1e300, -1e300, 1e-300, -0.0, 0.0, float("nan"), float("inf"), 3.5]),
+    STRING: st.none() | st.sampled_from(["", "a", "b", "ab"]),
+}
+NUMBERS = ("count", "sum", "avg", "min", "max")
+Rows = list[tuple[object, ...]]
+
+
+def shape_of(key: DataType | None, value: DataType, instants: int = 1) -> TreeShape:
+    schema: Schema = (*([Field("k", key)] if key else []), Field("v", value))
+    at = len(schema) - 1
+    functions = NUMBERS if value != STRING else ("count", "min", "max")
+    calls = [AggregateCall(f, at, False, resolve_aggregate(f, value, False)) for f in functions]
+    return TreeShape(schema, 1 if key else 0, (AggregateCall("count", None, False, BIGINT), *calls), instants)
+
+
+def frame(rows: Rows, shape: TreeShape) -> pl.DataFrame:
+    """Value columns, then the instants."""
+    fields = {value_column(i): to_polars(f.type) for i, f in enumerate(shape.schema)}
+    instants = {value_column(len(fields) + n): pl.Int64() for n in range(shape.instants)}
+    return pl.DataFrame(rows, schema={**fields, **instants}, orient="row")
+
+
+def tree(rows: Rows, shape: TreeShape) -> pl.DataFrame:
+    return RankedTree(shape, None).step([frame(rows, shape)], NO_STATE, Progress((-1,), (99,)))[0]
+
+
+def expected(rows: Rows, shape: TreeShape, first: int, last: int, at: int) -> Batch:
+    """By the aggregate itself, over the rows that are there at `at`."""
+    times_of = [value_column(len(shape.schema) + n) for n in range(shape.instants)]
+    inside = pl.all_horizontal(pl.col(*times_of).is_between(first, last))
+    within = frame(rows, shape).filter(inside).drop(times_of)
+    times = {START: at, END: at + 1, WEIGHT: 1}
+    batch = within.with_columns(pl.Series(n, np.full(within.height, v, np.int64)) for n, v in times.items())
+    batch = pl.concat([empty_batch(shape.schema), batch])
+    operator = Aggregate(shape.schema, tuple(range(shape.keys)), shape.calls, retractions=False)
+    found, _ = operator.step([batch], NO_STATE, Progress((-1,), (at,)))
+    return found.filter((pl.col(START) <= at) & (pl.col(END) > at) & (pl.col(WEIGHT) > 0))
+
+
+def bits(batch: Batch, width: int) -> list[str]:
+    """Values with all their bits, whatever the order of groups."""
+    return sorted(repr(row) for row in batch.select(value_column(i) for i in range(width)).iter_rows())
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[TreeShape, list[Rows], int, int]:
+    key, value = draw(st.none() | st.sampled_from([INT, STRING, DOUBLE])), draw(st.sampled_from(list(KINDS)))
+    shape = shape_of(key, value, draw(st.integers(1, 2)))
+    columns = [*([KINDS[key]] if key else []), KINDS[value], *[st.integers(0, 20)] * shape.instants]
+    batches = draw(st.lists(st.lists(st.tuples(*columns), max_size=60), min_size=1, max_size=4))
+    first = draw(st.integers(0, 20))
+    return shape, batches, first, draw(st.integers(first, 21))
+
+
+@settings(max_examples=60)
+@given(cases())
+def test_a_tree_answers_as_the_aggregate(case: tuple[TreeShape, list[Rows], int, int]) -> None:
+    shape, batches, first, last = case
+    trees = [found for rows in batches if (found := tree(rows, shape)).height]
+    rows = [row for batch in batches for row in batch]
+    right = bits(expected(rows, shape, first, last, 30), len(shape.result))
+    assert bits(aggregate(trees, shape, first, last, 30), len(shape.result)) == right
+    if trees:
+        one = merged(trees, shape, 5)
+        kept = [row for row in rows if min(row[-shape.instants :]) >= 5]  # type: ignore[type-var]
+        assert (size_of(one) if one.height else 0) == len(kept)
+        right = bits(expected(kept, shape, first, last, 30), len(shape.result))
+        assert bits(aggregate([one] if one.height else [], shape, first, last, 30), len(shape.result)) == right
+
+
+@pytest.mark.parametrize("count", [1, FAN, FAN + 1, FAN * FAN + 1, 5000])
+@pytest.mark.parametrize("groups", [1, 7])
+def test_all_levels(count: int, groups: int) -> None:
+    """Every range of a tree of several levels, ends at and beside the borders of nodes."""
+    shape = shape_of(INT if groups > 1 else None, DOUBLE)
+    random = np.random.default_rng(count)
+    values = random.choice([0.1, 1e16, -1e16, 2.5], count).tolist()
+    rows: Rows = [(*([i % groups] if groups > 1 else []), value, i) for i, value in enumerate(values)]
+    built = tree(rows, shape)
+    ends = sorted({0, 1, FAN - 1, FAN, FAN + 1, FAN * FAN - 1, FAN * FAN, count // 2, count - 1, count})
+    for first in ends:
+        for last in ends:
+            if first <= last:
+                found = bits(aggregate([built], shape, first, last, count), len(shape.result))
+                assert found == bits(expected(rows, shape, first, last, count), len(shape.result)), (first, last)

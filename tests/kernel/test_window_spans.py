@@ -1,0 +1,52 @@
+"""The span of a window is the other side of its interval: elements are in the window at t iff they lie in its span."""
+
+from __future__ import annotations
+
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.kernel.window import BeginEnd, Now, Range, TimeSpecification, Tumble, Unbounded
+
+small = st.integers(0, 9)
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> TimeSpecification:
+    begin, end = draw(st.none() | small), draw(st.none() | small)
+    age = draw(small)
+    end_age = 0 if end is not None else draw(st.integers(0, age))
+    return draw(
+        st.sampled_from(
+            [
+                Unbounded(),
+                Now(),
+                Range(draw(small), draw(st.integers(1, 5)), draw(st.booleans())),
+                Tumble(draw(st.integers(1, 5))),
+                BeginEnd(begin, 0 if begin is not None else age, end, end_age),
+            ]
+        )
+    )
+
+
+def interval(window: TimeSpecification, instant: int) -> tuple[int, int]:
+    start, end = window.interval(pl.lit(instant, pl.Int64))
+    return pl.select(start.alias("start"), end.alias("end")).row(0)
+
+
+@given(windows(), st.integers(0, 30), st.integers(0, 30))
+def test_span_and_interval_agree(window: TimeSpecification, instant: int, at: int) -> None:
+    start, end = interval(window, instant)
+    first, last = window.span(at)
+    assert (start <= at < end) == (first <= instant <= last)
+
+
+@given(windows(), st.integers(-1, 30))
+def test_spans_grow_with_the_instant(window: TimeSpecification, at: int) -> None:
+    assert all(now <= later for now, later in zip(window.span(at), window.span(at + 1), strict=True))
+
+
+@given(windows(), st.integers(0, 30))
+def test_elements_are_in_a_window_no_longer_than_its_reach(window: TimeSpecification, instant: int) -> None:
+    start, end = interval(window, instant)
+    assert window.reach is None or start >= end or end - 1 - instant <= window.reach

@@ -1,0 +1,174 @@
+"""The shell: on a terminal by keys, and without one."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from tests.service.serving import served
+from typer.testing import CliRunner
+
+import millstream as ms
+from millstream.cli import app
+from millstream.shell.aligned import aligned
+from millstream.shell.completing import Names, names_of
+from millstream.shell.console import converse, is_finished, read_all
+from millstream.shell.session import COMMANDS, HELP, Session
+from millstream.shell.splitting import statements
+
+SETUP = "CREATE STREAM Trades (symbol STRING, price INT) TIMESTAMP BY ts;"
+
+
+@pytest.fixture(params=["local", "remote"])
+def db(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with ms.connect(engine="inprocess") as local:
+        if request.param == "local":
+            yield local
+            return
+        with served(local) as url, ms.connect(url) as remote:
+            yield remote
+
+
+def shown(db: Any, text: str) -> tuple[str, str]:
+    out, errors = io.StringIO(), io.StringIO()
+    read_all(Session(db, out, errors), io.StringIO(text))
+    return out.getvalue(), errors.getvalue()
+
+
+def test_a_conversation(db: Any) -> None:
+    out, errors = shown(
+        db,
+        SETUP
+        + r"""
+        REGISTER QUERY dear AS SELECT symbol, price FROM Trades [RANGE 10]
+           WHERE price > 100;                    -- a comment; with a semicolon
+        INSERT INTO Trades VALUES ('a;b', 150, 1), ('xyz', 90, 2), (NULL, 1000, 3); ADVANCE TO 3;
+        SELECT * FROM Trades [RANGE 100];
+        \d
+        \d dear
+        \d trades
+        \plan dear
+        \watch dear 0.05
+        """,
+    )
+    assert errors == ""
+    assert "symbol | price\n-------+------\nNULL   |  1000\na;b    |   150\nxyz    |    90\n(3 rows)\n" in out
+    assert "query dear: a relation, eager, final is 3" in out
+    assert "stream Trades (symbol STRING, price INT)" in out
+    assert "Window [RANGE 10]" in out
+    assert out.endswith("symbol | price\n-------+------\nNULL   |  1000\na;b    |   150\n(2 rows)\n")
+
+
+def test_errors_have_carets_and_do_not_end_it(db: Any) -> None:
+    out, errors = shown(db, f"{SETUP} SELECT spede FROM Trades;\n\\x\n\\plan\nSHOW STREAMS")
+    assert "  SELECT spede FROM Trades\n         ^^^^^\n" in errors
+    assert r"there is no command \x" in errors
+    assert r"\plan needs a name" in errors
+    assert out.endswith("(1 row)\n")
+
+
+def test_timing_files_and_leaving(db: Any, tmp_path: Path) -> None:
+    file = tmp_path / "setup.cql"
+    file.write_text(SETUP + "\nSHOW STREAMS")
+    out, errors = shown(db, f"\\timing\n\\i {file}\n\\run\n\\?\n\\q\nnever reached;")
+    assert errors == ""
+    assert re.search(r"stream Trades created\n(.|\n)*\(1 row\)\ntime: [\d.]+ ms\ndone\n", out)
+    assert HELP in out
+    assert all(command in HELP for command in COMMANDS)
+    assert "cannot read" in shown(db, "\\i /nowhere")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "finished", "rest"),
+    [
+        ("SELECT 1; SELECT ';' ; ", ["SELECT 1", "SELECT ';' "], " "),
+        ("SELECT 'it''s; so", [], "SELECT 'it''s; so"),
+        ("-- a; b\nSELECT `x;y`;--", ["-- a; b\nSELECT `x;y`"], "--"),
+        ("/* ; */;;", [], ""),
+        ("SELECT /* ; ", [], "SELECT /* ; "),
+        ("SELECT '\\'; '; x", ["SELECT '\\'; '"], " x"),
+    ],
+)
+def test_statements_are_told_apart(text: str, finished: list[str], rest: str) -> None:
+    assert statements(text) == (finished, rest)
+
+
+def test_what_enter_sends() -> None:
+    assert [is_finished(text) for text in ("SELECT 1;", "\\d", "", "SELECT", "SELECT ';", "SELECT 1; S")] == [
+        *(True, True, True),
+        *(False, False, False),
+    ]
+
+
+def test_by_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    out = io.StringIO()
+    with ms.connect(engine="inprocess") as db, create_pipe_input() as keys:
+        keys.send_text(SETUP + "\r")
+        keys.send_text("SELECT price\rFROM Tradex\x7fs [RANGE 5];\r")  # two lines, and a key that takes one back
+        keys.send_text("SELECT nothing\x03")  # left by Ctrl-C
+        keys.send_text("SHOW QUERIES\x1b\r")  # sent by Alt-Enter, without a semicolon
+        keys.send_text("\\q\r")
+        converse(Session(db, out, out), input=keys, output=DummyOutput())
+    assert out.getvalue().startswith("stream Trades created\nprice\n-----\n(0 rows)\n")
+    assert out.getvalue().endswith("name | kind | mode | cql\n-----+------+------+----\n(0 rows)\n")
+    assert "FROM Trades [RANGE 5];" in (tmp_path / "millstream" / "history").read_text()
+
+
+def test_the_end_of_the_input_leaves() -> None:
+    out = io.StringIO()
+    with ms.connect(engine="inprocess") as db, create_pipe_input() as keys:
+        keys.send_text("\x04")
+        converse(Session(db, out, out), input=keys, output=DummyOutput())
+
+
+def test_completion(db: Any) -> None:
+    shown(db, SETUP + "REGISTER QUERY dear AS SELECT price FROM Trades;")
+    names = Names(lambda: names_of(db))
+
+    def after(text: str) -> list[str]:
+        return [found.text for found in names.get_completions(Document(text), CompleteEvent())]
+
+    assert after("SELECT sy") == ["symbol"]
+    assert after("SELECT price FROM tr") == ["Trades"]
+    assert after("sel") == ["select"]
+    assert after("IST") == ["ISTREAM"]
+    assert after("\\plan de") == ["dear", "decimal", "delay", "delete"]
+    assert after("\\wa") == ["\\watch"]
+    assert after("SELECT ") == []
+
+
+def test_aligned_tables() -> None:
+    table = pa.table(
+        {"wide": ["日本", "e\u0301", "a\nb", None], "n": [1, -10, None, 1000], "b": [b"\x00", b"", None, b"a"]}
+    )
+    assert aligned(table).split("\n") == [
+        "wide | n    | b",
+        "-----+------+------",
+        "日本 |    1 | x'00'",
+        "e\u0301    |  -10 | x''",
+        "a\\nb | NULL | NULL",
+        "NULL | 1000 | x'61'",
+        "(4 rows)",
+    ]
+    assert aligned(pa.table({"n": range(9)}), most=2).endswith("(9 rows, 2 shown)")
+
+
+def test_the_command_without_a_terminal() -> None:
+    done = CliRunner().invoke(app, ["shell", "--in-process"], input=f"{SETUP}\nSHOW STREAMS;")
+    assert (done.exit_code, done.output.count("Trades")) == (0, 2)
+    failed = CliRunner().invoke(app, ["shell", "--in-process"], input="SELECT x FROM y;")
+    assert failed.exit_code == 1
+    assert 'there is no stream, table or view called "y"' in failed.output
+    nowhere = CliRunner().invoke(app, ["shell", "http://127.0.0.1:9"], input="")
+    assert nowhere.exit_code == 1
+    assert "cannot be reached" in nowhere.output

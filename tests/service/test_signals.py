@@ -1,0 +1,97 @@
+"""Commands that last end cleanly when they are told to, within ten seconds, and nothing is lost."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.service.serving import LIMIT
+
+import millstream as ms
+
+COMMAND = [sys.executable, "-c", "from millstream.cli import app; app()"]
+STREAM = "CREATE STREAM s (k INT) TIMESTAMP BY ts"
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serve(tmp_path: Path, number: signal.Signals) -> None:
+    process = start("serve", str(tmp_path / "db"), "--in-process", "--port", "0")
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.search(r"http://\S+(?=,)", said)
+        assert found is not None, process.communicate(timeout=LIMIT)
+        assert "for this machine only, since there are no tokens" in said
+        with ms.connect(found[0]) as db:
+            db.execute(STREAM)
+            query = db.register("SELECT k FROM s", name="q")
+            db.insert("s", [(1, 1), (2, 2)])
+            ended: list[int] = []
+
+            def follow() -> None:
+                ended.extend(table.num_rows for table in query.follow())
+
+            reader = threading.Thread(target=follow)
+            reader.start()
+            deadline = time.monotonic() + LIMIT
+            while not ended and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert ended == [1]
+            process.send_signal(number)
+            assert process.wait(LIMIT) == 0, process.communicate()
+            db.close()
+            reader.join(LIMIT)
+            assert not reader.is_alive()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.communicate()
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        assert db.query("q").result().num_rows == 1
+
+
+@pytest.mark.parametrize(("until", "code"), [("forever", 0), ("3600", 130)])
+def test_run(tmp_path: Path, until: str, code: int) -> None:
+    file = tmp_path / "app.cql"
+    file.write_text(f"{STREAM}; REGISTER QUERY q AS SELECT k FROM s; INSERT INTO s VALUES (1, 1), (2, 2)")
+    process = start("run", str(file), "--db", str(tmp_path / "db"), "--in-process", "--until", until)
+    try:
+        # Its statements are done when the database, which it has open, names the query.
+        manifests, deadline = tmp_path / "db" / "manifest", time.monotonic() + LIMIT
+        while not _is_in(manifests, r'"arrived": ?2') and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=LIMIT)
+        assert process.returncode == code, errors
+        assert errors == ""
+        assert ("q (stream): 1 rows" in output) == (code == 0)
+    finally:
+        process.kill()
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        assert db.query("q").result().num_rows == 1
+
+
+def _is_in(directory: Path, pattern: str) -> bool:
+    return directory.exists() and any(
+        re.search(pattern, file.read_text()) for file in directory.glob("manifest-*.json")
+    )
+
+
+def test_what_cannot_be_served(tmp_path: Path) -> None:
+    refused = subprocess.run(
+        [*COMMAND, "serve", "--host", "0.0.0.0", "--in-process"], capture_output=True, text=True, timeout=LIMIT
+    )
+    assert refused.returncode == 1
+    assert "without tokens the service is for this machine only" in refused.stderr
+    assert "Traceback" not in refused.stderr
