@@ -23,7 +23,7 @@ from millstream.kernel.stem_join import StemJoin
 from millstream.kernel.tree_shape import Shape, left_deep
 from millstream.kernel.window import Range
 from millstream.plan import logical as lo
-from millstream.plan.cost import SourceStatistics, estimate
+from millstream.plan.cost import SourceStatistics
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.types import BIGINT, BOOLEAN, Field, Schema
 
@@ -124,9 +124,8 @@ class Clique:
             joins.insert(0, lo.Join(left, right, "inner", self.condition(order, product(one, other))))
             return joins[0], order
 
-        root, _ = build(self.shape)
-        leaves = [node for node in root.walk() if isinstance(node, lo.Window)]
-        return is_just_in_time_cheaper(joins, sum(estimate(leaf, known).size for leaf in leaves), known)
+        build(self.shape)
+        return is_just_in_time_cheaper(joins, known)
 
 
 def run(operator: Operator, clique: Clique, inputs: Sequence[pl.DataFrame]) -> Sample:
