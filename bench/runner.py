@@ -35,6 +35,7 @@ EXPERIMENTS = (
     "batch_sizes",
     "window_join",
     "n_way_joins",
+    "just_in_time",
     "shared_windows",
     "set_operations",
     "sliding_aggregate",

@@ -1,7 +1,7 @@
 """The service beside a database in the process: what HTTP adds to an answer, and many followers while rows come in.
 
-The database runs in a process of its own, in process without Spark, and is fed there; this process asks and follows. Both
-share the machine, so that a ratio says more than a number.
+The database runs in a process of its own, without Spark, and is fed there; this process asks and follows. Both share
+the machine, so that a ratio says more than a number.
 """
 
 from __future__ import annotations

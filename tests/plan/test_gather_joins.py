@@ -24,11 +24,13 @@ MANY_KEYS = {name: SourceStatistics(1, 0, (50_000.0, 50_000.0)) for name in "stu
 FEW_KEYS = {name: SourceStatistics(1, 0, (500.0, 500.0)) for name in "stu"}
 
 
-def rewritten(cql: str, join_plan: str = "auto", statistics: Statistics | None = None, shards: int = 1) -> lo.Node:
+def rewritten(
+    cql: str, join_plan: str = "auto", statistics: Statistics | None = None, shards: int = 1, jit: str = "off"
+) -> lo.Node:
     with ms.connect(engine="inprocess") as db:
         db.execute(SCHEMA)
         bound = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql))
-    return rewrite(bound.plan, statistics, choice=JoinChoice(join_plan, jit="off"), shards=shards)
+    return rewrite(bound.plan, statistics, choice=JoinChoice(join_plan, jit), shards=shards)
 
 
 def widths(plan: lo.Node) -> list[int]:
@@ -79,3 +81,33 @@ def test_non_retroactive_tables_meet_whole_combinations() -> None:
 def test_widened_integers_need_no_column_of_their_own() -> None:
     (join,) = [node for node in rewritten(ON_A_KEY, "eddy").walk() if isinstance(node, lo.StemJoin)]
     assert [len(child.schema) for child in join.inputs] == [2, 2, 2]
+
+
+def of_values(values: float) -> Statistics:
+    return {name: SourceStatistics(rate=10, distinct=(values, values)) for name in "stu"}
+
+
+# Windows of 50,000 rows, where every row of S has 25 partners in T; but U has only 500 of the values of T.b.
+WASTEFUL = {
+    "s": SourceStatistics(rate=10, distinct=(2_000.0, 2_000.0)),
+    "t": SourceStatistics(rate=10, distinct=(2_000.0, 50_000.0)),
+    "u": SourceStatistics(rate=0.1, distinct=(2_000.0, 500.0)),
+}
+
+
+@pytest.mark.parametrize(
+    ("jit", "statistics", "shards", "expected"),
+    [
+        ("on", FEW_KEYS, 1, True),
+        ("off", WASTEFUL, 1, False),
+        ("auto", WASTEFUL, 1, True),
+        ("auto", WASTEFUL, 2, False),  # as one step all its rows would be on one shard
+        ("auto", of_values(2_000), 1, False),  # most rows of the inner join have partners
+        ("auto", of_values(50_000), 1, False),  # it has hardly more rows than the inputs
+    ],
+)
+def test_a_tree_works_just_in_time_where_most_of_what_it_would_make_is_useless(
+    jit: str, statistics: Statistics, shards: int, expected: bool
+) -> None:
+    plan = rewritten(CHAIN, "tree", statistics, shards, jit)
+    assert [node.shape for node in plan.walk() if isinstance(node, lo.JoinTree)] == [((0, 1), 2)] * expected

@@ -18,9 +18,9 @@ LIMIT = 60.0  # seconds, for what must happen
 
 
 @contextmanager
-def served(db: ms.Database, tokens: Tokens | None = None, limits: Limits | None = None) -> Iterator[str]:
+def served(db: ms.Database, tokens: Tokens | None = None, limits: Limits | None = None, port: int = 0) -> Iterator[str]:
     """The address of a service for a database."""
-    server = Server(db, Address(port=0), version="test", tokens=tokens, limits=limits)
+    server = Server(db, Address(port=port), version="test", tokens=tokens, limits=limits)
     failures: list[BaseException] = []
 
     def serve() -> None:

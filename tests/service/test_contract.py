@@ -158,7 +158,8 @@ def test_following(db: Any) -> None:
     assert pa.concat_tables([first, *again]).equals(query.changes())
 
 
-def test_following_ends_when_the_query_goes(db: Any) -> None:
+@pytest.mark.parametrize("dropped", [True, False])
+def test_following_ends_when_the_query_goes_or_the_database(db: Any, dropped: bool) -> None:
     fill(db)
     query = db.register("SELECT k FROM s")
     seen: list[Any] = []
@@ -172,7 +173,10 @@ def test_following_ends_when_the_query_goes(db: Any) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     assert begun.wait(60)
-    db.query(query.name).drop()
+    if dropped:
+        db.query(query.name).drop()
+    else:
+        db.close()
     reader.join(60)
     assert not reader.is_alive()
     assert len(seen) == 1
@@ -270,6 +274,14 @@ def test_python_is_never_sent() -> None:
         db.execute(STREAM)
         db.insert("s", [(4, "x", 0), (5, "x", 1)])
         assert db.register("SELECT twice(k) AS k2 FROM s").result().to_pylist() == [{"_ts": 0, "k2": 8}]
+
+
+def test_a_connection_that_was_closed_meanwhile_is_made_again() -> None:
+    with ms.connect(engine="inprocess") as local:
+        with served(local) as url:
+            remote = ms.connect(url, token=None)  # and keeps its connection, which ends with the service
+        with served(local, port=int(url.rpartition(":")[2])), remote:
+            assert str(remote.execute(STREAM)) == "stream s created"
 
 
 def test_addresses() -> None:

@@ -87,8 +87,7 @@ def _check(databases: list[ms.Database], text: str) -> None:
     before = _state(db)
     try:
         db.execute(text)
-    except ms.Error as error:
-        assert str(error)
+    except ms.Error:
         # Of several statements those before the wrong one are done.
         if ";" not in text:
             assert _state(db) == before, text

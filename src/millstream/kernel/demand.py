@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Protocol
 
@@ -25,7 +26,7 @@ from millstream.kernel.foresight import Foreseen, Path, Usual
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
-from millstream.kernel.partners import Link, Rows, Stored
+from millstream.kernel.partners import Link, Rows, Stored, rows_at, words_of
 from millstream.kernel.scalar.expressions import TRUE
 from millstream.kernel.segments import gather, only
 from millstream.kernel.synopsis import merged
@@ -102,7 +103,18 @@ class Asking:
     path: Path | None = None
     view: Foreseen | None = None
 
-    def is_met(self, rows: pl.DataFrame, around: Surroundings, jit: JustInTime) -> Flags:
+    @cached_property
+    def by_code(self) -> bool:
+        """Whether all that is asked for is equality."""
+        return self.path.by_code if self.path is not None else self.to_opposite.by_code
+
+    @cached_property
+    def own_columns(self) -> tuple[str, ...]:
+        """Those of the rows that ask."""
+        read = self.path.read if self.path is not None else self.to_opposite.access.probing
+        return tuple(dict.fromkeys((*self.to_own.access.stored, *read)))
+
+    def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
         """Which of the rows have partners by now."""
         if self.path is not None:
             return self.path.exists(rows, around.all_rows, bloom=jit.bloom)
@@ -158,18 +170,27 @@ class Gate:
     ) -> Flags:
         """Which rows have all partners they need; for each demand some may be known to have `found` theirs."""
         flags = np.ones(rows.height, np.bool_)
+        asked = self._asked(rows)
         for number, (asking, experience) in enumerate(zip(self.asking, known, strict=True)):
             if experience.given_up:
                 continue
             left = np.flatnonzero(flags if found is None else flags & ~found[number])
             if not left.size:
                 continue
-            asked = rows if left.size == rows.height else pl.DataFrame(gather(rows, rows.columns, left))
-            met = asking.is_met(asked, around, self.jit)
+            some = asked if left.size == rows.height else rows_at(asked, left)
+            met = asking.is_met(some, around, self.jit)
             if found is None:
                 experience.add(met)
             flags[left] = met
         return flags
+
+    def _asked(self, rows: pl.DataFrame) -> Rows:
+        """What of the rows is needed to ask."""
+        if not self.asking or not all(asking.by_code for asking in self.asking):
+            return rows
+        read = dict.fromkeys(name for asking in self.asking for name in asking.own_columns)
+        own = [name for name in read if name in rows.columns]
+        return dict(zip(own, words_of(rows, own), strict=True)) if own else rows
 
     def _resumed(
         self, waiting: Blacklist, around: Surroundings, known: Sequence[Experience], *, everyone: bool
@@ -193,10 +214,13 @@ class Gate:
                     each.append(own[positions])
         if not candidates:
             return []
-        asked = pl.concat([_rows_at(waiting.parts[number].rows, at) for number, at in candidates])
-        met = self._all_met(asked, around, known, found=[np.concatenate(each) for each in found])
-        ends = np.cumsum([at.size for _, at in candidates])
-        chosen = [at[met[end - at.size : end]] for (_, at), end in zip(candidates, ends, strict=True)]
+        together = [np.concatenate(each) for each in found]
+        chosen = [at for _, at in candidates]
+        if not all(flags.all() or experience.given_up for flags, experience in zip(together, known, strict=True)):
+            asked = pl.concat([_rows_at(waiting.parts[number].rows, at) for number, at in candidates])
+            met = self._all_met(asked, around, known, found=together)
+            apart = np.split(met, np.cumsum([at.size for at in chosen])[:-1])
+            chosen = [at[flags] for at, flags in zip(chosen, apart, strict=True)]
         return [waiting.let_in(number, at) for (number, _), at in zip(candidates, chosen, strict=True) if at.size]
 
 
@@ -223,7 +247,9 @@ def tree_gates(graph: JoinGraph, root: Join, usual: Usual, jit: JustInTime, retr
         return Asking(demand.kind, opposite, to_opposite, to_own, path, view) if view is not None else None
 
     gates = []
-    for source, demands in sorted(demands_of(root).items()):
+    by_side = demands_of(root)
+    for source in range(len(graph.widths)):
+        demands = by_side[source]
         asked = [found for demand in demands if (found := asking(source, demand)) is not None]
         start = graph.starts[source]
         columns = [value_column(start + index) for index in range(graph.widths[source])]

@@ -12,7 +12,7 @@ import polars as pl
 from millstream.kernel.blacklist import Flags
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.operator import Segment
-from millstream.kernel.partners import Link, Rows, words_of
+from millstream.kernel.partners import Link, Rows, number_of, words_of
 from millstream.kernel.tree_shape import Join
 
 _ASKER = "_asker"
@@ -70,19 +70,22 @@ class Path:
                 rows = step.link.extended_words(rows, stored(step.source), [*step.kept, *_asker(rows)])
         return rows
 
-    def exists(self, rows: Segment, stored: Stored, *, bloom: bool) -> Flags:
+    @cached_property
+    def read(self) -> tuple[str, ...]:
+        """The columns that are needed on the way."""
+        return tuple(dict.fromkeys(name for step in self.steps for name in step.link.read))
+
+    def exists(self, rows: Rows, stored: Stored, *, bloom: bool) -> Flags:
         """For which of the rows there is a combination."""
-        last, asker = self.steps[-1], np.arange(rows.height)
+        last, asker = self.steps[-1], np.arange(number_of(rows))
         asked: Rows
-        if self.by_code:
-            read = {name for step in self.steps for name in step.link.read}
-            own = [name for name in rows.columns if name in read]
-            asked = {_ASKER: asker.view(np.uint64), **dict(zip(own, words_of(rows, own), strict=True))}
-        else:
+        if isinstance(rows, pl.DataFrame):
             asked = pl.DataFrame([*rows.get_columns(), pl.Series(_ASKER, asker)])
+        else:
+            asked = {**rows, _ASKER: asker.view(np.uint64)}
         combined = Path(self.steps[:-1]).follow(asked, stored)
         ends = last.link.has_partner(combined, [(segment, None) for segment in stored(last.source)], bloom=bloom)
-        found = np.zeros(rows.height, np.bool_)
+        found = np.zeros(asker.size, np.bool_)
         askers = combined[_ASKER]
         found[(askers if isinstance(askers, np.ndarray) else askers.to_numpy())[ends].astype(np.intp)] = True
         return found
@@ -117,7 +120,7 @@ class Foreseen:
         if all(path.by_code for _, path in self.paths) and self.by_code:
             found = []
             for origin, path in self.paths:
-                read = {*self.kept, *(name for step in path.steps for name in step.link.read)}
+                read = {*self.kept, *path.read}
                 own = [name for name in arrived[origin].columns if name in read]
                 found.append(path.follow(dict(zip(own, words_of(arrived[origin], own), strict=True)), stored))
             return {name: np.concatenate([words_of(rows, [name])[0] for rows in found]) for name in self.kept}

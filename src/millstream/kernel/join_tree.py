@@ -27,18 +27,20 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.blacklist import Blacklist, Flags
+from millstream.kernel.combinations import CombinationGate, distinct_pairs
 from millstream.kernel.demand import COUNTS, KNOWN, JustInTime, Tally, experiences, kept_experiences, tree_gates
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
+from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.partners import Rows, Stored
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction
-from millstream.kernel.segments import gather, horizon_of, numbers
+from millstream.kernel.segments import alive, gather, horizon_of, numbers, only
 from millstream.kernel.stem import Probe, arranged
 from millstream.kernel.synopsis import Consolidated, Synopsis
-from millstream.kernel.tree_shape import Join, Shape, inputs_of, tree_of
+from millstream.kernel.tree_shape import Join, Shape, demands_of, inputs_of, tree_of
 from millstream.types import Schema
 
 
@@ -92,6 +94,13 @@ class JoinTree(Operator):
                 others = self.root.inputs if jit is not None else join.inputs
                 self.lasting[side] = others - inputs_of(side)
         self.gates = tree_gates(self.graph, self.root, self.usual, jit, retracting) if jit is not None else []
+        self.combination_gates: dict[Join, CombinationGate] = {}
+        if jit is not None and jit.combinations:
+            demands = demands_of(self.root)
+            for join in self.root.walk():
+                gate = CombinationGate(self.graph, join, demands[join], self.usual) if join != self.root else None
+                if gate is not None and gate.asking and not join.inputs & retracting:
+                    self.combination_gates[join] = gate
 
     @property
     def distribution(self) -> Distribution:
@@ -196,10 +205,31 @@ class _Run:
         return concat(pieces, self._empty(join))
 
     def _joined(self, join: Join) -> _Side:
-        rows = self.made(join)
+        rows, segments = self.made(join), self.state.get(f"join {join.number}", ())
+        gate = self.tree.combination_gates.get(join)
+        if gate is not None:
+            rows = self._needed(join, gate, rows, segments)
         self.tally.made += rows.height
         new = arranged(rows, self.tree.columns_of(join.inputs), [], self.tree.usual[join])
-        return _Side([(segment, None) for segment in self.state.get(f"join {join.number}", ())], new)
+        return _Side([(segment, None) for segment in segments], new)
+
+    def _needed(self, join: Join, gate: CombinationGate, rows: Batch, made: Sequence[Segment]) -> Batch:
+        """Those of the new combinations that are needed, and those that were withheld and are needed by now."""
+        pair, sides = self.tree.pairs[join.number], [self.sides[side].before for side in join.sides]
+        due = [self._empty(join)]
+        for left, right, positions in distinct_pairs(gate.found(self, *sides)):
+            probe = Probe(left, pair.accesses[1], self.tree.usual[join.right])
+            due += self._combined(pair, probe, left, right, np.arange(positions.size), positions)
+        # What has expired since it was made is no longer stored, and must not be made again.
+        horizon = self._horizon(join, self.progress.before)
+        late = alive(concat(due, due[0]), horizon)
+        if late.height:
+            late = only(late, gate.is_due(late, made, self))
+        if rows.height:
+            needed = gate.is_needed(rows, [*made, arranged(late, list(pair.columns), [], self.tree.usual[join])], self)
+            self.tally.withheld += rows.height - int(np.count_nonzero(needed))
+            rows = only(rows, needed)
+        return concat([rows, late], self._empty(join))
 
     def _let_in(self, source: int) -> _Side:
         arrived, segments = self.arrived[source], self.state.get(f"rows {source}", ())
@@ -252,11 +282,18 @@ class _Run:
             if flags is not None:
                 counting = flags[j]
                 i, j = i[counting], j[counting]
-            start = np.maximum(numbers(probing, START)[i], numbers(stored, START)[j])
-            end = np.minimum(numbers(probing, END)[i], numbers(stored, END)[j])
+            yield from self._combined(pair, probe, probing, stored, i, j)
+
+    def _combined(
+        self, pair: _Pair, probe: Probe, probing: Segment, stored: Segment, i: Positions, j: Positions
+    ) -> Iterator[Batch]:
+        """The rows of pairs (row, stored row), as far as they match."""
+        if i.size:
+            starts, ends = ([numbers(frame, name) for frame in (probing, stored)] for name in (START, END))
+            start, end = np.maximum(starts[0][i], starts[1][j]), np.minimum(ends[0][i], ends[1][j])
             kept = probe.agreeing(stored, i, j, np.flatnonzero(start < end))
             if not kept.size:
-                continue
+                return
             i, j, start, end = i[kept], j[kept], start[kept], end[kept]
             weight = numbers(probing, WEIGHT)[i] * numbers(stored, WEIGHT)[j]
             values = {

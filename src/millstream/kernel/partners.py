@@ -8,7 +8,7 @@ Rows that ask are a frame, or only the words of some of its columns (`keys.word_
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,17 +18,18 @@ import polars as pl
 from millstream.kernel.batch import concat, value_column
 from millstream.kernel.blacklist import Flags
 from millstream.kernel.bloom import bloom_of
+from millstream.kernel.code_index import CodeIndex, code_index
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
-from millstream.kernel.keys import Codes, Positions, has_word, mixed, word_of
+from millstream.kernel.keys import Codes, Positions, mixed, word_of
 from millstream.kernel.operator import Segment
-from millstream.kernel.probing import equal_pairs, pairs_of_runs
+from millstream.kernel.probing import pairs_of_runs
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
-from millstream.kernel.segments import codes_of, gather
-from millstream.kernel.stem import Probe, index_by_words, index_of, positions_of
+from millstream.kernel.segments import gather
+from millstream.kernel.stem import Probe
 
 _ROW, _POSITION = "_row", "_position"
-_FEW = 64  # rows that are looked for without asking a Bloom filter first
+_MANY = 2_000  # rows above which a Bloom filter is asked first
 Stored = tuple[Segment, Flags | None]  # a segment, and which of its rows count (None: all of them)
 Words = Mapping[str, Codes]
 Rows = pl.DataFrame | Words
@@ -38,6 +39,12 @@ def words_of(rows: Rows, columns: Sequence[str]) -> list[Codes]:
     if isinstance(rows, pl.DataFrame):
         return [word_of(rows.get_column(name)) for name in columns]
     return [rows[name] for name in columns]
+
+
+def rows_at(rows: Rows, positions: Positions) -> Rows:
+    if isinstance(rows, pl.DataFrame):
+        return pl.DataFrame(gather(rows, rows.columns, positions))
+    return {name: word[positions] for name, word in rows.items()}
 
 
 def number_of(rows: Rows) -> int:
@@ -102,7 +109,7 @@ class Link:
                 there = self._has_code(segment, flags, codes[left])
             else:
                 assert isinstance(rows, pl.DataFrame)
-                there = self._is_probing(pl.DataFrame(gather(rows, rows.columns, left)), segment, flags)
+                there = self._is_probing(rows[left], segment, flags)
             found[left[there]] = True
             left = left[~there]
         return found
@@ -121,43 +128,42 @@ class Link:
         return [np.concatenate([p[_POSITION].to_numpy() for p in pairs]).astype(np.intp) for pairs in found]
 
     def _with_code(self, segment: Segment, codes: Codes) -> Positions:
-        codes = self._present(segment, codes)
-        if not codes.size:
-            return np.zeros(0, np.intp)
+        if codes.size > _MANY:
+            codes = codes[bloom_of(segment, self.access.stored).may_have(codes)]
         index = self._index(segment)
-        own = codes_of(index)
-        runs = list(pairs_of_runs(own.searchsorted(codes), own.searchsorted(codes, side="right")))
-        found = np.concatenate([j for _, j in runs]) if runs else np.zeros(0, np.intp)
-        return found if index is segment else positions_of(index)[found].astype(np.intp)
+        runs = list(pairs_of_runs(*index.runs(codes)))
+        return index.rows(np.concatenate([j for _, j in runs])) if runs else np.zeros(0, np.intp)
 
-    def _present(self, segment: Segment, codes: Codes) -> Codes:
-        """Those of the codes that may be in the segment."""
-        return codes if codes.size <= _FEW else codes[bloom_of(segment, self.access.stored).may_have(codes)]
+    def pairs(self, segment: Segment, flags: Flags | None, codes: Codes) -> Iterator[tuple[Positions, Positions]]:
+        """(number of the code, position in the segment) of rows that count and have one of the codes."""
+        if not segment.height:
+            return
+        index = self._index(segment)
+        for i, at in pairs_of_runs(*index.runs(codes)):
+            j = index.rows(at)
+            kept = np.arange(j.size) if flags is None else np.flatnonzero(flags[j])
+            yield i[kept], j[kept]
 
-    def _index(self, segment: Segment) -> Segment:
-        """The segment's codes in order. With texts among the columns they are other ones than it is sorted by."""
-        stored = self.access.stored
-        if not all(has_word(segment.schema[name]) for name in stored):
-            return index_by_words(segment, stored)
-        return segment if self.access.order == self.usual.order else index_of(segment, self.access.order)
+    def _index(self, segment: Segment) -> CodeIndex:
+        by_value, columns = self.usual.order
+        return code_index(segment, self.access.stored, () if by_value else columns)
 
     def _has_code(self, segment: Segment, flags: Flags | None, codes: Codes) -> Flags:
         found = np.ones(codes.size, np.bool_)
-        if codes.size > _FEW:
+        if codes.size > _MANY:
             found = bloom_of(segment, self.access.stored).may_have(codes)
         asked = np.flatnonzero(found)
         if not asked.size:
             return found
-        index = self._index(segment)
-        own, codes = codes_of(index), codes[asked]
-        first = own.searchsorted(codes)
-        there: Flags = own[np.minimum(first, own.size - 1)] == codes
+        index, codes = self._index(segment), codes[asked]
+        first = index.codes.searchsorted(codes)
+        there: Flags = index.codes[np.minimum(first, index.codes.size - 1)] == codes
         if flags is not None and not flags.all() and there.any():
             # Of those that are there it counts whether one of them is in: the number of these up to each place tells.
-            order = flags if index is segment else flags[positions_of(index)]
+            order = flags if index.places is None else flags[index.places]
             upto = np.concatenate([[0], order.cumsum()])
             rows = np.flatnonzero(there)
-            past = own.searchsorted(codes[rows], side="right")
+            past = index.codes.searchsorted(codes[rows], side="right")
             there[rows] = upto[past] > upto[first[rows]]
         found[asked] = there
         return found
@@ -203,8 +209,8 @@ class Link:
             if not segment.height:
                 continue
             index = self._index(segment)
-            for i, j in equal_pairs(index, codes):
-                at = j if index is segment else positions_of(index)[j]
+            for i, j in pairs_of_runs(*index.runs(codes)):
+                at = index.rows(j)
                 for name, found in pieces.items():
                     found.append(rows[name][i] if name in rows else word_of(segment.get_column(name))[at])
         return {name: np.concatenate(found) for name, found in pieces.items()}

@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch
@@ -22,18 +21,16 @@ from millstream.kernel.keys import (
     Positions,
     are_codes_exact,
     key_codes,
-    mixed,
     order_codes,
     stable_order,
-    word_of,
 )
 from millstream.kernel.operator import Segment
 from millstream.kernel.probing import Pairs, equal_pairs, equal_values, pairs_of_runs
 from millstream.kernel.segments import codes_of, gather
 
-_POSITION, _WORDS = "_position", "_words"
-Order = tuple[bool, tuple[str, ...]]
-_indexes: dict[int, dict[Order, Segment]] = {}
+_POSITION = "_position"
+_Order = tuple[bool, tuple[str, ...]]
+_indexes: dict[int, dict[_Order, Segment]] = {}
 
 
 def arranged(batch: Batch, columns: Sequence[str], required: Sequence[str], access: Access) -> Segment:
@@ -62,7 +59,7 @@ class Probe:
                 np.zeros(self.rows.height, np.intp), np.full(self.rows.height, stored.height, np.intp)
             )
             return
-        index = stored if access.order == self.usual.order else index_of(stored, access.order)
+        index = stored if access.order == self.usual.order else _index(stored, access.order)
         if self._codes is not None:
             found = equal_pairs(index, self._codes)
         else:
@@ -71,7 +68,7 @@ class Probe:
         if index is stored:
             yield from found
             return
-        positions = positions_of(index)
+        positions = index[_POSITION].to_numpy()
         for i, j in found:
             yield i, positions[j].astype(np.intp)
 
@@ -83,13 +80,7 @@ class Probe:
         return pairs[equal_values(self.rows, stored, i[pairs], j[pairs], access.probing, access.stored)]
 
 
-def positions_of(index: Segment) -> npt.NDArray[np.uint32]:
-    """Where the rows of an index are in its segment."""
-    return index[_POSITION].to_numpy()
-
-
-def index_of(segment: Segment, order: Order) -> Segment:
-    """The codes of a key in order, and the positions of their rows."""
+def _index(segment: Segment, order: _Order) -> Segment:
     known = _indexes.get(id(segment))
     if known is None:
         known = _indexes[id(segment)] = {}
@@ -100,19 +91,7 @@ def index_of(segment: Segment, order: Order) -> Segment:
     return known[order]
 
 
-def index_by_words(segment: Segment, columns: tuple[str, ...]) -> Segment:
-    """The same for codes that are mixed from the words of columns, which differ where those are texts."""
-    known = _indexes.get(id(segment), {}).get((False, (_WORDS, *columns)))
-    if known is None:
-        index_of(segment, (False, columns))  # so that there is a place to keep it
-        codes = mixed([word_of(segment.get_column(name)) for name in columns])
-        positions = stable_order(codes)
-        known = pl.DataFrame({KEY: codes[positions], _POSITION: positions.astype(np.uint32)})
-        _indexes[id(segment)][False, (_WORDS, *columns)] = known
-    return known
-
-
-def _sorted(frame: pl.DataFrame, order: Order) -> tuple[Codes, Positions]:
+def _sorted(frame: pl.DataFrame, order: _Order) -> tuple[Codes, Positions]:
     """The codes of the rows in order, and the positions of the rows."""
     by_value, columns = order
     if by_value:

@@ -102,13 +102,13 @@ def shown_shape(shape: Shape, names: list[str]) -> str:
     return names[shape] if isinstance(shape, int) else f"({' '.join(shown_shape(part, names) for part in shape)})"
 
 
-def demands_of(root: Join) -> dict[int, list[Demand]]:
-    """For each input the demands of the joins above, the topmost first."""
-    found: dict[int, list[Demand]] = {}
+def demands_of(root: Join) -> dict[Join | int, list[Demand]]:
+    """For each input and join the demands of the joins above, the topmost first."""
+    found: dict[Join | int, list[Demand]] = {}
 
     def visit(side: Join | int, above: list[Demand]) -> None:
+        found[side] = above
         if isinstance(side, int):
-            found[side] = above
             return
         for child in side.sides:
             own = _demand(side, child)

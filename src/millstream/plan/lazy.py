@@ -199,14 +199,14 @@ def _core_nodes(node: lo.Node) -> list[lo.Node]:
 
 
 def _is_inner(node: lo.Node) -> bool:
-    return isinstance(node, lo.Filter | lo.Project | lo.StemJoin | lo.Join) and not (
+    return isinstance(node, lo.Filter | lo.Project | lo.ManyJoin | lo.Join) and not (
         isinstance(node, lo.Join) and node.join != "inner"
     )
 
 
 def expressions_of(node: lo.Node) -> list[Expression]:
     match node:
-        case lo.Filter() | lo.Join() | lo.StemJoin():
+        case lo.Filter() | lo.Join() | lo.ManyJoin():
             return [node.condition]
         case lo.Project():
             return list(node.expressions)
@@ -351,7 +351,7 @@ def _lift(node: lo.Node, window: TimeSpecification) -> _Lifted:
                 columns=tuple(range(len(own))),
                 instants=placed,
             )
-        case lo.Join(join="inner") | lo.StemJoin():
+        case lo.Join(join="inner") | lo.ManyJoin():
             return _lift_join(node, [_lift(child, window) for child in node.children])
         case lo.Window(window=specification) if not isinstance(specification, Rows):
             stamped = lo.Stamped(lo.Window(node.input, window))
@@ -361,7 +361,7 @@ def _lift(node: lo.Node, window: TimeSpecification) -> _Lifted:
             return _Lifted(node, tuple(range(len(node.schema))), (), True)
 
 
-def _lift_join(node: lo.Join | lo.StemJoin, below: Sequence[_Lifted]) -> _Lifted:
+def _lift_join(node: lo.Join | lo.ManyJoin, below: Sequence[_Lifted]) -> _Lifted:
     columns: list[int] = []
     instants: list[tuple[int, TimeSpecification]] = []
     width = 0
@@ -371,11 +371,11 @@ def _lift_join(node: lo.Join | lo.StemJoin, below: Sequence[_Lifted]) -> _Lifted
         width += len(each.node.schema)
     condition = _over(node.condition, columns)
     nodes = tuple(each.node for each in below)
-    joined = (
-        lo.StemJoin(nodes, condition)
-        if isinstance(node, lo.StemJoin)
-        else replace(node, left=nodes[0], right=nodes[1], condition=condition)
-    )
+    joined: lo.Node
+    if isinstance(node, lo.ManyJoin):
+        joined = replace(node, inputs=nodes, condition=condition)
+    else:
+        joined = replace(node, left=nodes[0], right=nodes[1], condition=condition)
     return _Lifted(joined, tuple(columns), tuple(instants), any(each.timed for each in below))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -49,6 +50,7 @@ class Service:
         self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._free: list[http.client.HTTPConnection] = []
+        self._streams: set[http.client.HTTPConnection] = set()
         self._lock = threading.Lock()
         self.is_closed = False
 
@@ -132,20 +134,28 @@ class Service:
         """A response that is read as it comes, on a connection of its own."""
         self._check_open()
         connection = self._new()
+        with self._lock:
+            self._streams.add(connection)
         try:
             response = self._sent(connection, "GET", path, parameters, None, headers)
             if response.status >= 400:
                 raise error_from(Answer(response.status, "", response.read()))
             yield response
         finally:
+            with self._lock:
+                self._streams.discard(connection)
             connection.close()
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
         self._check_open()
-        with self._lock:
-            if self._free:
-                return self._free.pop(), True
-        return self._new(), False
+        while True:
+            with self._lock:
+                if not self._free:
+                    return self._new(), False
+                connection = self._free.pop()
+            if _is_alive(connection):
+                return connection, True
+            connection.close()
 
     def _new(self) -> http.client.HTTPConnection:
         if self._is_secure:
@@ -171,6 +181,16 @@ class Service:
             for connection in self._free:
                 connection.close()
             self._free.clear()
+            for connection in self._streams:
+                if connection.sock is not None:
+                    with suppress(OSError):  # it may just have ended by itself
+                        connection.sock.shutdown(socket.SHUT_RDWR)  # whoever reads from it hears of it at once
+
+
+def _is_alive(connection: http.client.HTTPConnection) -> bool:
+    """Whether a kept connection is still good: one that has something to say has been closed at the other end."""
+    readable, _, _ = select.select([connection.sock], [], [], 0)
+    return not readable
 
 
 def error_from(answer: Answer) -> Error:

@@ -24,6 +24,7 @@ from millstream.wire.values import arrow_type, shown_timestamp
 _KEEPS_ALIVE = 45.0  # seconds: the service says something every 15
 _AGAIN = 1.0  # seconds between attempts to come back
 _GLANCE = 0.1  # seconds
+_Events = Iterator[tuple[str, str | None, str]]
 
 
 class RemoteQuery:
@@ -76,16 +77,18 @@ class RemoteQuery:
         """
         self._check_open()
         place = instant_to(since)
-        # What is wrong is said now, and not when the first changes are asked for.
-        with self._asking(), self._service.stream(self._path("/follow"), {"since": place}, {}):
-            pass
-        return self._follow(place, timeout)
+        events = self._events(place, timeout)
+        try:
+            next(events)  # the first has no data: what is wrong is said now, and not when changes are asked for
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        return self._follow(events, place, timeout)
 
-    def _follow(self, place: str | None, timeout: float | None) -> Iterator[pa.Table]:
+    def _follow(self, events: _Events, place: str | None, timeout: float | None) -> Iterator[pa.Table]:
         heard = time.monotonic()
         while not self._dropped and not self._service.is_closed:
             try:
-                for kind, said, content in self._events(place, timeout):
+                for kind, said, content in events:
                     place = said or place
                     if self._service.is_closed or kind == "end":
                         return
@@ -102,11 +105,17 @@ class RemoteQuery:
                 lost: Exception = error
             else:
                 lost = OSError("the service ended it")
+            if self._service.is_closed:
+                return
             if timeout is not None and time.monotonic() - heard >= timeout:
-                raise ServiceError(f"the service at {self._service.url} cannot be reached", detail=str(lost))
+                raise self._unreachable(lost)
             time.sleep(_AGAIN)
+            events = self._events(place, timeout)
 
-    def _events(self, place: str | None, timeout: float | None) -> Iterator[tuple[str, str | None, str]]:
+    def _unreachable(self, error: Exception) -> ServiceError:
+        return ServiceError(f"the service at {self._service.url} cannot be reached", detail=str(error))
+
+    def _events(self, place: str | None, timeout: float | None) -> _Events:
         """The events from a place on: kind, id and data; those without data say how far it is."""
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": place} if place else {})}
         parameters = {"rows": "arrow", "timeout": None if timeout is None or timeout > 15 else max(timeout, 0.001)}

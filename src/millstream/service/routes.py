@@ -199,7 +199,9 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
     async def result(request: Request, name: str, at: At = None) -> Response:
         found = _query(database, name)
         await service.filled([found])
-        return await service.read(lambda: rows(request, found.result(_instant(at))))
+        # What is kept is read; what is computed when it is asked for takes the database's lock.
+        do = service.read if found.mode == "eager" else service.write
+        return await do(lambda: rows(request, found.result(_instant(at))))
 
     @router.get(
         "/queries/{name:path}/changes",
@@ -211,7 +213,8 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
     async def changes(request: Request, name: str, since: At = None) -> Response:
         found = _query(database, name)
         await service.filled([found])
-        return await service.read(lambda: rows(request, found.changes(_instant(since))))
+        do = service.read if found.mode == "eager" else service.write
+        return await do(lambda: rows(request, found.changes(_instant(since))))
 
     @router.get(
         "/queries/{name:path}/follow",

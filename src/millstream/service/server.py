@@ -87,6 +87,7 @@ class Server:
             access_log=False,
             timeout_graceful_shutdown=int(_REQUESTS),
             server_header=False,
+            timeout_keep_alive=75,
             ws="none",
         )
         self._server = _Uvicorn(config, app.state.service.stopping, stopping)

@@ -2,7 +2,8 @@
 
 The job carries segment names and operators, never rows: tasks read and write segments in the store, which every
 executor must see. Only names and counts come back to the driver. An epoch of few rows is one task that runs all stages
-on all shards, since a shuffle would cost more than the work; the answers are the same.
+on all shards, since a shuffle would cost more than the work; one without rows, which only tells a little state how late
+it is, is run by the driver. The answers are the same.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from millstream.engine.task import (
     settle,
 )
 from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
+from millstream.state.snapshot import state_names
 from millstream.state.store import Store
 
 # Measured, in seconds: what a row costs in one task, what exchanging it adds, and what shuffles cost however few rows.
@@ -32,6 +34,7 @@ _ROW, _EXCHANGED_ROW, _SHUFFLES = 0.8e-6, 1.0e-6, 0.5
 _SPLIT = 200_000  # rows that are worth several tasks where no shuffle is needed
 _MOST = 10_000_000  # rows that one task may hold
 _REMEMBERED = 16  # jobs of one task, by plan
+_LITTLE = 1 << 20  # bytes of state that are read as fast as a job is started
 
 
 class SparkRunner:
@@ -49,13 +52,19 @@ class SparkRunner:
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
-        if _is_known_here(task):
+        if _is_known_here(task) or (self.small_epoch is None and self._is_mere_time(task)):
             outcomes = run_here(plan, work, 1, self.store)
         elif task.arriving < self._small(plan) and can_tell_tasks():
             outcomes = self._run_small(plan, work)
         else:
             outcomes = run_shuffled(self.session, plan, work, self.store)
         return settle(plan, outcomes)
+
+    def _is_mere_time(self, task: EpochTask) -> bool:
+        """Whether nothing comes but a heartbeat, and what it passes over is less than a job's own description."""
+        if task.arriving or task.merges:
+            return False
+        return sum(map(self.store.size, state_names(task.states))) <= _LITTLE
 
     def _small(self, plan: StagePlan) -> float:
         """The rows up to which one task is as fast as all cores with their shuffles."""

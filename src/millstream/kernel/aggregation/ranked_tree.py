@@ -35,7 +35,7 @@ from millstream.kernel.batch import END, START, WEIGHT, Batch, empty_batch, valu
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.matches import OLDEST, instant_column, oldest_of, with_oldest
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
-from millstream.kernel.segments import only
+from millstream.kernel.segments import gather, only
 from millstream.types import Field, Schema
 
 Int64s = NDArray[np.int64]
@@ -171,7 +171,7 @@ class _Tree:
         self.firsts: Int64s = columns[_FIRSTS].to_numpy()
         self.leaves = pl.DataFrame([columns[name].alias(name) for name in shape.columns])
         self.youngest = self.times
-        for name in shape.columns[len(shape.schema) :]:
+        for name in shape.columns[len(shape.schema) :] if shape.instants > 1 else ():
             self.youngest = np.maximum(self.youngest, columns[name].to_numpy())
         self.last = int(self.youngest.max())
         self.totals: list[Totals] = []
@@ -215,7 +215,8 @@ class _Tree:
     def _taken(self, level: int, places: Int64s) -> tuple[Totals, dict[str, pl.Series]]:
         chosen = pl.Series(places.astype(np.uint32))
         if level == 0:
-            return _of_leaves(self.leaves[chosen], self.shape)
+            # Series by series: Polars takes longer to divide a small frame among its threads than to gather it.
+            return _of_leaves(pl.DataFrame(gather(self.leaves, self.leaves.columns, places)), self.shape)
         totals = {total: limbs.take(places) for total, limbs in self.totals[level - 1].items()}
         return totals, {name: values[chosen] for name, values in self.extremes[level - 1].items()}
 
@@ -257,7 +258,7 @@ def aggregate(segments: Sequence[Segment], shape: TreeShape, first: int, last: i
     for tree in found:
         firsts, own = tree.covered(first, last)
         if keys:
-            groups.append(tree.leaves[keys][pl.Series(firsts.astype(np.uint32))])
+            groups.append(pl.DataFrame(gather(tree.leaves, keys, firsts)))
         pieces += ((totals, extremes, owner + size) for totals, extremes, owner in own)
         size += firsts.size
     if not shape.keys:

@@ -14,6 +14,7 @@ Rows of a cell that have the same weight are counted, query by query:
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -220,6 +221,22 @@ def _counted_many(lineage: Bitmaps, groups: _Groups, chosen: Positions) -> Itera
         yield np.full(bit.size, group), bit, total[bit]
 
 
+class _Scratch(threading.local):
+    """Memory that is written over and over: new one would cost more than what is done in it."""
+
+    def __init__(self) -> None:
+        self._words = np.empty(0, np.uint64)
+
+    def room(self, width: int) -> Bitmaps:
+        size = 5 * (_TOGETHER // 2) * width
+        if self._words.size < size:
+            self._words = np.empty(size, np.uint64)
+        return self._words[:size].reshape(5, -1, width)
+
+
+_scratch = _Scratch()
+
+
 def _bits(lineage: Bitmaps, groups: _Groups, chosen: Positions) -> Positions:
     """About how many bits the rows of some groups have."""
     if chosen.size == 1:
@@ -231,7 +248,7 @@ def _bits(lineage: Bitmaps, groups: _Groups, chosen: Positions) -> Positions:
 
 def _added_up(bitmaps: Bitmaps) -> Numbers:
     """How many of the bitmaps have each bit."""
-    room = np.empty((5, _TOGETHER // 2, bitmaps.shape[1]), np.uint64)
+    room = _scratch.room(bitmaps.shape[1])
     total = np.zeros(bitmaps.shape[1] * WORD_BITS, np.int64)
     for low in range(0, len(bitmaps), _TOGETHER):
         total += _added_in_cache(bitmaps[low : low + _TOGETHER], room)

@@ -16,6 +16,7 @@ from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.segments import summed
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
+from millstream.kernel.sharing.selected import Room
 
 _PIECE = 1 << 15  # rows; smaller pieces cost more calls, larger ones more memory
 
@@ -41,8 +42,9 @@ class ExpandedSelection(Operator):
         batch = inputs[0]
         learned: State = {}
         pieces: list[Batch] = []
+        room = Room()
         for first in range(0, max(batch.height, 1), _PIECE):
-            rows, own = self.selection.step([batch[first : first + _PIECE]], {**state, **learned}, progress)
+            rows, own = self.selection.select(batch[first : first + _PIECE], {**state, **learned}, room)
             learned = {**learned, **own}
             for operator in (*self.row_wise, self.expand):
                 rows, _ = operator.step([rows], {}, progress)

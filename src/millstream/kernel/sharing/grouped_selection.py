@@ -33,7 +33,7 @@ from millstream.kernel.sharing.predicates import Shape, shape_of
 from millstream.kernel.sharing.residual import holds
 from millstream.kernel.sharing.routing import Memory
 from millstream.kernel.sharing.routing import policy as routing_policy
-from millstream.kernel.sharing.selected import Selected
+from millstream.kernel.sharing.selected import Room, Selected
 from millstream.types import Schema
 
 EDDY = "eddy"  # the synopsis of what the eddy has learnt
@@ -60,12 +60,15 @@ class GroupedSelection(Operator):
         return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        batch = inputs[0]
+        return self.select(inputs[0], state)
+
+    def select(self, batch: Batch, state: State, room: Room | None = None) -> tuple[Batch, State]:
+        """The same, in memory that is given for it."""
         if not batch.height:
             return Selected(batch, 1, 0).frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
         index = self._index(state)
         widest = max((block.members.size for block in index.blocks), default=1)
-        selected = Selected(batch, widest, len(index.blocks))
+        selected = Selected(batch, widest, len(index.blocks), room)
         ranks = [axis.ranks(batch) for axis in index.axes]
         eddy = Eddy(routing_policy(self.policy), Memory(state.get(EDDY, ())))
         for block in index.blocks:

@@ -22,7 +22,7 @@ from millstream.kernel.keys import Positions
 from millstream.kernel.matches import OLDEST, instant_column, is_time, oldest_of
 from millstream.kernel.operator import Segment
 from millstream.kernel.segments import gather
-from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORDS, Bitmaps
+from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, Bitmaps
 
 Queries = npt.NDArray[np.int64]
 
@@ -49,12 +49,13 @@ def pack_lineage(rows: pl.DataFrame, row: Positions, block: npt.NDArray[np.uint3
     """The same from bits: of each block, the lineage of the rows that it wants. They are turned over as they are, since
     there may be hundreds of queries that want a row."""
     order, place = _ordered(rows, row)
-    found = []
+    found, width = [], lineage.shape[1]
     for number in np.unique(block):
         own = block == number
-        bits = np.zeros((order.size, WORDS), np.uint64)
+        bits = np.zeros((order.size, width), np.uint64)
         bits[place[row[own]]] = lineage[own]
-        found.append(_of_bitmaps(np.arange(BLOCK_SIZE) + int(number) * BLOCK_SIZE, _turned(bits), order.size))
+        queries = np.arange(width * WORD_BITS) + int(number) * BLOCK_SIZE
+        found.append(_of_bitmaps(queries, _turned(bits), order.size))
     return _segment(rows, order, _together(found))
 
 
@@ -128,19 +129,19 @@ def _together(found: Sequence[_Posted]) -> _Posted:
 
 
 def _turned(lineage: Bitmaps) -> npt.NDArray[np.uint8]:
-    """Bits by row turned into bits by query: a bitmap over the rows for each query of a block.
+    """Bits by row turned into bits by query: a bitmap over the rows for each query that the words have bits for.
 
     Squares of eight rows and eight queries are words, in which bits change places by halves.
     """
-    height = len(lineage)
+    height, width = lineage.shape
     eights = (height + 7) // 8
-    rows = np.zeros((eights * 8, BLOCK_SIZE // 8), np.uint8)
-    rows[:height] = lineage.view(np.uint8).reshape(height, -1)
-    words = np.ascontiguousarray(rows.reshape(eights, 8, -1).transpose(0, 2, 1)).view(np.uint64)[..., 0]
+    rows = np.zeros((eights * 8, width * WORD_BITS // 8), np.uint8)
+    rows[:height] = lineage.view(np.uint8).reshape(height, width * WORD_BITS // 8)
+    words = np.ascontiguousarray(rows.reshape(eights, 8, rows.shape[1]).transpose(0, 2, 1)).view(np.uint64)[..., 0]
     for shift, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0)):
         swapped = (words ^ (words >> np.uint64(shift))) & np.uint64(mask)
         words ^= swapped ^ (swapped << np.uint64(shift))
-    return np.ascontiguousarray(words.view(np.uint8).reshape(eights, BLOCK_SIZE).T)
+    return np.ascontiguousarray(words.view(np.uint8).reshape(eights, width * WORD_BITS).T)
 
 
 def _bitmap_bytes(height: int) -> int:

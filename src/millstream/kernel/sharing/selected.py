@@ -19,13 +19,26 @@ from millstream.kernel.sharing.lineage import BLOCK, Bitmaps, Flags, lineage_ser
 _PIECE = 1 << 25  # bytes of room at a time
 
 
+class Room:
+    """Memory for the bitmaps of one batch after the other, whose lineage must be done with when the next one comes."""
+
+    def __init__(self) -> None:
+        self._words = np.empty(0, np.uint64)
+
+    def words(self, count: int) -> Bitmaps:
+        if self._words.size < count:
+            self._words = np.empty(count, np.uint64)
+        return self._words
+
+
 class Selected:
     """The rows of a batch that some blocks want, with bitmaps of so many words, for so many blocks."""
 
-    def __init__(self, batch: Batch, width: int, blocks: int) -> None:
+    def __init__(self, batch: Batch, width: int, blocks: int, room: Room | None = None) -> None:
         self._batch = batch
         self._width = width
         self._most = batch.height * width * blocks
+        self._given = room
         self._room = np.empty(0, np.uint64)
         self._blocks: list[int] = []  # whose bitmaps stand in the room, before what is free
         self._whole: list[Batch] = []
@@ -43,8 +56,12 @@ class Selected:
         used = len(self._blocks) * size
         if self._room.size < used + size:
             self._close()
-            self._room, used = np.empty(max(size, min(_PIECE // 8, self._most)), np.uint64), 0
+            self._room, used = self._words(max(size, min(_PIECE // 8, self._most))), 0
         return self._room[used : used + size].reshape(-1, self._width)
+
+    def _words(self, count: int) -> Bitmaps:
+        given, self._given = self._given, None
+        return np.empty(count, np.uint64) if given is None else given.words(count)
 
     def add(self, block: int, bits: Bitmaps, wanted: Flags) -> None:
         """The rows that a block wants; `bits` is the room last given."""

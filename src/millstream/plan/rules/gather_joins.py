@@ -107,8 +107,7 @@ class _Gathering:
             return self.choice.jit == "on"
         if self.shards > 1 and not self._graph(stems).common_keys()[0]:
             return False  # as one step all its rows would be on one shard
-        inputs = sum(estimate(child, self.statistics).size for child in stems.inputs)
-        return is_just_in_time_cheaper(_joins(node), inputs, self.statistics)
+        return is_just_in_time_cheaper(_joins(node), self.statistics)
 
     def _tree(self, node: lo.Node) -> lo.Node:
         """The joins as they are, their inputs visited."""
