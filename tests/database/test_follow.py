@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -140,3 +142,53 @@ def test_changes_piece_by_piece_are_all_of_them(db: ms.Database, text: str, most
             assert piece.num_rows <= most or len(set(piece["_ts"].to_pylist())) == 1
             pieces, seen = [*pieces, piece], until
     assert pa.concat_tables(pieces).to_pylist() == query.changes().to_pylist() != []
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_many_threads_ask_for_instants_within_retention(tmp_path: Path, on_disk: bool) -> None:
+    """Every answer is that of its instant, whatever comes in and goes meanwhile; outside the limits are named."""
+    with ms.connect(tmp_path / "db" if on_disk else None, engine="inprocess") as db:
+        db.execute("CREATE STREAM r (v INT) TIMESTAMP BY ts RETAIN 200")
+        query = db.register("SELECT COUNT(*) AS n, MAX(v) AS last FROM r [RANGE 9]")
+        db.insert("r", [(ts, ts) for ts in range(100)])
+        failures: list[BaseException] = []
+        asked = [0]
+        stop = threading.Event()
+
+        def ask(seed: int) -> None:
+            dice = random.Random(seed)
+            try:
+                while not stop.is_set():
+                    time.sleep(0.005)  # others want to run too
+                    first, final = query.first_tick, query.final
+                    at = dice.randint(max(first, 9), final)
+                    with suppress(ms.TimeError):
+                        assert query.result(at=at).to_pylist() == [{"n": 10, "last": at}]
+                        asked[0] += 1
+                        continue
+                    assert at < query.first_tick  # it is forgotten by now
+            except BaseException as error:  # of a thread: shown below
+                failures.append(error)
+
+        readers = [threading.Thread(target=ask, args=(seed,)) for seed in range(3)]
+        for reader in readers:
+            reader.start()
+        for start in range(100, 700, 20):
+            db.insert("r", [(ts, ts) for ts in range(start, start + 20)])
+        deadline = time.monotonic() + 60
+        while asked[0] < 100 and not failures and time.monotonic() < deadline:
+            time.sleep(0.02)
+        stop.set()
+        for reader in readers:
+            reader.join(timeout=60)
+        assert not failures
+        assert asked[0] >= 100
+        for outside in (
+            lambda: query.result(at=5),
+            lambda: query.changes(since=5),
+            lambda: next(query.follow(since=5)),
+        ):
+            with pytest.raises(ms.TimeError, match=r"no longer kept[\s\S]*is 498"):
+                outside()
+        with pytest.raises(ms.TimeError, match=r"not final[\s\S]*698"):
+            query.result(at=900)
