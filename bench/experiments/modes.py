@@ -21,6 +21,7 @@ from bench.pictures import grid
 
 import millstream as ms
 from millstream.database import Database
+from millstream.registry import with_constants
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,13 +120,19 @@ def responses(case: str, text: Text, sizes: Sequence[int], streams: str, count: 
 
 
 def storage(elements: int) -> list[Measurement]:
-    """History, results and state of many queries with interval predicates over one window, in each mode."""
+    """History, results and state of many queries with interval predicates over one window, in each mode; as a group,
+    and with a plan for each."""
     measured = []
-    for mode in MODES:
+    template = "SELECT * FROM R [RANGE 100000] WHERE a0 > ? AND a0 < ? AND a1 > ?"
+    rows = [((n * 331) % 500, (n * 331) % 500 + 400, n * 7 % 500) for n in range(STORED)]
+    for mode, alone in (*((mode, False) for mode in MODES), *((mode, True) for mode in MODES[:2])):
         with database() as db:
-            template = "SELECT * FROM R [RANGE 100000] WHERE a0 > ? AND a0 < ? AND a1 > ?"
-            rows = [((n * 331) % 500, (n * 331) % 500 + 400, n * 7 % 500) for n in range(STORED)]
-            db.register_many(template, rows, mode=mode)
+            if alone:
+                db.execute("SET sharing = 'off'")
+                for row in rows:
+                    db.register(with_constants(template, row), mode=mode)
+            else:
+                db.register_many(template, rows, mode=mode)
             begun = time.process_time(), time.perf_counter()
             feed(db, elements)
             sample = Sample(elements, time.process_time() - begun[0], time.perf_counter() - begun[1])
@@ -134,9 +141,8 @@ def storage(elements: int) -> list[Measurement]:
             state = sum(db.engine.state_bytes().values())
             history = sum(file.bytes for files in snapshot.history.values() for file in files)
             total = (history + results + state) / 2**20
-            measured.append(
-                Measurement(STORAGE, mode, elements, with_more(sample, MiB=total, results_MiB=results / 2**20))
-            )
+            more = with_more(sample, MiB=total, results_MiB=results / 2**20)
+            measured.append(Measurement(STORAGE, f"{mode}, a plan each" if alone else mode, elements, more))
     return measured
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import millstream as ms
 from millstream.database import Database
+from millstream.kernel.sharing.postings import Postings
 
 STREAMS = """
     CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts;
@@ -185,6 +186,23 @@ def test_templates_with_shorter_windows_read_the_matches_of_longer_ones() -> Non
         feed(db, 0, 20)
         for size in (90, 5, 30):
             same(db, f"lazy{size}_7", f"eager{size}_7")
+
+
+def test_many_queries_share_rows() -> None:
+    """More than there are bits in a word, and a few that come later."""
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        template, values = "SELECT b FROM S [RANGE 5] WHERE a >= ? AND b < ?", [(n % 4, n) for n in range(150)]
+        for mode in ("lazy", "eager"):
+            db.register_many(template, values[:40], [f"{mode}{n}" for n in range(40)], mode)
+        feed(db, 0, 9)
+        for mode in ("lazy", "eager"):
+            db.register_many(template, values[40:], [f"{mode}{n}" for n in range(40, 150)], mode)
+        feed(db, 9, 30)
+        for n in (0, 39, 40, 63, 64, 100, 149):
+            same(db, f"lazy{n}", f"eager{n}")
+        held = db.engine.segments(db.query("lazy0").edge, db.engine.snapshot)
+        assert max(Postings(segment).queries.max() for segment in held) < 150
 
 
 def test_single_queries_of_mode_lazy_join_groups() -> None:

@@ -245,7 +245,7 @@ class Backfills:
                 self._waiting = {}
             else:
                 self._job = self._job_of(next(iter(self._groups)), owner)
-            self._beside = self._engine.runner.beside()
+            self._beside = self._engine.runner.beside(self._pause)
             return self._job
 
     def _job_of(self, edge: str, owner: str) -> Job:
@@ -304,11 +304,9 @@ class Backfills:
         self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: float
     ) -> Generator[None, None, float]:
         """Slices up to the frontiers of a snapshot; gives how many rows the next one should have."""
-        engine, beside = self._engine, self._beside
+        beside = self._beside
         assert beside is not None
         while not self._is_over(job) and any(job.after(source) < frontiers[source] for source in job.sources):
-            if beside.gives_way and engine.lock.acquire(timeout=_GIVING_WAY):
-                engine.lock.release()
             after = self._slice(job, snapshot, frontiers, int(wanted))
             task, begun = self._task(job, snapshot, after, after), time.perf_counter()
             try:
@@ -325,6 +323,11 @@ class Backfills:
                 wanted = min(max(wanted * min(max(change, 0.25), 4.0), smallest), _LARGEST_SLICE)
             yield
         return wanted
+
+    def _pause(self) -> None:
+        """Wait for the epoch that runs, if one does, but not for ever: there may be one after the other."""
+        if self._engine.lock.acquire(timeout=_GIVING_WAY):
+            self._engine.lock.release()
 
     def _slice(self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: int) -> dict[str, int]:
         """How far each source goes in a slice of about so many rows: all to the same instant, or as far as they are
@@ -395,6 +398,7 @@ class Backfills:
         if job.shown - job.failures.keys():
             task = self._task(job, engine.snapshot, dict.fromkeys(job.sources, INF), frontiers)
             self._take(job, task, engine.runner.run(task))
+        engine.store.sync(name for name in job.names() if "@" in name)
         reach("backfill-finished")
         with self._lock:
             shown = job.shown

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from millstream.engine.stages import Planner
-from millstream.engine.task import EpochOutcome, EpochTask, prepare, run_here, settle
+from millstream.engine.task import EpochOutcome, EpochTask, pausing, prepare, run_here, settle
 from millstream.state.store import Store
 
 
@@ -18,8 +20,8 @@ class Runner(Protocol):
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
 
-    def beside(self) -> Beside:
-        """Who runs tasks beside the epochs, in another thread."""
+    def beside(self, pause: Callable[[], None]) -> Beside:
+        """Who runs tasks beside the epochs, in another thread; `pause` waits for the epoch that runs, if one does."""
         ...
 
     def close(self) -> None: ...
@@ -29,7 +31,6 @@ class Beside(Protocol):
     """Runs the tasks of a backfill on no more than one core."""
 
     seconds: float  # that a task should take
-    gives_way: bool  # whether a task should not begin while an epoch runs, since both are of this process
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
 
@@ -51,19 +52,26 @@ class InProcessRunner:
         plan, work = prepare(task, self.planner)
         return settle(plan, run_here(plan, work, plan.shards, self.store))
 
-    def beside(self) -> Beside:
-        return _InProcessBeside(self.store, self.planner.shards)
+    def beside(self, pause: Callable[[], None]) -> Beside:
+        return _InProcessBeside(self.store, self.planner.shards, pause)
 
     def close(self) -> None:
         """Nothing to stop."""
 
 
 class _InProcessBeside(InProcessRunner):
-    """With plans of its own, since two threads run. Short slices: an epoch that comes meanwhile shares the
-    interpreter with one."""
+    """With plans of its own, since two threads run. They share one interpreter, so that it gives way to epochs before
+    every step, and steps are short."""
 
     seconds = 0.03
-    gives_way = True
+
+    def __init__(self, store: Store, shards: int, pause: Callable[[], None]) -> None:
+        super().__init__(store, shards)
+        self._pause = pause
+
+    def run(self, task: EpochTask) -> EpochOutcome:
+        with pausing(self._pause):
+            return super().run(replace(task, synced=False))  # it is of no use until it is published
 
     def cancel(self) -> None:
         """Slices are short."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from millstream.engine.exchange import Envelope, Load, Skew, skews, split
@@ -28,6 +30,7 @@ from millstream.state.store import Store, Writer
 from millstream.types import Schema
 
 StateNames = Mapping[str, Mapping[str, Names]]
+_pause: ContextVar[Callable[[], None]] = ContextVar("pause", default=lambda: None)
 EVERYWHERE = "all/"  # what every shard reads, and none changes: the query tables
 
 
@@ -57,6 +60,7 @@ class EpochTask:
     periods: Mapping[str, int] = field(default_factory=dict)
     settled: frozenset[str] = frozenset()
     owner: str = ""
+    synced: bool = True  # what is written is on disk in the end
 
     @property
     def arriving(self) -> int:
@@ -104,6 +108,7 @@ class EpochWork:
     shown: frozenset[str]
     periods: Mapping[str, int]
     owner: str
+    synced: bool
 
 
 @dataclass
@@ -141,6 +146,7 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
         frozenset(task.shown),
         {source: task.periods[source] for source in (*task.arrived, *task.late)},
         task.owner,
+        task.synced,
     )
     return plan, work
 
@@ -221,6 +227,7 @@ class _StageRun:
         if broken:
             self.failures[step.name] = broken[0]
             return
+        _pause.get()()
         state = self._load(step.name)
         inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
         # Whoever has all rows of an edge must also say what follows from there being none, once.
@@ -290,9 +297,19 @@ class _StageRun:
         return [Envelope(send.flow, shard, self.shard, rows) for shard, rows in parts]
 
 
+@contextmanager
+def pausing(pause: Callable[[], None]) -> Iterator[None]:
+    """What this thread runs within the block gives way before each step, by calling `pause`."""
+    before = _pause.set(pause)
+    try:
+        yield
+    finally:
+        _pause.reset(before)
+
+
 def run_here(plan: StagePlan, work: EpochWork, tasks: int, store: Store) -> list[ShardOutcome]:
     """All stages on all shards, one after the other in this process; stage 0 as so many tasks."""
-    with store.file(f"e{work.epoch}") as writer:
+    with store.file(f"e{work.epoch}", synced=work.synced) as writer:
         begun = [take_in(plan, work, task, tasks, store, writer) for task in range(tasks)]
         outcomes = [outcome for _, outcome in begun]
         inboxes = {task: received for task, (received, _) in enumerate(begun)}

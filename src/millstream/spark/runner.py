@@ -9,6 +9,7 @@ it is, is run by the driver. The answers are the same.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import count
 
 from pyspark.sql import SparkSession
@@ -82,7 +83,7 @@ class SparkRunner:
             self._jobs[plan] = OneTaskJob(self.session, plan, self.store)
         return self._jobs[plan].run(work)
 
-    def beside(self) -> SparkBeside:
+    def beside(self, pause: Callable[[], None]) -> SparkBeside:
         return SparkBeside(self.session, self.store, self.planner.shards)
 
     def close(self) -> None:
@@ -94,7 +95,6 @@ class SparkBeside(SparkRunner):
     they are cancelled."""
 
     seconds = 1.0
-    gives_way = False
     _numbers = count(1)
 
     def __init__(self, session: SparkSession, store: Store, shards: int) -> None:

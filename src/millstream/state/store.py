@@ -58,8 +58,12 @@ class Store(Protocol):
         """The memory of this process."""
         ...
 
-    def file(self, label: str) -> AbstractContextManager[Writer]:
-        """A file for many segments, on disk when the block ends."""
+    def file(self, label: str, *, synced: bool = True) -> AbstractContextManager[Writer]:
+        """A file for many segments, on disk when the block ends, or (not `synced`) when `sync` says so."""
+        ...
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Have segments on disk."""
         ...
 
     def read(self, name: str) -> pl.DataFrame: ...
@@ -110,8 +114,11 @@ class MemoryStore:
         self._numbers = itertools.count()
 
     @contextmanager
-    def file(self, label: str) -> Iterator[Writer]:
+    def file(self, label: str, *, synced: bool = True) -> Iterator[Writer]:
         yield _MemoryWriter(self, label)
+
+    def sync(self, names: Iterable[str]) -> None:
+        """There is no disk."""
 
     def read(self, name: str) -> pl.DataFrame:
         frame = self._frames.get(name)
@@ -187,22 +194,27 @@ class DirectoryStore:
     def __reduce__(self) -> tuple[object, ...]:
         return DirectoryStore, (self.directory, self.budget)
 
+    def sync(self, names: Iterable[str]) -> None:
+        for path in {self._path(name) for name in names}:
+            with _disk_errors(path), path.open("rb") as file:
+                os.fsync(file.fileno())
+
     @contextmanager
-    def file(self, label: str) -> Iterator[Writer]:
+    def file(self, label: str, *, synced: bool = True) -> Iterator[Writer]:
         # A retried task must not meet the file of its first attempt.
-        writer = _SegmentWriter(self.segments / f"{label}-{uuid.uuid4().hex[:8]}.seg")
+        writer = _SegmentWriter(self.segments / f"{label}-{uuid.uuid4().hex[:8]}.seg", synced)
         syncing: list[tuple[Path, Future[None]]] = []
         self._task.syncing = syncing
         try:
             yield writer
             writer.close()
-            for path, synced in syncing:
+            for path, written in syncing:
                 with _disk_errors(path):
-                    synced.result()
+                    written.result()
         except BaseException:
             writer.discard()
-            for _, synced in syncing:
-                synced.exception()  # the first error is the one to tell
+            for _, written in syncing:
+                written.exception()  # the first error is the one to tell
             raise
         finally:
             self._task.syncing = None
@@ -338,8 +350,8 @@ class _TaskOfThread(threading.local):
 class _SegmentWriter:
     """Segments one after the other in one file, made when the first one comes."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, synced: bool) -> None:
+        self._path, self._synced = path, synced
         self._file: BinaryIO | None = None
         self._place = 0
 
@@ -366,7 +378,8 @@ class _SegmentWriter:
         if self._file is not None:
             with _disk_errors(self._path):
                 self._file.flush()
-                os.fsync(self._file.fileno())
+                if self._synced:
+                    os.fsync(self._file.fileno())
                 self._file.close()
             reach("segment-written")
 

@@ -7,7 +7,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORDS, bitmap
+from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, WORDS, bitmap
 from millstream.kernel.sharing.postings import BITS, DENSE, LISTED, Postings, is_packed, merged, pack, pack_lineage
 
 Pairs = set[tuple[int, int]]
@@ -26,18 +26,19 @@ def packed(times: list[int], pairs: Pairs) -> pl.DataFrame:
 @st.composite
 def matches(draw: st.DrawFn) -> tuple[list[int], Pairs]:
     times = draw(st.lists(st.integers(0, 20), min_size=1, max_size=40))
-    queries = draw(st.sampled_from([[0, 1, 7, 1024, 5000], [7, 1024]]))  # few of them want many rows each
+    queries = draw(st.sampled_from([[0, 1, 7, 70, 1024, 5000], [7, 1024]]))  # few of them want many rows each
     pair = st.tuples(st.integers(0, len(times) - 1), st.sampled_from(queries))
     return times, draw(st.sets(pair, max_size=120))
 
 
-@given(matches())
-def test_bits_are_packed_as_pairs_are(found: tuple[list[int], Pairs]) -> None:
+@given(matches(), st.integers(1, WORDS))
+def test_bits_are_packed_as_pairs_are(found: tuple[list[int], Pairs], width: int) -> None:
     times, pairs = found
+    pairs = {(row, query) for row, query in pairs if query % BLOCK_SIZE < width * WORD_BITS}
     rows = sorted({(row, query // BLOCK_SIZE) for row, query in pairs})
-    lineage = np.zeros((len(rows), WORDS), np.uint64)
+    lineage = np.zeros((len(rows), width), np.uint64)
     for row, query in pairs:
-        lineage[rows.index((row, query // BLOCK_SIZE))] |= bitmap(np.array([query]))
+        lineage[rows.index((row, query // BLOCK_SIZE))] |= bitmap(np.array([query]))[:width]
     row = np.array([row for row, _ in rows], np.intp)
     block = np.array([block for _, block in rows], np.uint32)
     assert pack_lineage(rows_of(times), row, block, lineage).equals(packed(times, pairs))

@@ -171,7 +171,7 @@ class _Tree:
         self.firsts: Int64s = columns[_FIRSTS].to_numpy()
         self.leaves = pl.DataFrame([columns[name].alias(name) for name in shape.columns])
         self.youngest = self.times
-        for name in shape.columns[len(shape.schema) :]:
+        for name in shape.columns[len(shape.schema) :] if shape.instants > 1 else ():
             self.youngest = np.maximum(self.youngest, columns[name].to_numpy())
         self.last = int(self.youngest.max())
         self.totals: list[Totals] = []

@@ -21,7 +21,7 @@ from millstream.kernel.matches import Matches
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
-from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, lineage_of
+from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, lineage_of, of_equal_width
 from millstream.kernel.sharing.postings import pack, pack_lineage
 
 _ROW = "_row"
@@ -56,7 +56,7 @@ class MatchedSelection(Operator):
             selected.append(found.select(_ROW, BLOCK, LINEAGE) if LINEAGE in found.columns else found)
         projected, _ = self.projection.step([batch], {}, progress)
         rows = self.matches.timed_rows(projected)
-        wanted = pl.concat(selected)
+        wanted = pl.concat(of_equal_width(selected))
         row = wanted[_ROW].to_numpy().astype(np.intp)
         if LINEAGE in wanted.columns:
             return pack_lineage(rows, row, wanted[BLOCK].to_numpy(), lineage_of(wanted)), learned

@@ -22,7 +22,7 @@ from millstream.kernel.keys import Positions
 from millstream.kernel.matches import OLDEST, instant_column, is_time, oldest_of
 from millstream.kernel.operator import Segment
 from millstream.kernel.segments import gather
-from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORDS, Bitmaps
+from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, Bitmaps
 
 Queries = npt.NDArray[np.int64]
 
@@ -49,12 +49,13 @@ def pack_lineage(rows: pl.DataFrame, row: Positions, block: npt.NDArray[np.uint3
     """The same from bits: of each block, the lineage of the rows that it wants. They are turned over as they are, since
     there may be hundreds of queries that want a row."""
     order, place = _ordered(rows, row)
-    found = []
+    found, width = [], lineage.shape[1]
     for number in np.unique(block):
         own = block == number
-        bits = np.zeros((order.size, WORDS), np.uint64)
+        bits = np.zeros((order.size, width), np.uint64)
         bits[place[row[own]]] = lineage[own]
-        found.append(_of_bitmaps(np.arange(BLOCK_SIZE) + int(number) * BLOCK_SIZE, _turned(bits), order.size))
+        queries = np.arange(width * WORD_BITS) + int(number) * BLOCK_SIZE
+        found.append(_of_bitmaps(queries, _turned(bits), order.size))
     return _segment(rows, order, _together(found))
 
 
@@ -128,19 +129,19 @@ def _together(found: Sequence[_Posted]) -> _Posted:
 
 
 def _turned(lineage: Bitmaps) -> npt.NDArray[np.uint8]:
-    """Bits by row turned into bits by query: a bitmap over the rows for each query of a block.
+    """Bits by row turned into bits by query: a bitmap over the rows for each query that the words have bits for.
 
     Squares of eight rows and eight queries are words, in which bits change places by halves.
     """
-    height = len(lineage)
+    height, width = lineage.shape
     eights = (height + 7) // 8
-    rows = np.zeros((eights * 8, BLOCK_SIZE // 8), np.uint8)
-    rows[:height] = lineage.view(np.uint8).reshape(height, -1)
-    words = np.ascontiguousarray(rows.reshape(eights, 8, -1).transpose(0, 2, 1)).view(np.uint64)[..., 0]
+    rows = np.zeros((eights * 8, width * WORD_BITS // 8), np.uint8)
+    rows[:height] = lineage.view(np.uint8).reshape(height, width * WORD_BITS // 8)
+    words = np.ascontiguousarray(rows.reshape(eights, 8, rows.shape[1]).transpose(0, 2, 1)).view(np.uint64)[..., 0]
     for shift, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0)):
         swapped = (words ^ (words >> np.uint64(shift))) & np.uint64(mask)
         words ^= swapped ^ (swapped << np.uint64(shift))
-    return np.ascontiguousarray(words.view(np.uint8).reshape(eights, BLOCK_SIZE).T)
+    return np.ascontiguousarray(words.view(np.uint8).reshape(eights, width * WORD_BITS).T)
 
 
 def _bitmap_bytes(height: int) -> int:
@@ -166,30 +167,30 @@ class Postings:
         name = OLDEST if OLDEST in self.segment.columns else instant_column(0)
         return self.column(name).to_numpy()
 
-    def positions(self, query: int) -> Positions:
-        """Where the rows of a query are, in order."""
+    def positions(self, query: int, begin: int = 0, past: int | None = None) -> Positions:
+        """Where the rows of a query are, in order; of a range of them."""
+        past = self.oldest.size if past is None else past
         listed = self.column(LISTED).to_numpy()
         at = int(np.searchsorted(listed, query))
         if at < listed.size and listed[at] == query:
             ends = self.column(LIST_END)
-            begin = ends[at - 1] if at else 0
-            return self.column(LIST)[begin : ends[at]].to_numpy().astype(np.intp)
+            found = self.column(LIST)[ends[at - 1] if at else 0 : ends[at]].to_numpy()
+            return found[slice(*np.searchsorted(found, [begin, past]))].astype(np.intp)
         dense = self.column(DENSE).to_numpy()
         at = int(np.searchsorted(dense, query))
         if at == dense.size or dense[at] != query:
             return np.empty(0, np.intp)
-        height = self.oldest.size
-        width = _bitmap_bytes(height)
-        bits = self.column(BITS)[at * width : (at + 1) * width].to_numpy()
-        return np.flatnonzero(np.unpackbits(bits, count=height, bitorder="little"))
+        # Only the bytes of the range are taken apart.
+        first, behind = at * _bitmap_bytes(self.oldest.size) + begin // 8, (past + 7) // 8 - begin // 8
+        bits = self.column(BITS)[first : first + max(behind, 0)].to_numpy()
+        found = np.flatnonzero(np.unpackbits(bits, bitorder="little")) + begin // 8 * 8
+        return found[slice(*np.searchsorted(found, [begin, past]))]
 
     def rows_of(self, query: int, first: int, last: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The query's matches whose oldest element lies between two instants; with some value columns, or all."""
         oldest = self.oldest
-        begin, past = np.searchsorted(oldest, first), np.searchsorted(oldest, last, side="right")
-        positions = self.positions(query)
-        within = slice(*np.searchsorted(positions, [begin, past]))
-        chosen = pl.Series(positions[within].astype(np.uint32))
+        begin, past = int(np.searchsorted(oldest, first)), int(np.searchsorted(oldest, last, side="right"))
+        chosen = pl.Series(self.positions(query, begin, past).astype(np.uint32))
         names = [name for name in self.row_columns if columns is None or name in columns or is_time(name)]
         return pl.DataFrame([self.column(name)[chosen] for name in names])
 
