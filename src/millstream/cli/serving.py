@@ -11,9 +11,7 @@ import typer
 import millstream as ms
 from millstream.cli.showing import console, database, errors, or_exit
 from millstream.cli.stopping import Stop, leave_later
-from millstream.service.limits import Limits
-from millstream.service.server import Address, Server, check_open_to, tokens_beside
-from millstream.service.tokens import Tokens, role_of
+from millstream.service.tokens import Tokens, role_of, tokens_beside
 from millstream.shell.aligned import aligned
 
 Directory = Annotated[Path | None, typer.Argument(help="The database's directory.")]
@@ -39,6 +37,10 @@ def serve(
 
     SIGINT and SIGTERM end it with 0, within ten seconds; 1 means that it could not be served, 3 that it had to be left.
     """
+    # Slow to import, and not needed by other commands.
+    from millstream.service.limits import Limits
+    from millstream.service.server import Address, Server, check_open_to
+
     known = tokens_beside(db, tokens)
     address = Address(host, port)
     or_exit(lambda: check_open_to(address, known))

@@ -10,8 +10,6 @@ import typer
 
 import millstream as ms
 from millstream.cli.showing import console, database, or_exit
-from millstream.shell.console import converse, read_all
-from millstream.shell.session import Session
 
 
 def shell(
@@ -23,6 +21,10 @@ def shell(
 
     Where the input is no terminal, it is read to its end, and the command ends with 1 if something in it failed.
     """
+    # Slow to import, and not needed by other commands.
+    from millstream.shell.console import converse, read_all
+    from millstream.shell.session import Session
+
     is_remote = db is not None and db.lower().startswith(("http://", "https://"))
     opened = or_exit(
         lambda: ms.connect(str(db), token=token) if is_remote else database(Path(db) if db else None, in_process)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -19,7 +18,7 @@ from millstream.errors import AccessError, SetupError
 from millstream.service.app import create_app
 from millstream.service.limits import Limits
 from millstream.service.sources import SourceReader
-from millstream.service.tokens import FILE, Tokens
+from millstream.service.tokens import Tokens
 
 _log = logging.getLogger(__name__)
 _REQUESTS, _SOURCES = 3.0, 5.0  # seconds that a stop leaves to requests and to batches of sources under way
@@ -41,13 +40,6 @@ class Address:
 
     def __str__(self) -> str:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
-
-
-def tokens_beside(path: Path | None, file: Path | None) -> Tokens | None:
-    """The tokens of a database directory, or of a file; None where there is neither."""
-    if file is None and path is None:
-        return None
-    return Tokens(file or (path or Path()) / FILE)
 
 
 def check_open_to(address: Address, tokens: Tokens | None) -> None:

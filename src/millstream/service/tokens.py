@@ -140,5 +140,12 @@ class Tokens:
             self._read_at = read_at
 
 
+def tokens_beside(path: Path | None, file: Path | None) -> Tokens | None:
+    """The tokens of a database directory, or of a file; None where there is neither."""
+    if file is None and path is None:
+        return None
+    return Tokens(file or (path or Path()) / FILE)
+
+
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

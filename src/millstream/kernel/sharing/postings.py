@@ -167,30 +167,30 @@ class Postings:
         name = OLDEST if OLDEST in self.segment.columns else instant_column(0)
         return self.column(name).to_numpy()
 
-    def positions(self, query: int) -> Positions:
-        """Where the rows of a query are, in order."""
+    def positions(self, query: int, begin: int = 0, past: int | None = None) -> Positions:
+        """Where the rows of a query are, in order; of a range of them."""
+        past = self.oldest.size if past is None else past
         listed = self.column(LISTED).to_numpy()
         at = int(np.searchsorted(listed, query))
         if at < listed.size and listed[at] == query:
             ends = self.column(LIST_END)
-            begin = ends[at - 1] if at else 0
-            return self.column(LIST)[begin : ends[at]].to_numpy().astype(np.intp)
+            found = self.column(LIST)[ends[at - 1] if at else 0 : ends[at]].to_numpy()
+            return found[slice(*np.searchsorted(found, [begin, past]))].astype(np.intp)
         dense = self.column(DENSE).to_numpy()
         at = int(np.searchsorted(dense, query))
         if at == dense.size or dense[at] != query:
             return np.empty(0, np.intp)
-        height = self.oldest.size
-        width = _bitmap_bytes(height)
-        bits = self.column(BITS)[at * width : (at + 1) * width].to_numpy()
-        return np.flatnonzero(np.unpackbits(bits, count=height, bitorder="little"))
+        # Only the bytes of the range are taken apart.
+        first, behind = at * _bitmap_bytes(self.oldest.size) + begin // 8, (past + 7) // 8 - begin // 8
+        bits = self.column(BITS)[first : first + max(behind, 0)].to_numpy()
+        found = np.flatnonzero(np.unpackbits(bits, bitorder="little")) + begin // 8 * 8
+        return found[slice(*np.searchsorted(found, [begin, past]))]
 
     def rows_of(self, query: int, first: int, last: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """The query's matches whose oldest element lies between two instants; with some value columns, or all."""
         oldest = self.oldest
-        begin, past = np.searchsorted(oldest, first), np.searchsorted(oldest, last, side="right")
-        positions = self.positions(query)
-        within = slice(*np.searchsorted(positions, [begin, past]))
-        chosen = pl.Series(positions[within].astype(np.uint32))
+        begin, past = int(np.searchsorted(oldest, first)), int(np.searchsorted(oldest, last, side="right"))
+        chosen = pl.Series(self.positions(query, begin, past).astype(np.uint32))
         names = [name for name in self.row_columns if columns is None or name in columns or is_time(name)]
         return pl.DataFrame([self.column(name)[chosen] for name in names])
 
