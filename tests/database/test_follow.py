@@ -119,31 +119,6 @@ def test_many_threads_follow_many_queries(tmp_path: Path, on_disk: bool) -> None
         assert min(map(len, expected.values())) >= 100
 
 
-@pytest.mark.parametrize("most", [1, 2, 7, 1000])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT k, COUNT(*) AS n FROM s [RANGE 2] GROUP BY k",
-        "SELECT RSTREAM(k, v) FROM s [RANGE 5]",
-        "SELECT k, v FROM s [ROWS 3]",
-        "SELECT v FROM s",
-    ],
-)
-def test_changes_piece_by_piece_are_all_of_them(db: ms.Database, text: str, most: int) -> None:
-    query = db.register(text)
-    pieces, seen = [], -1
-    for start in range(0, 60, 20):
-        db.insert("s", [(ts % 3, ts // 2, ts // 2 * 2) for ts in range(start, start + 20)])
-        while True:
-            piece, until = query.next_changes(seen, most)
-            if until == seen:
-                break
-            # More than was asked for only where a single instant has them.
-            assert piece.num_rows <= most or len(set(piece["_ts"].to_pylist())) == 1
-            pieces, seen = [*pieces, piece], until
-    assert pa.concat_tables(pieces).to_pylist() == query.changes().to_pylist() != []
-
-
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_many_threads_ask_for_instants_within_retention(tmp_path: Path, on_disk: bool) -> None:
     """Every answer is that of its instant, whatever comes in and goes meanwhile; outside the limits are named."""
@@ -192,3 +167,28 @@ def test_many_threads_ask_for_instants_within_retention(tmp_path: Path, on_disk:
                 outside()
         with pytest.raises(ms.TimeError, match=r"not final[\s\S]*698"):
             query.result(at=900)
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT k, COUNT(*) AS n FROM s [RANGE 2] GROUP BY k",
+        "SELECT RSTREAM(k, v) FROM s [RANGE 5]",
+        "SELECT k, v FROM s [ROWS 3]",
+        "SELECT v FROM s",
+    ],
+)
+def test_changes_piece_by_piece_are_all_of_them(db: ms.Database, text: str, most: int) -> None:
+    query = db.register(text)
+    pieces, seen = [], -1
+    for start in range(0, 60, 20):
+        db.insert("s", [(ts % 3, ts // 2, ts // 2 * 2) for ts in range(start, start + 20)])
+        while True:
+            piece, until = query.next_changes(seen, most)
+            if until == seen:
+                break
+            # More than was asked for only where a single instant has them.
+            assert piece.num_rows <= most or len(set(piece["_ts"].to_pylist())) == 1
+            pieces, seen = [*pieces, piece], until
+    assert pa.concat_tables(pieces).to_pylist() == query.changes().to_pylist() != []
