@@ -47,9 +47,9 @@ SHUFFLES = {
 
 
 def planned(*queries: str, shards: int = 4, speaking: set[str] | None = None) -> StagePlan:
-    """The stages of an epoch in which the given sources, or all of them, have rows."""
+    """The stages of an epoch in which the given sources, or all of them, have rows; queries have plans of their own."""
     with ms.connect(engine="inprocess") as db:
-        db.execute(SETUP)
+        db.execute(f"{SETUP}; SET sharing = 'off'")
         for query in queries:
             db.register(query)
         pipeline = db.engine.pipeline
