@@ -12,7 +12,7 @@ from millstream.engine.keeping import Eager, Keeping, Lazy, Nothing
 from millstream.kernel.batch import INF
 from millstream.kernel.scalar.expressions import Parameter
 from millstream.plan import logical as lo
-from millstream.plan.lazy import Choose, LazyPlan, NotLazy, expressions_of, lazy_plan, with_tree
+from millstream.plan.lazy import Choose, LazyPlan, NotLazy, lazy_plan, with_tree
 from millstream.plan.lifetime import influence
 from millstream.plan.physical import Options
 from millstream.plan.sharing import Split, split
@@ -115,7 +115,7 @@ def shareable(found: LazyPlan) -> Split | None:
     """The matches of a plan taken apart for a group, where these are all that there is and that queries differ in."""
     if len(found.parts) != 1 or not found.parts[0].windows:
         return None
-    above = (e for node in found.above.walk() for e in expressions_of(node))
+    above = (e for node in found.above.walk() for e in lo.expressions_of(node))
     if any(isinstance(part, Parameter) for expression in above for part in expression.walk()):
         return None
     return split(found.parts[0].plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -16,16 +16,6 @@ from tests.service.serving import served
 import millstream as ms
 
 STREAM = "CREATE STREAM s (k INT, v STRING) TIMESTAMP BY ts"
-
-
-@pytest.fixture(params=["local", "remote"])
-def db(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with ms.connect(engine="inprocess") as local:
-        if request.param == "local":
-            yield local
-            return
-        with served(local) as url, ms.connect(url) as remote:
-            yield remote
 
 
 def fill(db: Any) -> None:

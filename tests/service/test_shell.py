@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
-from tests.service.serving import served
 from typer.testing import CliRunner
 
 import millstream as ms
@@ -26,16 +24,6 @@ from millstream.shell.session import COMMANDS, HELP, Session
 from millstream.shell.splitting import statements
 
 SETUP = "CREATE STREAM Trades (symbol STRING, price INT) TIMESTAMP BY ts;"
-
-
-@pytest.fixture(params=["local", "remote"])
-def db(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with ms.connect(engine="inprocess") as local:
-        if request.param == "local":
-            yield local
-            return
-        with served(local) as url, ms.connect(url) as remote:
-            yield remote
 
 
 def shown(db: Any, text: str) -> tuple[str, str]:

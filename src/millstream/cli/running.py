@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import Progress
 
 import millstream as ms
 from millstream.cli.showing import console, database, or_exit, show, text_of
@@ -40,7 +41,7 @@ def run(
             if not stop.came:
                 opened.run(lasting)
             if not stop.came or lasting is None:
-                _report(opened, results[0])
+                _report(opened, results[0], stop)
 
         try:
             done = or_exit(lambda: work_until_stopped(stop, work, opened.end_run), file)
@@ -52,10 +53,29 @@ def run(
             raise typer.Exit(INTERRUPTED)
 
 
-def _report(db: ms.Database, result: ms.Result) -> None:
+def _report(db: ms.Database, result: ms.Result, stop: Stop) -> None:
+    _wait_for_the_past(db, stop)
+    if stop.came and any(query.is_filling for query in db.queries()):
+        return  # whose answers would have to be waited for
     show(result)
     for query in db.queries():
         console.print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
+
+
+def _wait_for_the_past(db: ms.Database, stop: Stop) -> None:
+    """A bar for each query whose past is still being worked through."""
+    filling = [query for query in db.queries() if query.is_filling]
+    if not filling:
+        return
+    with Progress(*Progress.get_default_columns(), console=console, transient=True) as progress:
+        bars = {query: progress.add_task(f"{query.name}: its past", total=1.0) for query in filling}
+        while bars and not stop.came:
+            for query, bar in [*bars.items()]:
+                told = query.backfill
+                progress.update(bar, completed=told["fraction"] if told else 1.0)
+                if told is None:
+                    del bars[query]
+            next(iter(bars), filling[0]).wait(0.1)
 
 
 def _lasting(until: str) -> str | float | None:

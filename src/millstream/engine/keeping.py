@@ -26,7 +26,7 @@ from millstream.kernel.segments import numbers, only
 from millstream.kernel.sharing.postings import Postings
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
-from millstream.plan.lazy import TREE, LazyPlan, Part, columns_read, expressions_of, part_name
+from millstream.plan.lazy import TREE, LazyPlan, Part, columns_read, part_name
 from millstream.plan.physical import CLOCK, Lowering, Options, tree_shape
 from millstream.state.snapshot import HistoryFile, Snapshot
 from millstream.types import Schema
@@ -264,7 +264,7 @@ class Nothing:
 
     @cached_property
     def _is_fragile(self) -> bool:
-        return any(can_fail(e) for node in self.plan.walk() for e in expressions_of(node))
+        return any(can_fail(e) for node in self.plan.walk() for e in lo.expressions_of(node))
 
     @cached_property
     def _lowered(self) -> tuple[str, Pipeline]:

@@ -115,7 +115,7 @@ class _Taking:
             return self._scan(Part(node, ()))
         if isinstance(node, lo.Aggregate):
             node = _with_columns(node)
-        for expression in expressions_of(node):
+        for expression in lo.expressions_of(node):
             _check(expression)
         return node.with_children(tuple(self.take(child) for child in node.children))
 
@@ -134,7 +134,7 @@ class _Taking:
         if len(_leaves(node)) > 1 or any(map(_leaves_out, windows)):
             # Matches are more than what the windows let through.
             for inner in _core_nodes(node):
-                for expression in expressions_of(inner):
+                for expression in lo.expressions_of(inner):
                     _check(expression)
         reaches = [window.reach for window in windows]
         needed = None if None in reaches else max(reach for reach in reaches if reach is not None)
@@ -204,23 +204,11 @@ def _is_inner(node: lo.Node) -> bool:
     )
 
 
-def expressions_of(node: lo.Node) -> list[Expression]:
-    match node:
-        case lo.Filter() | lo.Join() | lo.ManyJoin():
-            return [node.condition]
-        case lo.Project():
-            return list(node.expressions)
-        case lo.Aggregate():
-            return [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
-        case _:
-            return []
-
-
 def _with_columns(node: lo.Aggregate) -> lo.Aggregate:
     """What can fail is computed below the aggregate, where it may be kept with the matches."""
-    if not any(map(can_fail, expressions_of(node))):
+    if not any(map(can_fail, lo.expressions_of(node))):
         return node
-    return _on_columns(node, tuple(dict.fromkeys(expressions_of(node))))
+    return _on_columns(node, tuple(dict.fromkeys(lo.expressions_of(node))))
 
 
 def _on_columns(node: lo.Aggregate, columns: Sequence[Expression]) -> lo.Aggregate:
@@ -242,7 +230,7 @@ def columns_read(above: lo.Node, name: str) -> set[int] | None:
         if any(isinstance(child, lo.MatchScan) and child.name == name for child in node.children):
             if not isinstance(node, lo.Project | lo.Aggregate):
                 return None
-            used.update(column for expression in expressions_of(node) for column in columns_used(expression))
+            used.update(column for expression in lo.expressions_of(node) for column in columns_used(expression))
     return None if isinstance(above, lo.MatchScan) else used
 
 
@@ -262,7 +250,7 @@ def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
     if not all(map(_can_be_in_tree, aggregate.calls)):
         return found
     composed = _composed(aggregate)
-    columns = tuple(dict.fromkeys(expressions_of(composed)))
+    columns = tuple(dict.fromkeys(lo.expressions_of(composed)))
     own = _on_columns(composed, columns)
 
     def tree(kept: int | None) -> lo.RankedTree:

@@ -455,6 +455,19 @@ def _check_columns(expression: Expression, schema: Schema) -> None:
     _check(not outside, f"{expression} uses columns {outside} of an input with {len(schema)}")
 
 
+def expressions_of(node: Node) -> list[Expression]:
+    """What a node itself computes."""
+    match node:
+        case Filter() | Join() | ManyJoin():
+            return [node.condition]
+        case Project():
+            return list(node.expressions)
+        case Aggregate():
+            return [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
+        case _:
+            return []
+
+
 def map_expressions(node: Node, change: Callable[[Expression], Expression]) -> Node:
     """A node with its own expressions changed."""
     match node:

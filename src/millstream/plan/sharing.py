@@ -77,20 +77,8 @@ def split(plan: lo.Node) -> Split | None:
 
 def _has_parameters(found: Split) -> bool:
     """Whether what stands above the selection differs from query to query."""
-    expressions = [*found.columns, *(e for node in found.above for e in _expressions(node))]
+    expressions = [*found.columns, *(e for node in found.above for e in lo.expressions_of(node))]
     return any(isinstance(part, Parameter) for e in expressions for part in e.walk())
-
-
-def _expressions(node: lo.Node) -> list[Expression]:
-    match node:
-        case lo.Filter():
-            return [node.condition]
-        case lo.Project():
-            return list(node.expressions)
-        case lo.Aggregate():
-            return [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
-        case _:
-            return []
 
 
 def _is_row_wise(node: lo.Node) -> bool:
