@@ -7,6 +7,7 @@ import json
 import stat
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -150,14 +151,13 @@ def test_requests_that_are_too_large(db: ms.Database) -> None:
     with served(db, limits=Limits(request_bytes=1000)) as url, ms.connect(url) as remote:
         assert remote.insert("s", [(1, 1)]).accepted == 1
         with pytest.raises(ms.LimitError, match="1000 bytes"):
-            remote.insert("s", [(k, k) for k in range(10, 1000)])
+            remote.insert("s", [(k, k) for k in range(10, 100_000)])
         # One that does not say beforehand how large it is.
-        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=LIMIT)
-        parts = iter([b'{"text": "'] + [b" " * 100] * 20 + [b'"}'])
-        connection.request("POST", "/v1/execute", parts, {"Content-Type": "application/json"}, encode_chunked=True)
-        assert connection.getresponse().status == 413
-        connection.close()
-        assert ask(url, "POST", "/v1/execute", b"{}", Content_Length="-1")[0] in (400, 413)
+        with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=LIMIT)) as connection:
+            parts = iter([b'{"text": "'] + [b" " * 100_000] * 20 + [b'"}'])
+            connection.request("POST", "/v1/execute", parts, {"Content-Type": "application/json"}, encode_chunked=True)
+            assert connection.getresponse().status == 413
+        assert ask(url, "POST", "/v1/execute", Content_Length="-1")[0] in (400, 413)
         assert remote.insert("s", [(1, 2)]).accepted == 1
     assert db.stats()["streams"]["s"]["arrived"] == 2
 

@@ -7,8 +7,10 @@ or (by a name that was made to mean this machine) with another Host.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +28,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OPEN = ("/healthz",)  # to whom has no token
+_READ_AWAY_BYTES, _READ_AWAY_SECONDS = 256 << 20, 5.0
 
 
 class Refused(HTTPException):
@@ -52,6 +55,7 @@ class Gate:
             await self._app(scope, self._counted(scope, receive), send)
         except Refused as refusal:
             self._refused()
+            await _read_away(scope, receive)
             await answer_refused(send, refusal)
 
     def _admit(self, scope: Scope) -> None:
@@ -121,10 +125,27 @@ class Gate:
             message = await receive()
             taken += len(message.get("body", b""))
             if taken > most:
+                if message.get("more_body", False):
+                    await _read_away(scope, receive)
                 raise too_large
             return message
 
         return counted
+
+
+async def _read_away(scope: Scope, receive: Receive) -> None:
+    """Reads what a caller is still sending, as far as is bearable: one that is cut off amid sending sees a broken
+    connection instead of the answer."""
+    if any(name == b"expect" for name, _ in scope["headers"]):
+        return  # it waits for a word before it sends anything
+    taken = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_READ_AWAY_SECONDS):
+            while taken <= _READ_AWAY_BYTES:
+                message = await receive()
+                taken += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
 
 
 async def answer_refused(send: Send, refusal: Refused) -> None:
