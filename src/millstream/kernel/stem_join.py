@@ -17,14 +17,14 @@ from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Inputs, JoinGraph
 from millstream.kernel.keys import Positions
-from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.operator import Horizons, Keeping, Operator, Progress, Segment, State
 from millstream.kernel.partners import Rows, Stored
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.segments import gather, horizon_of, numbers, only
-from millstream.kernel.stem import Probe, arranged
+from millstream.kernel.stem import Arrangement, Probe, arranged_by
 from millstream.kernel.stem_routing import POLICIES, Experience
-from millstream.kernel.synopsis import Consolidated, Synopsis
+from millstream.kernel.synopsis import Consolidated, Synopsis, retained
 from millstream.kernel.tree_shape import Join
 from millstream.types import Schema
 
@@ -96,9 +96,7 @@ class StemJoin(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         everyone = range(len(inputs))
-        new = {
-            i: arranged(inputs[i], self.columns[i], self.graph.never_null(i), self.usual[i]) for i in set(self.stem_of)
-        }
+        new = {i: arranged_by(inputs[i], self._arrangement(i)) for i in set(self.stem_of)}
         arrived = [new[stem] for stem in self.stem_of]
         before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
         routing = state.get(_ROUTING, ())
@@ -112,11 +110,26 @@ class StemJoin(Operator):
             stems = [[*stored[i], (let_in[i], None)] if i < origin else stored[i] for i in everyone]
             pieces += (self._side_by_side(found) for found in _Eddy(self, origin, stems, experience).run(rows))
         after = {} if held is None else held.after(progress)
-        for i in new if held is None else ():
-            horizons = _horizon(progress.after, i), _horizon(progress.before, i)
-            after[f"stem {i}"] = self.synopses[i].retain(before[i], arrived[i], *horizons)
+        for i, kept in self.keeping(progress).items():
+            shared = progress.shared.get(i)
+            after[kept.synopsis] = retained(self.synopses[i], before[i], arrived[i], kept, shared)
         after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
         return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived))), after
+
+    def _arrangement(self, source: int) -> Arrangement:
+        required = tuple(self.graph.never_null(source))
+        return Arrangement(tuple(self.columns[source]), required, self.usual[source].order)
+
+    def keeping(self, progress: Progress) -> dict[int, Keeping]:
+        """Not where rows are held back: others have no use for what is wanted here."""
+        return {
+            i: Keeping(
+                f"stem {i}",
+                (self._arrangement(i), self.synopses[i]),
+                Horizons(_horizon(progress.before, i), _horizon(progress.after, i)),
+            )
+            for i in (set(self.stem_of) if not self.gates else ())
+        }
 
     def _side_by_side(self, found: _Combinations) -> Batch:
         """The values of all inputs, in their order."""

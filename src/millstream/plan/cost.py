@@ -36,13 +36,18 @@ UNKNOWN_SELECTIVITY = 1 / 3
 HORIZON = 1_000_000  # ticks after which even an unbounded window is looked at
 
 
+Kept = tuple[str, tuple[int, ...]]  # columns that a join keeps of some rows; these are told by their plan's fingerprint
+
+
 @dataclass(frozen=True)
 class SourceStatistics:
-    """What is known of a stream or table: new rows per tick, rows held (tables), distinct values per column."""
+    """What is known of a stream or table: new rows per tick, rows held (tables), distinct values per column, and what
+    joins keep of it already."""
 
     rate: float = 1.0
     size: float = UNKNOWN_DISTINCT
     distinct: tuple[float, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
 
 Statistics = Mapping[str, SourceStatistics]
