@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -329,6 +330,35 @@ def test_followers_of_all_modes_see_the_same() -> None:
                 tables = [next(follower) for follower in followers]
                 assert tables[0].equals(tables[1])
                 assert tables[0].equals(tables[2])
+
+
+def test_nobody_who_asks_waits_for_an_epoch_that_runs() -> None:
+    """Nor would an epoch for them: what an epoch holds while it runs is not asked for."""
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        register_all(db)
+        feed(db, 0, 12)
+        ad_hoc = "SELECT a, COUNT(*) AS n FROM S [RANGE 3] GROUP BY a"
+        asks = [lambda query=query: query.result() for query in db.queries()]
+        asks += [lambda: db.execute(ad_hoc).table, lambda: db.execute(f"EXPLAIN ANALYZE {ad_hoc}").table]
+        expected = [ask() for ask in asks[:-1]]
+        with ThreadPoolExecutor(1) as thread, db.engine.lock:
+            found = [thread.submit(ask).result(timeout=30) for ask in asks]
+        assert found[:-1] == expected
+
+
+def test_files_that_are_read_are_kept_until_they_were(tmp_path: Path) -> None:
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 6)
+        pipeline = db.engine.lowered(db.register("SELECT a FROM S [RANGE 5]").bound.plan, db.options())[1]
+        with db.engine.reading(pipeline) as snapshot:
+            read = {file.name.partition("#")[0] for file in snapshot.history["s"]}
+            feed(db, 6, 60)  # which merges them
+            assert not read & {file.name.partition("#")[0] for file in db.engine.snapshot.history["s"]}
+            assert all((tmp_path / name).exists() for name in read)
+        feed(db, 60, 61)
+        assert not any((tmp_path / name).exists() for name in read)
 
 
 def test_a_mode_that_does_not_exist_is_refused() -> None:

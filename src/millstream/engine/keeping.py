@@ -4,8 +4,8 @@
     LAZY    matches without windows (PSoup-P): asking applies the windows, and what stands above them
     NONE    nothing: asking runs the plan over the kept history
 
-All three give the same rows, and read one committed snapshot without waiting for epochs. Only NONE over a history that
-is too large for this process runs as a job of the engine's runner, which epochs wait for.
+All three give the same rows, and read one committed snapshot. Nobody waits for epochs, nor do epochs for those who ask:
+NONE over a history that is too large for this process is a job of the engine's runner, beside those of the epochs.
 """
 
 from __future__ import annotations
@@ -233,23 +233,28 @@ class Nothing:
         """What can fail does so when it is asked."""
 
     def answer(self, span: Span) -> Answer:
-        return self.engine.read(lambda snapshot: self._answer(snapshot, span))
+        edge, pipeline = self._lowered
+        if self.engine.is_source(edge):
+            return self.engine.read(lambda snapshot: self._history(snapshot, span))
+        with self.engine.reading(pipeline) as snapshot:
+            return self._answer(snapshot, span)
+
+    def _history(self, snapshot: Snapshot, span: Span) -> Answer:
+        _, until = span(self.engine.final(self.inputs, snapshot))
+        return Answer(self.engine.rows_in(snapshot, self._lowered[0], self.schema), until, snapshot)
 
     def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
         engine = self.engine
         since, until = span(engine.final(self.inputs, snapshot))
         edge, pipeline = self._lowered
-        if engine.is_source(edge):
-            return Answer(engine.rows_in(snapshot, edge, self.schema), until, snapshot)
         first, read = self._firsts(since), _read(pipeline)
 
         def is_needed(source: str, file: HistoryFile) -> bool:
             return file.last >= first.get(source, 0)
 
-        rows = sum(f.rows for s in read for f in snapshot.history.get(s, ()) if is_needed(s, f))
-        if not engine.runner.runs_here and rows > HERE:
-            with engine.lock:
-                return Answer(engine.evaluate(self.plan, self.options, -1), until, engine.snapshot)
+        height = sum(f.rows for s in read for f in snapshot.history.get(s, ()) if is_needed(s, f))
+        if not engine.runner.runs_here and height > HERE:
+            return Answer(engine.evaluated(edge, pipeline, self.schema, -1, snapshot), until, snapshot)
         arrived = {source: engine.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
         arrived = {source: _from(rows, first.get(source, 0)) for source, rows in arrived.items()}
         final = {source: engine.frontiers(snapshot)[source] for source in read}
