@@ -8,8 +8,9 @@ the queries are rows of the group's query table, with their names.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -31,7 +32,7 @@ from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows, shareable
-from millstream.notices import of_the_past
+from millstream.notices import notices_of, of_the_past, with_notices
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import selectivity
@@ -372,16 +373,19 @@ class Registry:
         notices = of_the_past(engine, template.bound)
         first = engine.groups.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
+        before = database.declared
         try:
             database.check_number_of_queries(len(self._queries) + rows.height)
+            database.declared = with_notices(before, template.name, first, rows.height, notices)
             engine.enlist(group, template.shape, rows, database.declared.entries, record)
         except BaseException:
+            database.declared = before
             if not any(query.template == template.name for query in self._queries.values()):
                 database.declared = self._without(template.name)
             raise
-        return self._add_rows(template, rows, notices)
+        return self._add_rows(template, rows, lambda _: notices)
 
-    def _add_rows(self, template: Template, rows: pl.DataFrame, notices: Sequence[str] = ()) -> list[Query]:
+    def _add_rows(self, template: Template, rows: pl.DataFrame, notices: Callable[[int], Sequence[str]]) -> list[Query]:
         edge, bound = template.group.edge, template.bound
         asked = equality_key(template.shape.condition) if template.group.key is not None else None
         if asked is not None and isinstance(asked[1], Parameter):
@@ -396,7 +400,7 @@ class Registry:
                 self._kept_in_group(template, number),
                 number,
                 template.name,
-                notices,
+                notices(number),
             )
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
         ]
@@ -429,6 +433,10 @@ class Registry:
         keeping = self._keeping(name, mode, unplanned, bound, statistics, None)
         if isinstance(keeping, str):
             return self._register_alone(name, mode, text, bound, statistics, keeping)
+        # Matches that others have had for longer lack nothing.
+        is_there = keeping.edges and all(map(database.engine.shown, keeping.edges))
+        notices = [] if is_there else of_the_past(database.engine, bound)
+        content |= {"notices": notices} if notices else {}
         if isinstance(keeping, Lazy):
             declared = database.declared.with_entry("query", name, **content, **kept_windows(keeping))
             self._modes.show(keeping, database.declared.entries, declared.entries)
@@ -436,7 +444,7 @@ class Registry:
             declared = database.declared.with_entry("query", name, **content)
             database.engine.declare(declared.entries)
         database.declared = declared
-        self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping)
+        self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping, notices=notices)
         return query
 
     def _to_share_matches(
@@ -686,7 +694,7 @@ class Registry:
         if lazy is not None:
             self._modes.note(lazy)
         rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
-        self._add_rows(template, rows)
+        self._add_rows(template, rows, partial(notices_of, entry))
 
     def _replace_entry(self, entry: Entry, **changes: Any) -> None:
         database = self._database

@@ -394,6 +394,29 @@ def test_a_history_that_is_too_short_is_noticed() -> None:
         assert late.result().to_pydict()["n"] == [seen + 2]
 
 
+def test_notices_of_groups_outlive_the_process(tmp_path: Path) -> None:
+    template = "SELECT COUNT(*) AS n FROM r [RANGE 500] WHERE k = ?"
+    with opened(tmp_path / "db") as db:
+        db.execute("CREATE STREAM r (k INT) TIMESTAMP BY t RETAIN 80; SET background_rows = 1000")
+        early = db.register_many(template, [(1,)], ["early"])[0]
+        for start in range(0, 400, 10):
+            db.insert("r", [(1, t) for t in range(start, start + 10)])
+        late = db.register_many(template, [(1,), (2,)], ["late", "later"])
+        assert not early.notices
+        alone = template.replace("?", "1")
+        late += [db.register(alone, name=mode, mode=mode) for mode in ("lazy", "none")]
+        assert all("begins at 318 (RETAIN)" in query.notices[0] for query in late)
+        assert not db.register(alone.replace("500", "300"), name="shares", mode="lazy").notices
+        told = {query.name: query.notices for query in db.queries()}
+    with opened(tmp_path / "db") as db:
+        assert {query.name: query.notices for query in db.queries()} == told
+        assert db.query("later").stats()["notices"] == told["later"]
+        for name in ("late", "later"):
+            db.query(name).drop()
+    with opened(tmp_path / "db") as db:
+        assert not db.query("early").notices
+
+
 PROGRAM = """
 import sys
 import millstream as ms

@@ -78,6 +78,7 @@ class Job:
     tables: StateNames = field(default_factory=dict)  # the query tables that the job's selection reads
     once: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # what the query tables say as sources
     common_failure: bool = False  # whatever its queries ask
+    _needs: dict[str, Needs] = field(default_factory=dict)
 
     @property
     def sources(self) -> set[str]:
@@ -86,7 +87,11 @@ class Job:
 
     def needs(self, source: str) -> Needs:
         """What it needs of a source's rows."""
-        return needs_of(self.pipeline, source, self.shown or {self.pipeline.steps[-1].name})
+        if source not in self._needs:
+            self._needs[source] = needs_of(
+                self.pipeline, source, self.shown or {self.pipeline.steps[-1].name}, self.queries
+            )
+        return self._needs[source]
 
     def after(self, source: str) -> int:
         return self.reached.get(source, -1)
@@ -153,9 +158,10 @@ class Backfills:
         reached = min((job.after(source) for source in read), default=-1)
         return Progress(reached, min((frontiers[source] for source in read), default=-1), job.rows, job.rows + left)
 
-    def is_due(self, pipeline: Pipeline) -> bool:
-        """Whether the history that a pipeline reads is too long to be worked through at once."""
-        rows = self._rows_left(Job(pipeline, frozenset()), self._engine.snapshot)
+    def is_due(self, pipeline: Pipeline, queries: Rows = MappingProxyType({})) -> bool:
+        """Whether the history that a pipeline reads, for some queries of a group, is too long to be worked through at
+        once."""
+        rows = self._rows_left(Job(pipeline, frozenset(), queries=queries), self._engine.snapshot)
         return rows > 0 and rows >= self.least_rows
 
     # Coming and going

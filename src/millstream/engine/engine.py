@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import polars as pl
@@ -30,7 +31,7 @@ from millstream.engine.merging import (
     result_merges,
     with_merged,
 )
-from millstream.engine.needs import EVERYTHING, Needs, may_have, needs_of
+from millstream.engine.needs import EVERYTHING, Asked, Needs, may_have, needs_of
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
 from millstream.engine.pins import Pins
@@ -817,15 +818,22 @@ class Engine:
         self.store.sweep(state_names(outcome.states), set(snapshot.names()))
         self.pipeline = self.pipeline.with_steps(pipeline.steps)
 
-    def history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int], snapshot: Snapshot) -> EpochTask:
-        """A task that runs a pipeline over all that a snapshot keeps of its sources."""
+    def history_task(
+        self,
+        pipeline: Pipeline,
+        edge: str,
+        until: Mapping[str, int],
+        snapshot: Snapshot,
+        asked: Asked = MappingProxyType({}),
+    ) -> EpochTask:
+        """A task that runs a pipeline over all that a snapshot keeps of its sources; for some queries of a group."""
         task = self.task_of(pipeline, {})
         read = {
             source: tuple(
                 self.history_part(source, file, needs=needs) for file in self.needed_files(source, snapshot, needs)
             )
             for source in task.empty
-            for needs in [needs_of(pipeline, source, (edge,))]
+            for needs in [needs_of(pipeline, source, (edge,), asked)]
         }
         return replace(task, arrived=read, before=dict.fromkeys(until, -1), after=until, shown=(edge,))
 

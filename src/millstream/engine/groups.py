@@ -242,9 +242,10 @@ class Groups:
     def hand_over(self, group: Group) -> bool:
         """Have the past of those that wait worked through in the background, where it is long."""
         backfills = self._engine.backfills
-        if not backfills.is_due(group.pipeline):
+        waiting = self.waiting(group)
+        if not backfills.is_due(group.pipeline, waiting):
             return False
-        group.filling |= numbers_of(self.waiting(group))
+        group.filling |= numbers_of(waiting)
         backfills.add_group(group)
         return True
 
@@ -291,7 +292,7 @@ class Groups:
         """The group's plan over the kept history for these queries alone; what is above the selection has the state of
         all the others too."""
         engine, arrived = self._engine, self.query_rows(group, rows)
-        task = engine.history_task(group.pipeline, group.edge, engine.frontiers(), engine.snapshot)
+        task = engine.history_task(group.pipeline, group.edge, engine.frontiers(), engine.snapshot, rows)
         task = replace(task, arrived={**task.arrived, **arrived})
         if not any(task.arrived.values()):
             return EpochOutcome()  # nothing has ever come
