@@ -7,7 +7,6 @@ the queries are rows of the group's query table, with their names.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -27,7 +26,7 @@ from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.kernel.sharing.parameters import QUERY, with_values
 from millstream.language import statements as st
 from millstream.language.binder import BoundQuery
-from millstream.language.dialect import CQL
+from millstream.language.filling import filled, with_constants
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
@@ -45,6 +44,7 @@ from millstream.query import Query
 from millstream.settings import Settings
 from millstream.state.manifest import Record
 from millstream.types import BOOLEAN, DataType, to_polars
+from millstream.unkept import ROWS, Unkept
 
 if TYPE_CHECKING:
     from millstream.database import Database
@@ -97,6 +97,7 @@ class Registry:
         self._texts: dict[tuple[str, ...], list[_KnownText]] = {}
         self._texts_under: tuple[Entry, ...] = ()  # what was declared when they were learned
         self._modes = Modes(database.engine)
+        self._unkept = Unkept(database, self._modes)
         self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def __iter__(self) -> Iterator[Query]:
@@ -229,6 +230,11 @@ class Registry:
                 return []
             unplanned = database.binder(text, kinds).bind(tree)
             bound, statistics = self._planned(unplanned)
+            if mode == "none":
+                database.check_number_of_queries(len(self._queries) + values.height)
+                made = self._unkept.register(text, bound, statistics, kinds, values, shown)
+                self._queries.update((query.name.lower(), query) for query in made or ())
+                return self._register_each(text, values, shown, mode) if made is None else made
             taken = self._lazy_plan(unplanned, statistics) if mode == "lazy" else None
             lazy = taken if isinstance(taken, LazyPlan) else None
             found = split(bound.plan) if mode == "eager" else shareable(lazy) if lazy is not None else None
@@ -600,7 +606,9 @@ class Registry:
     # What a query is by itself
 
     def own(self, query: Query) -> BoundQuery:
-        """A query of a group as if it were alone: its text and plan with its own constants."""
+        """A query of a template as if it were alone: its text and plan with its own constants."""
+        if query.template in self._unkept:
+            return self._unkept.own(query)
         template = self._templates[query.template or ""]
         tables = self._database.engine.groups.tables(template.group)
         row = tables[template.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
@@ -609,7 +617,7 @@ class Registry:
             return self._rebound(template, statement.query, row[TEXT])  # type: ignore[attr-defined]
         values = [row[value_column(index)] for index in range(len(template.parameters))]
         plan = template.bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
-        return replace(template.bound, plan=plan, tree=_filled(template.bound.cql, values))
+        return replace(template.bound, plan=plan, tree=filled(template.bound.cql, values))
 
     def _rebound(self, template: Template, tree: exp.Query, text: str) -> BoundQuery:
         bound = self._database.binder(text, template.parameters, template.settings).bind(tree)
@@ -676,6 +684,9 @@ class Registry:
         numbered_parameters(statement.query)
         unplanned = database.binder(entry["text"], kinds).bind(statement.query)
         bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
+        if ROWS in entry:
+            self._queries.update((query.name.lower(), query) for query in self._unkept.recover(entry, bound))
+            return
         taken = self._lazy_plan(unplanned, entry["statistics"], entry["kept"]) if "kept" in entry else None
         lazy = taken if isinstance(taken, LazyPlan) else None
         found = split(bound.plan) if lazy is None else shareable(lazy)
@@ -707,13 +718,16 @@ class Registry:
         database, engine = self._database, self._database.engine
         with engine.lock:
             self.find(query.name)  # which another thread may just have dropped
-            if query.number is None:
+            if query.template in self._unkept:
+                self._unkept.drop(query)
+            elif query.number is None:
                 declared = database.declared.without("query", query.name)
                 self._modes.hide(query.name, query.keeping, declared.entries)
+                database.declared = declared
             else:
                 declared = self._without_template(query)
                 engine.dismiss(query.edge, [query.number], declared.entries)
-            database.declared = declared
+                database.declared = declared
             del self._queries[query.name.lower()]
             for alone in self._alone.values():
                 alone.pop(query.name.lower(), None)
@@ -754,27 +768,6 @@ def check_query_name(name: str) -> None:
 def statement_text(statement: st.Statement) -> str:
     place = statement.place
     return place.text[place.start : place.end]
-
-
-def with_constants(template: str, values: Sequence[object]) -> str:
-    """The text of a template with values in the place of its parameters."""
-    return _filled(template, values).sql(dialect=CQL)
-
-
-def _filled(template: str, values: Sequence[object]) -> exp.Query:
-    tree = parse_query(template)
-    for index, node in enumerate(numbered_parameters(tree)):
-        node.replace(_constant(values[index]))
-    return tree
-
-
-def _constant(value: object) -> exp.Expr:
-    """A value as the text of a query says it, with the type it has."""
-    if not isinstance(value, float):
-        return exp.convert(value)
-    if math.isfinite(value):
-        return exp.Literal.number(repr(value) if "e" in repr(value) else f"{value!r}e0")
-    return exp.cast(exp.Literal.string(str(value)), "double")
 
 
 def _with_names(values: pl.DataFrame, names: Sequence[str], mode: str, text: str | None, template: str) -> pl.DataFrame:

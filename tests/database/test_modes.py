@@ -10,6 +10,7 @@ import pytest
 import millstream as ms
 from millstream.database import Database
 from millstream.kernel.sharing.postings import Postings
+from millstream.language.binder import Binder
 
 STREAMS = """
     CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts;
@@ -174,6 +175,52 @@ def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
         db.query("lazy0_1").drop()
         assert db.query("lazy0_0").stats()["shared_by"] == len(texts) * len(values) - 1
         same(db, "lazy0_2", "eager0_2")
+
+
+TEMPLATES_OF_NONE = [
+    ("SELECT b FROM S [RANGE 5] WHERE a > ? AND b < ?", [(0, 9), (1, -2), (0, None)]),
+    ("SELECT a, SUM(b + ?) AS x FROM S [TUMBLE 4] GROUP BY a", [(1,), (20,)]),
+    ("SELECT S.b, T.c FROM S [RANGE 4], T [RANGE 2] WHERE S.a = T.a AND S.b * ? > T.c", [(0.5,), (-1.0,)]),
+    ("SELECT ISTREAM(b) FROM S [NOW] WHERE 10 / (a - ?) > 0", [(5,), (7,)]),
+]
+
+
+def test_templates_of_mode_none_are_bound_once_and_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[str] = []
+    usual = Binder.bind
+    monkeypatch.setattr(Binder, "bind", lambda *arguments: bound.append("") or usual(*arguments))
+
+    def check(db: Database) -> None:
+        for n, (_, values) in enumerate(TEMPLATES_OF_NONE):
+            for at in range(len(values)):
+                same(db, f"none{n}_{at}", f"eager{n}_{at}")
+
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 6)
+        for n, (text, values) in enumerate(TEMPLATES_OF_NONE):
+            bound.clear()
+            db.register_many(text, values, [f"none{n}_{at}" for at in range(len(values))], mode="none")
+            assert len(bound) == 1
+            db.register_many(text, values, [f"eager{n}_{at}" for at in range(len(values))])
+        feed(db, 6, 14)
+        check(db)
+        assert "history" in db.query("none0_0").explain()
+        assert db.query("none0_1").cql == db.query("eager0_1").cql
+        with pytest.raises(ms.CatalogError, match="already"):
+            db.register("SELECT a FROM S", name="none0_0")
+        db.register_many("SELECT a FROM S WHERE b = ?", [(1,), (2,)], ["gone", "stays"], mode="none")
+        db.query("gone").drop()
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        feed(db, 14, 25)
+        check(db)
+        assert "gone" not in [query.name for query in db.queries()]
+        assert db.query("stays").mode == "none"
+        for query in db.queries():
+            query.drop()
+        assert not db.engine.recomputed
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        assert not db.queries()
 
 
 def test_templates_with_shorter_windows_read_the_matches_of_longer_ones() -> None:

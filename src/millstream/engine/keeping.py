@@ -23,6 +23,7 @@ from millstream.kernel.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.segments import numbers, only
+from millstream.kernel.sharing.parameters import with_values
 from millstream.kernel.sharing.postings import Postings
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
@@ -220,14 +221,22 @@ class Lazy:
 
 @dataclass
 class Nothing:
-    """A plan to run over history."""
+    """A plan to run over history; where it has parameters, with `values` in their place."""
 
     engine: Engine
-    plan: lo.Node
+    template: lo.Node
     inputs: frozenset[str]
     schema: Schema
     options: Options
+    values: tuple[object, ...] | None = None
     edges: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def plan(self) -> lo.Node:
+        values = self.values
+        if values is None:
+            return self.template
+        return self.template.transform(lambda node: lo.map_expressions(node, lambda e: with_values(e, values)))
 
     def check(self) -> None:
         """What can fail does so when it is asked."""
