@@ -30,7 +30,7 @@ from millstream.language.filling import filled, with_constants
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
-from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows, shareable
+from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows
 from millstream.notices import notices_of, of_the_past, with_notices
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
@@ -235,9 +235,9 @@ class Registry:
                 made = self._unkept.register(text, bound, statistics, kinds, values, shown)
                 self._queries.update((query.name.lower(), query) for query in made or ())
                 return self._register_each(text, values, shown, mode) if made is None else made
-            taken = self._lazy_plan(unplanned, statistics) if mode == "lazy" else None
-            lazy = taken if isinstance(taken, LazyPlan) else None
-            found = split(bound.plan) if mode == "eager" else shareable(lazy) if lazy is not None else None
+            lazy, found = None, split(bound.plan) if mode == "eager" else None
+            if mode == "lazy" and (shared := self._shared_lazy(unplanned, statistics)) is not None:
+                lazy, found = shared
             if found is None:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
@@ -261,6 +261,15 @@ class Registry:
         database = self._database
         plan = database.rewritten_for_matches(unplanned, statistics_of(statistics)).plan
         return self._modes.plan(plan, database.options(), database.settings.stem_window, known)
+
+    def _shared_lazy(
+        self, unplanned: BoundQuery, statistics: dict[str, Any], known: KeptWindows | None = None
+    ) -> tuple[LazyPlan, Split] | None:
+        """A query's plan for the matches that a group keeps, and what the group is of."""
+        found = self._lazy_plan(unplanned, statistics, known)
+        if isinstance(found, NotLazy):
+            return None
+        return self._modes.shared(found, unplanned.plan, self._database.settings.stem_window, known)
 
     def _planned(self, bound: BoundQuery) -> tuple[BoundQuery, dict[str, Any]]:
         read = {source.name for source in sources(bound.plan)}
@@ -459,10 +468,10 @@ class Registry:
         """The template and the constants of a query whose matches are to be kept with those of others."""
         if self._database.settings.sharing == "off":
             return None
-        lazy = self._lazy_plan(unplanned, statistics)
-        found = shareable(lazy) if isinstance(lazy, LazyPlan) else None
-        if found is None or not isinstance(lazy, LazyPlan):
+        shared = self._shared_lazy(unplanned, statistics)
+        if shared is None:
             return None
+        lazy, found = shared
         shape, constants = _constants(found)
         group = self._group(found, shape, constants)
         if not self._is_to_share(group):
@@ -687,9 +696,9 @@ class Registry:
         if ROWS in entry:
             self._queries.update((query.name.lower(), query) for query in self._unkept.recover(entry, bound))
             return
-        taken = self._lazy_plan(unplanned, entry["statistics"], entry["kept"]) if "kept" in entry else None
-        lazy = taken if isinstance(taken, LazyPlan) else None
-        found = split(bound.plan) if lazy is None else shareable(lazy)
+        lazy, found = None, None if "kept" in entry else split(bound.plan)
+        if "kept" in entry and (shared := self._shared_lazy(unplanned, entry["statistics"], entry["kept"])) is not None:
+            lazy, found = shared
         if found is None:
             raise AssertionError(f"a template that cannot be shared: {entry['text']}")
         shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]

@@ -143,15 +143,89 @@ def test_aggregates_of_joins_have_trees() -> None:
         feed(db, 0, 40, at_once=7)
         for size in (9, 2, 0):
             same(db, f"lazy{size}", f"eager{size}")
-        apart = db.register("SELECT COUNT(*) AS n FROM S [RANGE 2], T [RANGE 3] WHERE S.a = T.a", mode="lazy")
-        assert "ranked tree" not in apart.explain()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_tree"),
+    [
+        ("RANGE 2", "RANGE 9", True),
+        ("RANGE 7", "NOW", True),
+        ("RANGE UNBOUNDED", "RANGE 3", True),
+        ("RANGE 8 SLIDE 3", "RANGE 4 SLIDE 3", True),
+        ("RANGE 4", "TUMBLE 4", False),
+        ("RANGE 4", "RANGE 4 SLIDE 2", False),
+    ],
+)
+def test_trees_of_joins_whose_windows_differ(one: str, other: str, is_tree: bool) -> None:
+    text = "SELECT T.a, COUNT(*) AS n, SUM(b) AS b, MAX(c) AS c FROM S [{}], T [{}] WHERE S.a = T.a GROUP BY T.a"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        lazy = db.register(text.format(one, other), name="lazy", mode="lazy")
+        assert ("ranked tree" in lazy.explain()) == is_tree
+        feed(db, 0, 12)
+        feed(db, 12, 60, at_once=11)
+        db.register(text.format(one, other), name="eager")
+        same(db, "lazy", "eager")
+
+
+def test_windows_that_differ_by_as_much_share_a_tree() -> None:
+    text = "SELECT COUNT(*) AS n FROM S [RANGE {}], T [RANGE {}] WHERE S.a = T.a"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        sizes = [(12, 5), (9, 2), (7, 0), (9, 3)]
+        queries = [db.register(text.format(*each), mode="lazy") for each in sizes]
+        assert [queries[0].edge == query.edge for query in queries] == [True, True, True, False]
+        feed(db, 0, 30)
+        for query, each in zip(queries, sizes, strict=True):
+            db.register(text.format(*each), name=f"{query.name}_eager")
+            same(db, query.name, f"{query.name}_eager")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "SELECT COUNT(*) AS n, SUM(b) AS b FROM S [{}] WHERE b > ?",
+        "SELECT a, MIN(b) AS b, AVG(b) AS v FROM S [{}] WHERE b > ? GROUP BY a HAVING COUNT(*) > 1",
+        "SELECT COUNT(*) AS n, MAX(b) AS b FROM S [{}] WHERE a = ?",
+        "SELECT T.a, COUNT(*) AS n FROM S [{}], T [RANGE 4] WHERE S.a = T.a AND b > ? GROUP BY T.a",
+    ],
+)
+def test_groups_have_trees(template: str, tmp_path: Path) -> None:
+    """Of each query, over rows that are kept once, whatever the window is."""
+    windows, values = ["RANGE 5", "RANGE 9"], [(0,), (-4,), (2,), (30,)]
+
+    def check(db: Database) -> None:
+        for n in range(len(windows)):
+            for at in range(len(values)):
+                same(db, f"lazy{n}_{at}", f"eager{n}_{at}")
+
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 6)
+        for n, window in enumerate(windows):
+            for mode in ("lazy", "eager"):
+                names = [f"{mode}{n}_{at}" for at in range(len(values))]
+                db.register_many(template.format(window), values[:2], names[:2], mode)
+        feed(db, 6, 14)
+        for n, window in enumerate(windows):
+            for mode in ("lazy", "eager"):
+                names = [f"{mode}{n}_{at}" for at in range(len(values))]
+                db.register_many(template.format(window), values[2:], names[2:], mode)
+        query = db.query("lazy0_0")
+        assert "ranked tree" in query.explain()
+        assert query.number is not None
+        check(db)
+        assert query.stats()["rows"] >= db.query("lazy0_3").stats()["rows"]
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        feed(db, 14, 60, at_once=2)  # segments are merged
+        check(db)
 
 
 def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
     """Rows are kept once for all queries over a FROM list, whatever they select, compute, and in which window."""
     texts = (
         "SELECT b FROM S [RANGE 5] WHERE a > ? AND b < ?",
-        "SELECT COUNT(*) AS n FROM S [TUMBLE 4] WHERE a > ? AND b < ?",
+        "SELECT DISTINCT a FROM S [TUMBLE 4] WHERE a > ? AND b < ?",
     )
     values = [(low, high) for low in range(3) for high in (-5, 9)]
 

@@ -47,6 +47,7 @@ from millstream.kernel.distribution import HASH
 from millstream.kernel.matches import Matches
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.sharing.matched_selection import MatchedSelection
+from millstream.kernel.sharing.tree_selection import TreeSelection
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.lifetime import influence
@@ -462,7 +463,7 @@ class Engine:
     def _match_edges(self) -> MatchEdges:
         found = {step.name: step.operator for step in self.pipeline.steps if isinstance(step.operator, _MATCHES)}
         self._matching.trees = {
-            edge: operator.shape if isinstance(operator, RankedTree) else None for edge, operator in found.items()
+            edge: operator.shape if isinstance(operator, _TREES) else None for edge, operator in found.items()
         }
         return self._matching
 
@@ -905,7 +906,8 @@ class Engine:
         return empty_batch(row.schema, arrival=row.counts_arrivals)
 
 
-_MATCHES = (Matches, MatchedSelection, RankedTree)
+_TREES = (RankedTree, TreeSelection)
+_MATCHES = (Matches, MatchedSelection, *_TREES)
 
 
 def _before(first: int, ticks: int | None) -> int:

@@ -27,7 +27,7 @@ from millstream.kernel.sharing.parameters import with_values
 from millstream.kernel.sharing.postings import Postings
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
-from millstream.plan.lazy import TREE, LazyPlan, Part, columns_read, part_name
+from millstream.plan.lazy import TREE, LazyPlan, Part, columns_read, part_name, reference
 from millstream.plan.physical import CLOCK, Lowering, Options, tree_shape
 from millstream.state.snapshot import HistoryFile, Snapshot
 from millstream.types import Schema
@@ -164,7 +164,7 @@ class Lazy:
             return overlapping(self.engine.rows_in(snapshot, edge, schema), since, until)
         like, found = self._read[index], self.engine.segments(edge, snapshot)
         if part.is_tree:
-            leaves = [ranked_tree.leaves_of(segment, self._shape) for segment in found]
+            leaves = [ranked_tree.leaves_of(segment, self._shape, self.number) for segment in found]
             return shown(leaves, like, part.windows, since, until)
         if self.number is None:
             return in_windows(found, like, part.windows, since, until)
@@ -185,14 +185,15 @@ class Lazy:
     def _aggregated(self, snapshot: Snapshot, at: int) -> Batch:
         """What the tree says at an instant."""
         segments, (part,) = self.engine.segments(self.edges[0], snapshot), self.plan.parts
-        return ranked_tree.aggregate(segments, self._shape, *part.windows[0].span(at), at)
+        first, last = reference(part.windows).span(at)
+        return ranked_tree.aggregate(segments, self._shape, first, last, at, self.number)
 
     @cached_property
     def _shape(self) -> TreeShape:
         (part,) = self.plan.parts
         if not isinstance(part.plan, lo.RankedTree):
             raise AssertionError("no tree")
-        return tree_shape(part.plan)
+        return tree_shape(part.plan, part.plan.input.schema)
 
     @cached_property
     def _above(self) -> tuple[str, Pipeline]:
@@ -205,16 +206,15 @@ class Lazy:
     def held(self, snapshot: Snapshot) -> int:
         found = [segment for edge in self.edges for segment in self.engine.segments(edge, snapshot)]
         if any(part.is_tree for part in self.plan.parts):
-            return sum(ranked_tree.size_of(segment) for segment in found)
+            return sum(ranked_tree.size_of(segment, self.number) for segment in found)
         if self.number is None:
             return sum(segment.height for segment in found)
         return sum(Postings(segment).positions(self.number).size for segment in found)
 
     def notes(self) -> list[str]:
+        own = "nodes" if self.plan.parts[0].is_tree else "list or bitmap"
         shared = (
-            []
-            if self.number is None
-            else ["rows are kept once for all queries of the group, each with its own list or bitmap"]
+            [] if self.number is None else [f"rows are kept once for all queries of the group, each with its own {own}"]
         )
         return [*(_kept_part(part) for part in self.plan.parts), *shared]
 
@@ -345,8 +345,8 @@ def _lowered(plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
 
 def _kept_part(part: Part) -> str:
     if isinstance(part.plan, lo.RankedTree):
-        functions = ", ".join(map(str, part.plan.calls))
-        return f"a ranked tree is kept of {functions}, for any window: {part.windows[0]} asked of it"
+        functions, windows = ", ".join(map(str, part.plan.calls)), ", ".join(dict.fromkeys(map(str, part.windows)))
+        return f"a ranked tree is kept of {functions}, for any window: {windows} asked of it"
     if not part.windows:
         return "a part that no time-based window stands on is kept as in mode EAGER"
     apart = "" if len(part.windows) == 1 else ", by the oldest element"

@@ -33,6 +33,7 @@ from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.sharing.parameters import never_fails, with_values
+from millstream.kernel.sharing.tree_selection import TreeSelection
 from millstream.kernel.window import TimeWindow
 from millstream.types import BOOLEAN, FLOAT, DataType, to_polars
 
@@ -103,7 +104,7 @@ def _one(need: Need) -> Needs:
 
 def _conditions(operator: Operator) -> dict[str, Expression] | None:
     """Of a selection for many queries: what they ask, by shape."""
-    if isinstance(operator, ExpandedSelection | MatchedSelection):
+    if isinstance(operator, ExpandedSelection | MatchedSelection | TreeSelection):
         operator = operator.selection
     if isinstance(operator, GroupedSelection):
         return operator.shapes
