@@ -29,10 +29,11 @@ LAYERS: dict[str, set[str]] = {
     "user_code": BASE | {"kernel", "language"},
     "modes": BASE | {"kernel", "plan", "engine", "declarations"},
     "parameters": BASE | {"engine", "kernel"},
-    "notices": BASE | {"kernel", "plan", "language", "engine"},
+    "notices": BASE | {"kernel", "plan", "language", "engine", "declarations"},
+    "unkept": BASE | {"kernel", "plan", "language", "engine", "declarations", "modes", "notices", "query"},
     "registry": BASE
     | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations"}
-    | {"modes", "parameters", "query", "notices"},
+    | {"modes", "parameters", "query", "notices", "unkept"},
     "sinks": BASE | {"state", "engine", "query"},
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE

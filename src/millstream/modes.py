@@ -47,8 +47,19 @@ class Modes:
             return NotLazy(f"strategy '{options.strategy}' is asked for")
         return lazy_plan(plan, self._choice(plan, least, known))
 
+    def shared(
+        self, found: LazyPlan, plan: lo.Node, least: int, known: KeptWindows | None = None
+    ) -> tuple[LazyPlan, Split] | None:
+        """The plan as a query of a group has it, with a tree where that answers it, and what the group is of; None
+        where it cannot be in one."""
+        tree = self.with_tree(found, plan, least, known)
+        for each in dict.fromkeys((tree, found)):
+            if (taken := shareable(each)) is not None:
+                return each, taken
+        return None
+
     def with_tree(self, found: LazyPlan, plan: lo.Node, least: int, known: KeptWindows | None = None) -> LazyPlan:
-        """A plan of its own: with a ranked tree where that answers it."""
+        """With a ranked tree where that answers it."""
         return with_tree(found, self._choice(plan, least, known))
 
     def _choice(self, plan: lo.Node, least: int, known: KeptWindows | None) -> Choose:

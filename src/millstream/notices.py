@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from millstream.declarations import Declarations, Entry
 from millstream.engine.engine import Engine
 from millstream.kernel.batch import INF
 from millstream.kernel.window import Now, Rows
@@ -28,6 +31,24 @@ def of_the_past(engine: Engine, bound: BoundQuery) -> list[str]:
                 f"back: its answers{until} lack what came before"
             )
     return found
+
+
+def with_notices(declared: Declarations, template: str, first: int, count: int, notices: Sequence[str]) -> Declarations:
+    """With what the authors of so many queries of a template were told, from the number of the first on."""
+    told = [first, count, list(notices)]
+    entries = (
+        {**entry, "notices": [*entry.get("notices", ()), told]}
+        if (entry["kind"], entry["name"]) == ("template", template)
+        else entry
+        for entry in declared.entries
+    )
+    return Declarations(tuple(entries)) if notices else declared
+
+
+def notices_of(entry: Entry, number: int) -> list[str]:
+    """What the author of a query was told, by the entry of its template."""
+    found = (told for first, count, told in entry.get("notices", ()) if first <= number < first + count)
+    return next(found, [])
 
 
 def _without_windows_that_are_full(engine: Engine, plan: lo.Node) -> lo.Node:

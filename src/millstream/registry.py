@@ -7,9 +7,9 @@ the queries are rows of the group's query table, with their names.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -26,12 +26,12 @@ from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.kernel.sharing.parameters import QUERY, with_values
 from millstream.language import statements as st
 from millstream.language.binder import BoundQuery
-from millstream.language.dialect import CQL
+from millstream.language.filling import filled, with_constants
 from millstream.language.statement_parser import parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
-from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows, shareable
-from millstream.notices import of_the_past
+from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows
+from millstream.notices import notices_of, of_the_past, with_notices
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, selectivity
@@ -45,6 +45,7 @@ from millstream.query import Query
 from millstream.settings import Settings
 from millstream.state.manifest import Record
 from millstream.types import BOOLEAN, DataType, to_polars
+from millstream.unkept import ROWS, Unkept
 
 if TYPE_CHECKING:
     from millstream.database import Database
@@ -97,6 +98,7 @@ class Registry:
         self._texts: dict[tuple[str, ...], list[_KnownText]] = {}
         self._texts_under: tuple[Entry, ...] = ()  # what was declared when they were learned
         self._modes = Modes(database.engine)
+        self._unkept = Unkept(database, self._modes)
         self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def __iter__(self) -> Iterator[Query]:
@@ -229,9 +231,14 @@ class Registry:
                 return []
             unplanned = database.binder(text, kinds).bind(tree)
             bound, statistics = self.planned(unplanned)
-            taken = self._lazy_plan(unplanned, statistics) if mode == "lazy" else None
-            lazy = taken if isinstance(taken, LazyPlan) else None
-            found = split(bound.plan) if mode == "eager" else shareable(lazy) if lazy is not None else None
+            if mode == "none":
+                database.check_number_of_queries(len(self._queries) + values.height)
+                made = self._unkept.register(text, bound, statistics, kinds, values, shown)
+                self._queries.update((query.name.lower(), query) for query in made or ())
+                return self._register_each(text, values, shown, mode) if made is None else made
+            lazy, found = None, split(bound.plan) if mode == "eager" else None
+            if mode == "lazy" and (shared := self._shared_lazy(unplanned, statistics)) is not None:
+                lazy, found = shared
             if found is None:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
@@ -255,6 +262,15 @@ class Registry:
         database = self._database
         plan = database.rewritten_for_matches(unplanned, statistics_of(statistics)).plan
         return self._modes.plan(plan, database.options(), database.settings.stem_window, known)
+
+    def _shared_lazy(
+        self, unplanned: BoundQuery, statistics: dict[str, Any], known: KeptWindows | None = None
+    ) -> tuple[LazyPlan, Split] | None:
+        """A query's plan for the matches that a group keeps, and what the group is of."""
+        found = self._lazy_plan(unplanned, statistics, known)
+        if isinstance(found, NotLazy):
+            return None
+        return self._modes.shared(found, unplanned.plan, self._database.settings.stem_window, known)
 
     def planned(self, bound: BoundQuery) -> tuple[BoundQuery, dict[str, Any]]:
         """The query with its plan, and the statistics that this was chosen by."""
@@ -378,16 +394,19 @@ class Registry:
         notices = of_the_past(engine, template.bound)
         first = engine.groups.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
+        before = database.declared
         try:
             database.check_number_of_queries(len(self._queries) + rows.height)
+            database.declared = with_notices(before, template.name, first, rows.height, notices)
             engine.enlist(group, template.shape, rows, database.declared.entries, record)
         except BaseException:
+            database.declared = before
             if not any(query.template == template.name for query in self._queries.values()):
                 database.declared = self._without(template.name)
             raise
-        return self._add_rows(template, rows, notices)
+        return self._add_rows(template, rows, lambda _: notices)
 
-    def _add_rows(self, template: Template, rows: pl.DataFrame, notices: Sequence[str] = ()) -> list[Query]:
+    def _add_rows(self, template: Template, rows: pl.DataFrame, notices: Callable[[int], Sequence[str]]) -> list[Query]:
         edge, bound = template.group.edge, template.bound
         asked = equality_key(template.shape.condition) if template.group.key is not None else None
         if asked is not None and isinstance(asked[1], Parameter):
@@ -402,7 +421,7 @@ class Registry:
                 self._kept_in_group(template, number),
                 number,
                 template.name,
-                notices,
+                notices(number),
             )
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
         ]
@@ -435,6 +454,10 @@ class Registry:
         keeping = self._keeping(name, mode, unplanned, bound, statistics, None)
         if isinstance(keeping, str):
             return self._register_alone(name, mode, text, bound, statistics, keeping)
+        # Matches that others have had for longer lack nothing.
+        is_there = keeping.edges and all(map(database.engine.shown, keeping.edges))
+        notices = [] if is_there else of_the_past(database.engine, bound)
+        content |= {"notices": notices} if notices else {}
         if isinstance(keeping, Lazy):
             declared = database.declared.with_entry("query", name, **content, **kept_windows(keeping))
             self._modes.show(keeping, database.declared.entries, declared.entries)
@@ -442,7 +465,7 @@ class Registry:
             declared = database.declared.with_entry("query", name, **content)
             database.engine.declare(declared.entries)
         database.declared = declared
-        self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping)
+        self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping, notices=notices)
         return query
 
     def _to_share_matches(
@@ -451,10 +474,10 @@ class Registry:
         """The template and the constants of a query whose matches are to be kept with those of others."""
         if self._database.settings.sharing == "off":
             return None
-        lazy = self._lazy_plan(unplanned, statistics)
-        found = shareable(lazy) if isinstance(lazy, LazyPlan) else None
-        if found is None or not isinstance(lazy, LazyPlan):
+        shared = self._shared_lazy(unplanned, statistics)
+        if shared is None:
             return None
+        lazy, found = shared
         shape, constants = _constants(found)
         group = self._group(found, shape, constants)
         if not self._is_to_share(group):
@@ -601,7 +624,9 @@ class Registry:
     # What a query is by itself
 
     def own(self, query: Query) -> BoundQuery:
-        """A query of a group as if it were alone: its text and plan with its own constants."""
+        """A query of a template as if it were alone: its text and plan with its own constants."""
+        if query.template in self._unkept:
+            return self._unkept.own(query)
         template = self._templates[query.template or ""]
         tables = self._database.engine.groups.tables(template.group)
         row = tables[template.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
@@ -610,7 +635,7 @@ class Registry:
             return self._rebound(template, statement.query, row[TEXT])  # type: ignore[attr-defined]
         values = [row[value_column(index)] for index in range(len(template.parameters))]
         plan = template.bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
-        return replace(template.bound, plan=plan, tree=_filled(template.bound.cql, values))
+        return replace(template.bound, plan=plan, tree=filled(template.bound.cql, values))
 
     def _rebound(self, template: Template, tree: exp.Query, text: str) -> BoundQuery:
         bound = self._database.binder(text, template.parameters, template.settings).bind(tree)
@@ -677,9 +702,12 @@ class Registry:
         numbered_parameters(statement.query)
         unplanned = database.binder(entry["text"], kinds).bind(statement.query)
         bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
-        taken = self._lazy_plan(unplanned, entry["statistics"], entry["kept"]) if "kept" in entry else None
-        lazy = taken if isinstance(taken, LazyPlan) else None
-        found = split(bound.plan) if lazy is None else shareable(lazy)
+        if ROWS in entry:
+            self._queries.update((query.name.lower(), query) for query in self._unkept.recover(entry, bound))
+            return
+        lazy, found = None, None if "kept" in entry else split(bound.plan)
+        if "kept" in entry and (shared := self._shared_lazy(unplanned, entry["statistics"], entry["kept"])) is not None:
+            lazy, found = shared
         if found is None:
             raise AssertionError(f"a template that cannot be shared: {entry['text']}")
         shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
@@ -695,7 +723,7 @@ class Registry:
         if lazy is not None:
             self._modes.note(lazy)
         rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
-        self._add_rows(template, rows)
+        self._add_rows(template, rows, partial(notices_of, entry))
 
     def _replace_entry(self, entry: Entry, **changes: Any) -> None:
         database = self._database
@@ -708,13 +736,16 @@ class Registry:
         database, engine = self._database, self._database.engine
         with engine.lock:
             self.find(query.name)  # which another thread may just have dropped
-            if query.number is None:
+            if query.template in self._unkept:
+                self._unkept.drop(query)
+            elif query.number is None:
                 declared = database.declared.without("query", query.name)
                 self._modes.hide(query.name, query.keeping, declared.entries)
+                database.declared = declared
             else:
                 declared = self._without_template(query)
                 engine.dismiss(query.edge, [query.number], declared.entries)
-            database.declared = declared
+                database.declared = declared
             del self._queries[query.name.lower()]
             for alone in self._alone.values():
                 alone.pop(query.name.lower(), None)
@@ -755,27 +786,6 @@ def check_query_name(name: str) -> None:
 def statement_text(statement: st.Statement) -> str:
     place = statement.place
     return place.text[place.start : place.end]
-
-
-def with_constants(template: str, values: Sequence[object]) -> str:
-    """The text of a template with values in the place of its parameters."""
-    return _filled(template, values).sql(dialect=CQL)
-
-
-def _filled(template: str, values: Sequence[object]) -> exp.Query:
-    tree = parse_query(template)
-    for index, node in enumerate(numbered_parameters(tree)):
-        node.replace(_constant(values[index]))
-    return tree
-
-
-def _constant(value: object) -> exp.Expr:
-    """A value as the text of a query says it, with the type it has."""
-    if not isinstance(value, float):
-        return exp.convert(value)
-    if math.isfinite(value):
-        return exp.Literal.number(repr(value) if "e" in repr(value) else f"{value!r}e0")
-    return exp.cast(exp.Literal.string(str(value)), "double")
 
 
 def _with_names(values: pl.DataFrame, names: Sequence[str], mode: str, text: str | None, template: str) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import millstream as ms
 from millstream.database import Database
 from millstream.kernel.sharing.postings import Postings
+from millstream.language.binder import Binder
 
 STREAMS = """
     CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts;
@@ -141,15 +143,89 @@ def test_aggregates_of_joins_have_trees() -> None:
         feed(db, 0, 40, at_once=7)
         for size in (9, 2, 0):
             same(db, f"lazy{size}", f"eager{size}")
-        apart = db.register("SELECT COUNT(*) AS n FROM S [RANGE 2], T [RANGE 3] WHERE S.a = T.a", mode="lazy")
-        assert "ranked tree" not in apart.explain()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_tree"),
+    [
+        ("RANGE 2", "RANGE 9", True),
+        ("RANGE 7", "NOW", True),
+        ("RANGE UNBOUNDED", "RANGE 3", True),
+        ("RANGE 8 SLIDE 3", "RANGE 4 SLIDE 3", True),
+        ("RANGE 4", "TUMBLE 4", False),
+        ("RANGE 4", "RANGE 4 SLIDE 2", False),
+    ],
+)
+def test_trees_of_joins_whose_windows_differ(one: str, other: str, is_tree: bool) -> None:
+    text = "SELECT T.a, COUNT(*) AS n, SUM(b) AS b, MAX(c) AS c FROM S [{}], T [{}] WHERE S.a = T.a GROUP BY T.a"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        lazy = db.register(text.format(one, other), name="lazy", mode="lazy")
+        assert ("ranked tree" in lazy.explain()) == is_tree
+        feed(db, 0, 12)
+        feed(db, 12, 60, at_once=11)
+        db.register(text.format(one, other), name="eager")
+        same(db, "lazy", "eager")
+
+
+def test_windows_that_differ_by_as_much_share_a_tree() -> None:
+    text = "SELECT COUNT(*) AS n FROM S [RANGE {}], T [RANGE {}] WHERE S.a = T.a"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        sizes = [(12, 5), (9, 2), (7, 0), (9, 3)]
+        queries = [db.register(text.format(*each), mode="lazy") for each in sizes]
+        assert [queries[0].edge == query.edge for query in queries] == [True, True, True, False]
+        feed(db, 0, 30)
+        for query, each in zip(queries, sizes, strict=True):
+            db.register(text.format(*each), name=f"{query.name}_eager")
+            same(db, query.name, f"{query.name}_eager")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "SELECT COUNT(*) AS n, SUM(b) AS b FROM S [{}] WHERE b > ?",
+        "SELECT a, MIN(b) AS b, AVG(b) AS v FROM S [{}] WHERE b > ? GROUP BY a HAVING COUNT(*) > 1",
+        "SELECT COUNT(*) AS n, MAX(b) AS b FROM S [{}] WHERE a = ?",
+        "SELECT T.a, COUNT(*) AS n FROM S [{}], T [RANGE 4] WHERE S.a = T.a AND b > ? GROUP BY T.a",
+    ],
+)
+def test_groups_have_trees(template: str, tmp_path: Path) -> None:
+    """Of each query, over rows that are kept once, whatever the window is."""
+    windows, values = ["RANGE 5", "RANGE 9"], [(0,), (-4,), (2,), (30,)]
+
+    def check(db: Database) -> None:
+        for n in range(len(windows)):
+            for at in range(len(values)):
+                same(db, f"lazy{n}_{at}", f"eager{n}_{at}")
+
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 6)
+        for n, window in enumerate(windows):
+            for mode in ("lazy", "eager"):
+                names = [f"{mode}{n}_{at}" for at in range(len(values))]
+                db.register_many(template.format(window), values[:2], names[:2], mode)
+        feed(db, 6, 14)
+        for n, window in enumerate(windows):
+            for mode in ("lazy", "eager"):
+                names = [f"{mode}{n}_{at}" for at in range(len(values))]
+                db.register_many(template.format(window), values[2:], names[2:], mode)
+        query = db.query("lazy0_0")
+        assert "ranked tree" in query.explain()
+        assert query.number is not None
+        check(db)
+        assert query.stats()["rows"] >= db.query("lazy0_3").stats()["rows"]
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        feed(db, 14, 60, at_once=2)  # segments are merged
+        check(db)
 
 
 def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
     """Rows are kept once for all queries over a FROM list, whatever they select, compute, and in which window."""
     texts = (
         "SELECT b FROM S [RANGE 5] WHERE a > ? AND b < ?",
-        "SELECT COUNT(*) AS n FROM S [TUMBLE 4] WHERE a > ? AND b < ?",
+        "SELECT DISTINCT a FROM S [TUMBLE 4] WHERE a > ? AND b < ?",
     )
     values = [(low, high) for low in range(3) for high in (-5, 9)]
 
@@ -173,6 +249,52 @@ def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
         db.query("lazy0_1").drop()
         assert db.query("lazy0_0").stats()["shared_by"] == len(texts) * len(values) - 1
         same(db, "lazy0_2", "eager0_2")
+
+
+TEMPLATES_OF_NONE = [
+    ("SELECT b FROM S [RANGE 5] WHERE a > ? AND b < ?", [(0, 9), (1, -2), (0, None)]),
+    ("SELECT a, SUM(b + ?) AS x FROM S [TUMBLE 4] GROUP BY a", [(1,), (20,)]),
+    ("SELECT S.b, T.c FROM S [RANGE 4], T [RANGE 2] WHERE S.a = T.a AND S.b * ? > T.c", [(0.5,), (-1.0,)]),
+    ("SELECT ISTREAM(b) FROM S [NOW] WHERE 10 / (a - ?) > 0", [(5,), (7,)]),
+]
+
+
+def test_templates_of_mode_none_are_bound_once_and_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound: list[str] = []
+    usual = Binder.bind
+    monkeypatch.setattr(Binder, "bind", lambda *arguments: bound.append("") or usual(*arguments))
+
+    def check(db: Database) -> None:
+        for n, (_, values) in enumerate(TEMPLATES_OF_NONE):
+            for at in range(len(values)):
+                same(db, f"none{n}_{at}", f"eager{n}_{at}")
+
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 6)
+        for n, (text, values) in enumerate(TEMPLATES_OF_NONE):
+            bound.clear()
+            db.register_many(text, values, [f"none{n}_{at}" for at in range(len(values))], mode="none")
+            assert len(bound) == 1
+            db.register_many(text, values, [f"eager{n}_{at}" for at in range(len(values))])
+        feed(db, 6, 14)
+        check(db)
+        assert "history" in db.query("none0_0").explain()
+        assert db.query("none0_1").cql == db.query("eager0_1").cql
+        with pytest.raises(ms.CatalogError, match="already"):
+            db.register("SELECT a FROM S", name="none0_0")
+        db.register_many("SELECT a FROM S WHERE b = ?", [(1,), (2,)], ["gone", "stays"], mode="none")
+        db.query("gone").drop()
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        feed(db, 14, 25)
+        check(db)
+        assert "gone" not in [query.name for query in db.queries()]
+        assert db.query("stays").mode == "none"
+        for query in db.queries():
+            query.drop()
+        assert not db.engine.recomputed
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        assert not db.queries()
 
 
 def test_templates_with_shorter_windows_read_the_matches_of_longer_ones() -> None:
@@ -329,6 +451,35 @@ def test_followers_of_all_modes_see_the_same() -> None:
                 tables = [next(follower) for follower in followers]
                 assert tables[0].equals(tables[1])
                 assert tables[0].equals(tables[2])
+
+
+def test_nobody_who_asks_waits_for_an_epoch_that_runs() -> None:
+    """Nor would an epoch for them: what an epoch holds while it runs is not asked for."""
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAMS)
+        register_all(db)
+        feed(db, 0, 12)
+        ad_hoc = "SELECT a, COUNT(*) AS n FROM S [RANGE 3] GROUP BY a"
+        asks = [lambda query=query: query.result() for query in db.queries()]
+        asks += [lambda: db.execute(ad_hoc).table, lambda: db.execute(f"EXPLAIN ANALYZE {ad_hoc}").table]
+        expected = [ask() for ask in asks[:-1]]
+        with ThreadPoolExecutor(1) as thread, db.engine.lock:
+            found = [thread.submit(ask).result(timeout=30) for ask in asks]
+        assert found[:-1] == expected
+
+
+def test_files_that_are_read_are_kept_until_they_were(tmp_path: Path) -> None:
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(STREAMS)
+        feed(db, 0, 6)
+        pipeline = db.engine.lowered(db.register("SELECT a FROM S [RANGE 5]").bound.plan, db.options())[1]
+        with db.engine.reading(pipeline) as snapshot:
+            read = {file.name.partition("#")[0] for file in snapshot.history["s"]}
+            feed(db, 6, 60)  # which merges them
+            assert not read & {file.name.partition("#")[0] for file in db.engine.snapshot.history["s"]}
+            assert all((tmp_path / name).exists() for name in read)
+        feed(db, 60, 61)
+        assert not any((tmp_path / name).exists() for name in read)
 
 
 def test_a_mode_that_does_not_exist_is_refused() -> None:

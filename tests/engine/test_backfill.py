@@ -246,6 +246,71 @@ def test_tables_and_pending_changes_are_part_of_the_past() -> None:
         assert play(late, lambda: late.register(text) and None) == early.queries()[0].changes().to_pylist()
 
 
+def test_rows_beyond_the_heartbeat_are_taken_beside_the_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a few are left to be worked through while epochs wait, and each row is taken once."""
+    texts = {
+        "sums": "SELECT k, SUM(v) AS total FROM e [RANGE 15] GROUP BY k",
+        "pairs": "SELECT a.v, b.v FROM e [RANGE 3] a, s [RANGE 5] b WHERE a.k = b.k",
+    }
+
+    def feed_ahead(db: Database, batches: range) -> None:
+        for batch in batches:
+            rows = [(t % 4, t % 7, t) for t in range(batch * 10, batch * 10 + 10)]
+            db.insert("e", [*reversed(rows[:5]), *rows[5:]])
+            db.insert("s", rows)
+
+    def advance(db: Database) -> None:
+        for instant in (90, 300, 400):
+            db.advance("e", to=instant)
+
+    with opened() as late, opened() as early:
+        for db in (late, early):
+            db.execute("CREATE STREAM e (k INT, v INT) TIMESTAMP BY t HEARTBEAT EXPLICIT")
+        for name, text in texts.items():
+            early.register(text, name=name)
+        feed_ahead(early, range(40))
+        advance(early)
+        feed_ahead(late, range(20))
+        late.advance("e", to=60)
+        under_lock: list[int] = []
+        usual = Backfills._finish
+
+        def finish(self: Backfills, job: Any) -> None:
+            under_lock.append(self._rows_left(job, late.engine.snapshot))
+            usual(self, job)
+
+        monkeypatch.setattr(Backfills, "_finish", finish)
+        queries = [late.register(text, name=name) for name, text in texts.items()]
+        assert all(query.wait(60) for query in queries)
+        assert under_lock
+        assert max(under_lock) <= 40
+        feed_ahead(late, range(20, 40))
+        advance(late)
+        assert answers(late) == answers(early)
+
+
+def test_matches_of_a_group_are_found_beside_the_epochs(gate: Gate, tmp_path: Path) -> None:
+    template = "SELECT a.v, b.v FROM s [RANGE 4] a, s [RANGE 2] b WHERE a.k = b.k AND a.v > ?"
+    with opened() as early:
+        early.register_many(template, [(1,), (5,), (3,)], ["one", "five", "three"])
+        feed(early, range(40))
+        expected = grouped(early)
+    with opened(tmp_path / "db") as db:
+        first = db.register_many(template, [(1,)], ["one"], mode="lazy")
+        feed(db, range(20))
+        db.register_many(template, [(5,), (3,)], ["five", "three"], mode="lazy")
+        assert gate.arrived.wait(60)
+        assert db.query("five").is_filling
+        assert not first[0].is_filling
+        feed(db, range(20, 30))
+        gate.open()
+        assert db.query("five").wait(60)
+        feed(db, range(30, 40))
+        assert grouped(db) == expected
+    with opened(tmp_path / "db") as db:
+        assert grouped(db) == expected
+
+
 def grouped(db: Database) -> dict[str, Any]:
     return {query.name: (query.result().to_pylist(), query.changes().to_pylist()) for query in db.queries()}
 
@@ -327,6 +392,29 @@ def test_a_history_that_is_too_short_is_noticed() -> None:
         db.insert("r", [(1, 400), (1, 401)])
         assert first.result().to_pydict()["n"] == [401]
         assert late.result().to_pydict()["n"] == [seen + 2]
+
+
+def test_notices_of_groups_outlive_the_process(tmp_path: Path) -> None:
+    template = "SELECT COUNT(*) AS n FROM r [RANGE 500] WHERE k = ?"
+    with opened(tmp_path / "db") as db:
+        db.execute("CREATE STREAM r (k INT) TIMESTAMP BY t RETAIN 80; SET background_rows = 1000")
+        early = db.register_many(template, [(1,)], ["early"])[0]
+        for start in range(0, 400, 10):
+            db.insert("r", [(1, t) for t in range(start, start + 10)])
+        late = db.register_many(template, [(1,), (2,)], ["late", "later"])
+        assert not early.notices
+        alone = template.replace("?", "1")
+        late += [db.register(alone, name=mode, mode=mode) for mode in ("lazy", "none")]
+        assert all("begins at 318 (RETAIN)" in query.notices[0] for query in late)
+        assert not db.register(alone.replace("500", "300"), name="shares", mode="lazy").notices
+        told = {query.name: query.notices for query in db.queries()}
+    with opened(tmp_path / "db") as db:
+        assert {query.name: query.notices for query in db.queries()} == told
+        assert db.query("later").stats()["notices"] == told["later"]
+        for name in ("late", "later"):
+            db.query(name).drop()
+    with opened(tmp_path / "db") as db:
+        assert not db.query("early").notices
 
 
 PROGRAM = """

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
 import numpy as np
 import polars as pl
 import pytest
@@ -10,7 +14,19 @@ from hypothesis import strategies as st
 
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall, resolve_aggregate
-from millstream.kernel.aggregation.ranked_tree import FAN, RankedTree, TreeShape, aggregate, merged, size_of
+from millstream.kernel.aggregation.ranked_tree import (
+    FAN,
+    RankedTree,
+    TreeShape,
+    aggregate,
+    build_for_many,
+    counts_of,
+    leaves_of,
+    merged,
+    placed,
+    size_of,
+    timed_rows,
+)
 from millstream.kernel.batch import END, START, WEIGHT, Batch, empty_batch, value_column
 from millstream.kernel.operator import NO_STATE, Progress
 from millstream.types import BIGINT, DOUBLE, INT, STRING, DataType, Field, Schema, to_polars
@@ -86,6 +102,46 @@ def test_a_tree_answers_as_the_aggregate(case: tuple[TreeShape, list[Rows], int,
         assert (size_of(one) if one.height else 0) == len(kept)
         right = bits(expected(kept, shape, first, last, 30), len(shape.result))
         assert bits(aggregate([one] if one.height else [], shape, first, last, 30), len(shape.result)) == right
+
+
+@settings(max_examples=40)
+@given(cases(), st.integers(0, 6), st.integers(0, 6) | st.none(), st.randoms(use_true_random=False))
+def test_trees_of_many_queries_and_windows_answer_as_the_aggregate(
+    case: tuple[TreeShape, list[Rows], int, int], one: int, other: int | None, random: Random
+) -> None:
+    """Queries want some of the rows each; elements may be in windows of different lengths."""
+    shape, batches, at, _ = case
+    lengths = [one, other][: shape.instants]
+    longest = max(length for length in lengths if length is not None)
+    if shape.instants > 1:
+        shape = replace(shape, shifts=tuple(None if n is None else n - longest for n in lengths))
+    trees, wanted = [], dict[int, Rows]()
+    for rows in batches:
+        pairs = [(r, q) for r in range(len(rows)) for q in (3, 4, 1030) if random.random() < 0.7]
+        row, query = (np.array([pair[n] for pair in pairs], np.int64) for n in (0, 1))
+        timed = timed_rows(frame(rows, shape), shape)
+        found = build_for_many(timed, shape, lambda order, row=row, query=query: placed(row, query, order))
+        trees += [found] if found.height else []
+        for r, q in pairs:
+            wanted.setdefault(q, []).append(rows[r])
+    if random.random() < 0.5 and trees:
+        trees = [merged(trees, shape, 0)]
+    times_of = slice(-shape.instants, None)
+    for query in (3, 4, 5, 1030):
+        rows = wanted.get(query, [])
+        here = [
+            row
+            for row in rows
+            if all(t <= at and (n is None or t >= at - n) for t, n in zip(row[times_of], lengths, strict=True))  # type: ignore[operator]
+        ]
+        right = bits(expected(here, shape, 0, at, 30), len(shape.result))
+        assert bits(aggregate(trees, shape, at - longest, at, 30, query), len(shape.result)) == right
+        assert sum(size_of(tree, query) for tree in trees) == len(rows)
+        assert sum(leaves_of(tree, shape, query).height for tree in trees) == len(rows)
+    counted = Counter[int]()
+    for each in trees:
+        counted.update(dict(zip(*(found.tolist() for found in counts_of(each)), strict=True)))
+    assert counted == {query: len(rows) for query, rows in wanted.items()}
 
 
 @pytest.mark.parametrize("count", [1, FAN, FAN + 1, FAN * FAN + 1, 5000])

@@ -69,7 +69,7 @@ class SliceBySlice(SideBySide):
         return {name: text for name, text in self.queries.items() if not self.db.query(name).is_filling}
 
 
-def check(path: Path | None, case: Case, steps: list[tuple[int, bool]]) -> None:
+def check(path: Path | None, case: Case, steps: list[tuple[int, bool]], mode: str) -> None:
     if path is not None:
         shutil.rmtree(path, ignore_errors=True)
     both = SliceBySlice(path, case.probes)
@@ -77,7 +77,7 @@ def check(path: Path | None, case: Case, steps: list[tuple[int, bool]]) -> None:
     every: dict[str, str] = {}
     for number, action in enumerate(case.actions):
         match action:
-            case Register() if _registered(both.db, action):
+            case Register() if _registered(both.db, action, mode):
                 both.oracle.execute(str(action))
                 both.queries[action.query] = action.text
             case Register():
@@ -98,9 +98,9 @@ def check(path: Path | None, case: Case, steps: list[tuple[int, bool]]) -> None:
     both.db.close()
 
 
-def _registered(db: Database, action: Register) -> bool:
+def _registered(db: Database, action: Register, mode: str) -> bool:
     try:
-        db.register(action.text, name=action.query)
+        db.register(action.text, name=action.query, mode=mode)
     except ms.BindError as error:
         if "strategy 'direct'" not in str(error):
             raise
@@ -114,9 +114,9 @@ PROFILES = pytest.mark.parametrize("profile", [LINEAR, RELATIONAL], ids=["linear
 
 def check_many(path: Path | None, profile: Profile, examples: int) -> None:
     @settings(max_examples=examples)
-    @given(cases(profile), STEPS, st.sampled_from(["auto", "on"]))
-    def run(case: Case, steps: list[tuple[int, bool]], sharing: str) -> None:
-        check(path, replace(case, definitions=(*case.definitions, f"SET sharing = '{sharing}'")), steps)
+    @given(cases(profile), STEPS, st.sampled_from(["auto", "on"]), st.sampled_from(["eager", "lazy"]))
+    def run(case: Case, steps: list[tuple[int, bool]], sharing: str, mode: str) -> None:
+        check(path, replace(case, definitions=(*case.definitions, f"SET sharing = '{sharing}'")), steps, mode)
 
     run()
 

@@ -18,7 +18,7 @@ from tests.properties.queries import LINEAR, RELATIONAL
 import millstream as ms
 from millstream.database import Database
 from millstream.engine.backfill import Backfills
-from millstream.registry import with_constants
+from millstream.language.filling import with_constants
 
 STREAMS = """
     CREATE STREAM s (a INT, b BIGINT, f DOUBLE, t STRING, g BOOLEAN) TIMESTAMP BY ts;

@@ -5,9 +5,9 @@
 A job runs the plans of such queries over the kept history, slice after slice, each as an epoch would have: rows up to
 an instant, and the frontiers of all sources up to there. The engine's lock is not held meanwhile, so that epochs go on.
 What they bring is worked through in further rounds, until there is so little left that it can be done under the lock;
-from the next epoch on the queries take part. Until then nobody sees anything of them, and what a process that stops
-leaves behind is collected as all orphans are: the snapshot only says which edges have no past yet, and the next process
-begins again.
+from the next epoch on the queries take part. Rows beyond the heartbeats are taken in the order in which they came.
+Until then nobody sees anything of them, and what a process that stops leaves behind is collected as all orphans are:
+the snapshot only says which edges have no past yet, and the next process begins again.
 
 Of steps that other queries share the state is worked out as well, since what is above them needs their past, and then
 left: the live one is the same. Queries of a group have a job of their own, for all that wait: it runs the group's plan
@@ -18,17 +18,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from millstream.engine.groups import Group, Rows, failure_key, halves, numbers_of, only_queries
 from millstream.engine.needs import Needs, needs_of
 from millstream.engine.parts import Part
 from millstream.engine.runner import Beside
+from millstream.engine.slices import FileLeft, Spans, arrivals
 from millstream.engine.task import EpochOutcome, EpochTask, StateNames
 from millstream.errors import Error, EvaluationError, told
 from millstream.kernel.batch import INF
@@ -70,6 +70,7 @@ class Job:
     results: dict[str, Names] = field(default_factory=dict)
     failures: dict[str, EvaluationError] = field(default_factory=dict)
     reached: dict[str, int] = field(default_factory=dict)  # per source: the last instant whose rows were taken
+    seen: dict[str, int] = field(default_factory=dict)  # per source: how many elements were taken, of any instant
     rows: int = 0
     error: Error | None = None  # something else than the queries is wrong
     group: Group | None = None
@@ -77,6 +78,7 @@ class Job:
     tables: StateNames = field(default_factory=dict)  # the query tables that the job's selection reads
     once: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # what the query tables say as sources
     common_failure: bool = False  # whatever its queries ask
+    _needs: dict[str, Needs] = field(default_factory=dict)
 
     @property
     def sources(self) -> set[str]:
@@ -85,7 +87,11 @@ class Job:
 
     def needs(self, source: str) -> Needs:
         """What it needs of a source's rows."""
-        return needs_of(self.pipeline, source, self.shown or {self.pipeline.steps[-1].name})
+        if source not in self._needs:
+            self._needs[source] = needs_of(
+                self.pipeline, source, self.shown or {self.pipeline.steps[-1].name}, self.queries
+            )
+        return self._needs[source]
 
     def after(self, source: str) -> int:
         return self.reached.get(source, -1)
@@ -152,9 +158,10 @@ class Backfills:
         reached = min((job.after(source) for source in read), default=-1)
         return Progress(reached, min((frontiers[source] for source in read), default=-1), job.rows, job.rows + left)
 
-    def is_due(self, pipeline: Pipeline) -> bool:
-        """Whether the history that a pipeline reads is too long to be worked through at once."""
-        rows = self._rows_left(Job(pipeline, frozenset()), self._engine.snapshot)
+    def is_due(self, pipeline: Pipeline, queries: Rows = MappingProxyType({})) -> bool:
+        """Whether the history that a pipeline reads, for some queries of a group, is too long to be worked through at
+        once."""
+        rows = self._rows_left(Job(pipeline, frozenset(), queries=queries), self._engine.snapshot)
         return rows > 0 and rows >= self.least_rows
 
     # Coming and going
@@ -297,6 +304,7 @@ class Backfills:
                 engine.pin(job, (file.name for source in job.sources for file in snapshot.history.get(source, ())))
                 frontiers = engine.frontiers(snapshot)
             wanted = yield from self._round(job, snapshot, frontiers, wanted)
+            wanted = yield from self._beyond(job, snapshot, frontiers, wanted)
         if not self._is_over(job):
             self.on_published()
 
@@ -304,25 +312,47 @@ class Backfills:
         self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: float
     ) -> Generator[None, None, float]:
         """Slices up to the frontiers of a snapshot; gives how many rows the next one should have."""
-        beside = self._beside
-        assert beside is not None
         while not self._is_over(job) and any(job.after(source) < frontiers[source] for source in job.sources):
             after = self._slice(job, snapshot, frontiers, int(wanted))
-            task, begun = self._task(job, snapshot, after, after), time.perf_counter()
-            try:
-                outcome = beside.run(task)
-            except Error:
-                if self._is_over(job):
-                    return wanted  # because it was cancelled
-                raise
-            self._take(job, task, outcome)
-            reach("backfill-slice-run")
-            change = beside.seconds / max(time.perf_counter() - begun, 1e-6)
-            if task.arriving >= wanted / 2 or change < 1:
-                smallest = min(_SMALLEST_SLICE, self.first_slice)
-                wanted = min(max(wanted * min(max(change, 0.25), 4.0), smallest), _LARGEST_SLICE)
+            wanted = self._run_slice(job, self._task(job, snapshot, after, after), wanted)
             yield
         return wanted
+
+    def _beyond(
+        self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: float
+    ) -> Generator[None, None, float]:
+        """Slices of the rows that lie beyond the frontiers of a snapshot, where they are many."""
+        for source in sorted(job.sources):
+            rows, arrived = self._left_of(job, source, snapshot), snapshot.progress(source).arrived
+            if not self._engine.counts_arrivals(source) or rows <= min(self.most_left, wanted):
+                continue
+            for among in arrivals(job.seen.get(source, 0), arrived, rows, wanted):
+                if self._is_over(job):
+                    return wanted
+                reached = {each: INF if each == source else job.after(each) for each in job.sources}
+                task = self._task(job, snapshot, reached, {s: frontiers[s] for s in job.sources}, {source: among})
+                wanted = self._run_slice(job, task, wanted)
+                job.seen[source] = among
+                yield
+        return wanted
+
+    def _run_slice(self, job: Job, task: EpochTask, wanted: float) -> float:
+        """Gives how many rows the next one should have."""
+        beside, begun = self._beside, time.perf_counter()
+        assert beside is not None
+        try:
+            outcome = beside.run(task)
+        except Error:
+            if self._is_over(job):
+                return wanted  # because it was cancelled
+            raise
+        self._take(job, task, outcome)
+        reach("backfill-slice-run")
+        change = beside.seconds / max(time.perf_counter() - begun, 1e-6)
+        if task.arriving < wanted / 2 and change >= 1:
+            return wanted
+        smallest = min(_SMALLEST_SLICE, self.first_slice)
+        return min(max(wanted * min(max(change, 0.25), 4.0), smallest), _LARGEST_SLICE)
 
     def _pause(self) -> None:
         """Wait for the epoch that runs, if one does, but not for ever: there may be one after the other."""
@@ -331,27 +361,32 @@ class Backfills:
 
     def _slice(self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: int) -> dict[str, int]:
         """How far each source goes in a slice of about so many rows: all to the same instant, or as far as they are
-        final. Within a file rows are taken to be spread evenly over its time."""
-        low, high = min(job.after(source) for source in job.sources), max(frontiers[source] for source in job.sources)
-        files = [_File(file, job.after(s)) for s in job.sources for file in self._files(job, s, snapshot)]
-        spans = _Spans([file for file in files if file.left > 0])
-        if spans.until(high) > wanted:
-            first, last = low + 1, high
-            while first < last:  # the last instant up to which there are not too many, but one at least
-                middle = (first + last + 1) // 2
-                first, last = (middle, last) if spans.until(middle) <= wanted else (first, middle - 1)
-            high = first
+        final."""
+        behind = [source for source in job.sources if job.after(source) < frontiers[source]]
+        low, high = min(job.after(source) for source in behind), max(frontiers[source] for source in behind)
+        files = [FileLeft(file, job.after(s), frontiers[s]) for s in behind for file in self._files(job, s, snapshot)]
+        high = Spans(files).last_within(low + 1, high, wanted)
         return {s: max(job.after(s), min(high, frontiers[s])) for s in job.sources}
 
-    def _task(self, job: Job, snapshot: Snapshot, until: Mapping[str, int], frontiers: Mapping[str, int]) -> EpochTask:
-        """The rows after those that were taken, up to an instant of each source, with the frontiers that they raise."""
+    def _task(
+        self,
+        job: Job,
+        snapshot: Snapshot,
+        until: Mapping[str, int],
+        frontiers: Mapping[str, int],
+        among: Mapping[str, int] = MappingProxyType({}),
+    ) -> EpochTask:
+        """The rows after those that were taken, up to an instant of each source, with the frontiers that they raise; of
+        some sources those among the first so many to arrive."""
         engine, read = self._engine, dict[str, tuple[Part, ...]]()
         for source in job.sources:
             after, up_to = job.after(source), until[source]
             read[source] = tuple(
-                engine.history_part(source, file, after, up_to, job.needs(source))
+                engine.history_part(
+                    source, file, after, up_to, job.needs(source), job.seen.get(source, 0), among.get(source, INF)
+                )
                 for file in self._files(job, source, snapshot)
-                if file.last > after and file.first <= up_to
+                if file.last > after and file.first <= up_to and after < up_to
             )
         if not job.reached:
             read |= job.once
@@ -447,8 +482,13 @@ class Backfills:
 
     def _rows_left(self, job: Job, snapshot: Snapshot) -> int:
         """About how many rows of history are still to be taken."""
-        files = (_File(file, job.after(s)) for s in job.sources for file in self._files(job, s, snapshot))
-        return int(sum(file.left for file in files))
+        return int(sum(self._left_of(job, source, snapshot) for source in job.sources))
+
+    def _left_of(self, job: Job, source: str, snapshot: Snapshot) -> float:
+        left = sum(FileLeft(file, job.after(source)).left for file in self._files(job, source, snapshot))
+        if source not in job.seen:
+            return left
+        return min(left, snapshot.progress(source).arrived - job.seen[source])
 
     def _files(self, job: Job, source: str, snapshot: Snapshot) -> list[HistoryFile]:
         return self._engine.needed_files(source, snapshot, job.needs(source))
@@ -456,25 +496,3 @@ class Backfills:
 
 def _only(found: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key in keys}
-
-
-class _File:
-    """A history file of which the rows up to an instant were taken."""
-
-    def __init__(self, file: HistoryFile, after: int) -> None:
-        self.first, self.last = max(file.first, after + 1), file.last
-        ticks = file.last - file.first + 1
-        self.left = file.rows * max(0, file.last - self.first + 1) / ticks
-
-
-class _Spans:
-    """How many rows there are up to an instant, about."""
-
-    def __init__(self, files: Iterable[_File]) -> None:
-        found = list(files)
-        self._first = np.array([file.first for file in found], np.float64)
-        self._ticks = np.array([file.last - file.first + 1 for file in found], np.float64)
-        self._rows = np.array([file.left for file in found], np.float64)
-
-    def until(self, instant: int) -> float:
-        return float((self._rows * np.clip((instant + 1 - self._first) / self._ticks, 0, 1)).sum())

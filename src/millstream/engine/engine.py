@@ -10,8 +10,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import polars as pl
@@ -30,9 +31,10 @@ from millstream.engine.merging import (
     result_merges,
     with_merged,
 )
-from millstream.engine.needs import EVERYTHING, Needs, may_have, needs_of
+from millstream.engine.needs import EVERYTHING, Asked, Needs, may_have, needs_of
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
+from millstream.engine.pins import Pins
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_by_step, report
 from millstream.engine.results import Tails
 from millstream.engine.runner import Runner
@@ -45,6 +47,7 @@ from millstream.kernel.distribution import HASH
 from millstream.kernel.matches import Matches
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.sharing.matched_selection import MatchedSelection
+from millstream.kernel.sharing.tree_selection import TreeSelection
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.lifetime import influence
@@ -87,7 +90,7 @@ class Engine:
         self._changes = 0
         self._is_closed = False
         self._listeners: list[Callable[[], None]] = []  # told as well, without a thread of theirs that waits
-        self._pinned: dict[object, frozenset[str]] = {}  # files that are read beside the epochs, by who does
+        self.pins = Pins()
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
@@ -120,18 +123,19 @@ class Engine:
             self.tell()
             reach("before-sweep")
             self._tails.keep({name for names in snapshot.results.values() for name in names})
-            self.store.sweep(set(before.names()), set(snapshot.names()).union(*self._pinned.values()))
+            gone = self.pins.taken_over().union(before.names())
+            self.store.sweep(gone, self.pins.names.union(snapshot.names()))
 
     def pin(self, reader: object, names: Iterable[str]) -> None:
         """Keep files that a reader beside the epochs needs, instead of those that it needed before."""
         with self.lock:
-            before, self._pinned[reader] = self._pinned.get(reader, frozenset()), frozenset(names)
-            self.store.sweep(before, set(self.snapshot.names()).union(*self._pinned.values()))
+            if before := self.pins.hold(reader, names):
+                self.store.sweep(before, self.pins.names.union(self.snapshot.names()))
 
     def unpin(self, reader: object) -> None:
         with self.lock:
             self.pin(reader, ())
-            del self._pinned[reader]
+            self.pins.let_go(reader)
 
     def note(self, snapshot: Snapshot) -> None:
         """Let a snapshot count that names what the committed one names; the next commit carries it."""
@@ -230,21 +234,26 @@ class Engine:
 
     def statistics(self, names: Collection[str] | None = None) -> dict[str, SourceStatistics]:
         """What the planner should know of some sources or all: rates so far, and distinct values in the newest rows."""
-        with self.lock:
-            known = {name for name, files in self.snapshot.history.items() if files}
-            return {name: self._statistics_of(name) for name in known.intersection(known if names is None else names)}
 
-    def _statistics_of(self, name: str) -> SourceStatistics:
-        newest = self.snapshot.history[name][-1]
-        if newest.name not in self._distinct:
+        def found(snapshot: Snapshot) -> dict[str, SourceStatistics]:
+            known = {name for name, files in snapshot.history.items() if files}
+            wanted = known.intersection(known if names is None else names)
+            return {name: self._statistics_of(name, snapshot) for name in wanted}
+
+        return self.read(found)
+
+    def _statistics_of(self, name: str, snapshot: Snapshot) -> SourceStatistics:
+        newest = snapshot.history[name][-1]
+        distinct = self._distinct.get(newest.name)
+        if distinct is None:
             rows = read_history(self.store, newest, self._sources[name].schema).head(STATISTICS_ROWS)
-            columns = [column for column in rows.columns if not column.startswith("_")]
-            used = {files[-1].name for files in self.snapshot.history.values() if files}
-            self._distinct = {file: counts for file, counts in self._distinct.items() if file in used}
-            self._distinct[newest.name] = tuple(float(rows[column].n_unique()) for column in columns)
-        rows_so_far = max(self.snapshot.progress(name).arrived, 1)
-        rate = rows_so_far / max(self.snapshot.clock + 1, 1)
-        return SourceStatistics(rate, rows_so_far, self._distinct[newest.name])
+            distinct = tuple(float(rows[column].n_unique()) for column in rows.columns if not column.startswith("_"))
+            used = {files[-1].name for files in snapshot.history.values() if files}
+            known = {file: counts for file, counts in [*self._distinct.items()] if file in used}
+            self._distinct = {**known, newest.name: distinct}
+        rows_so_far = max(snapshot.progress(name).arrived, 1)
+        rate = rows_so_far / max(snapshot.clock + 1, 1)
+        return SourceStatistics(rate, rows_so_far, distinct)
 
     # Epochs
 
@@ -454,7 +463,7 @@ class Engine:
     def _match_edges(self) -> MatchEdges:
         found = {step.name: step.operator for step in self.pipeline.steps if isinstance(step.operator, _MATCHES)}
         self._matching.trees = {
-            edge: operator.shape if isinstance(operator, RankedTree) else None for edge, operator in found.items()
+            edge: operator.shape if isinstance(operator, _TREES) else None for edge, operator in found.items()
         }
         return self._matching
 
@@ -489,17 +498,28 @@ class Engine:
 
     def measure(self, plan: lo.Node, options: Options, until: int) -> list[OperatorReport]:
         """What the operators of a plan do over the kept history; nothing is kept."""
-        with self.lock:
-            edge, pipeline = self._prepare(plan, options)
-            with self._run_over_history(edge, pipeline, until) as outcome:
-                done = outcome.rows, outcome.seconds, outcome.memory, outcome.states
-                return report(pipeline, edge, *done, {edge: 1}, self.store)
+        edge, pipeline = self._prepare(plan, options)
+        with self.reading(pipeline) as snapshot, self._run_over_history(edge, pipeline, until, snapshot) as outcome:
+            done = outcome.rows, outcome.seconds, outcome.memory, outcome.states
+            return report(pipeline, edge, *done, {edge: 1}, self.store)
+
+    def reading(self, pipeline: Pipeline) -> AbstractContextManager[Snapshot]:
+        """The committed snapshot, whose history of what a pipeline reads is there until the block ends."""
+        read = {edge for step in pipeline.steps for edge in step.inputs}
+
+        def names(snapshot: Snapshot) -> Iterator[str]:
+            return (file.name for source in read for file in snapshot.history.get(source, ()))
+
+        return self.pins.reading(lambda: self.snapshot, names)
 
     @contextmanager
-    def _run_over_history(self, edge: str, pipeline: Pipeline, until: int) -> Iterator[EpochOutcome]:
-        """What a pipeline makes of the kept history, final up to `until`; it is removed when the block ends."""
-        final = {source: max(until, self.frontier(source)) for source in self._sources}
-        outcome = self.runner.run(self.history_task(pipeline, edge, final))
+    def _run_over_history(
+        self, edge: str, pipeline: Pipeline, until: int, snapshot: Snapshot
+    ) -> Iterator[EpochOutcome]:
+        """What a pipeline makes of the history of a snapshot, final up to `until`; it is removed when the block ends.
+        Epochs go on meanwhile."""
+        final = {source: max(until, frontier) for source, frontier in self.frontiers(snapshot).items()}
+        outcome = self.runner.another().run(self.history_task(pipeline, edge, final, snapshot))
         try:
             if edge in outcome.failures:
                 raise outcome.failures[edge]
@@ -626,15 +646,19 @@ class Engine:
             return edge
 
     def evaluate(self, plan: lo.Node, options: Options, until: int) -> Batch:
-        """A plan's rows from the kept history, final up to `until`; nothing is kept."""
-        with self.lock:
-            edge, pipeline = self._prepare(plan, options)
-            if edge in self._sources:
-                return self.history(edge)
-            like = empty_batch(plan.schema)
-            with self._run_over_history(edge, pipeline, until) as outcome:
-                names = outcome.results.get(edge, ())
-                return pl.concat([like, *(self.store.read(name).select(like.columns) for name in names)])
+        """A plan's rows from the kept history, final up to `until`; nothing is kept, and no epoch waits."""
+        edge, pipeline = self._prepare(plan, options)
+        if edge in self._sources:
+            return self.read(lambda snapshot: self._history(edge, snapshot))
+        with self.reading(pipeline) as snapshot:
+            return self.evaluated(edge, pipeline, plan.schema, until, snapshot)
+
+    def evaluated(self, edge: str, pipeline: Pipeline, schema: Schema, until: int, snapshot: Snapshot) -> Batch:
+        """The same by the history of a snapshot, which must be there as long as it takes."""
+        like = empty_batch(schema)
+        with self._run_over_history(edge, pipeline, until, snapshot) as outcome:
+            names = outcome.results.get(edge, ())
+            return pl.concat([like, *(self.store.read(name).select(like.columns) for name in names)])
 
     def hide(self, edge: str, catalog: Catalog) -> None:
         """A query over the edge is gone; forget what no other one needs."""
@@ -780,7 +804,7 @@ class Engine:
 
     def _backfill(self, edge: str, pipeline: Pipeline, catalog: Catalog) -> None:
         known = {step.name for step in self.pipeline.steps}
-        outcome = self.runner.run(self.history_task(pipeline, edge, self.frontiers(self.snapshot)))
+        outcome = self.runner.run(self.history_task(pipeline, edge, self.frontiers(self.snapshot), self.snapshot))
         if edge in outcome.failures:
             raise outcome.failures[edge]
         new = {step: names for step, names in outcome.states.items() if step not in known}
@@ -795,15 +819,22 @@ class Engine:
         self.store.sweep(state_names(outcome.states), set(snapshot.names()))
         self.pipeline = self.pipeline.with_steps(pipeline.steps)
 
-    def history_task(self, pipeline: Pipeline, edge: str, until: Mapping[str, int]) -> EpochTask:
-        """A task that runs a pipeline over all that is kept of its sources."""
+    def history_task(
+        self,
+        pipeline: Pipeline,
+        edge: str,
+        until: Mapping[str, int],
+        snapshot: Snapshot,
+        asked: Asked = MappingProxyType({}),
+    ) -> EpochTask:
+        """A task that runs a pipeline over all that a snapshot keeps of its sources; for some queries of a group."""
         task = self.task_of(pipeline, {})
         read = {
             source: tuple(
-                self.history_part(source, file, needs=needs) for file in self.needed_files(source, self.snapshot, needs)
+                self.history_part(source, file, needs=needs) for file in self.needed_files(source, snapshot, needs)
             )
             for source in task.empty
-            for needs in [needs_of(pipeline, source, (edge,))]
+            for needs in [needs_of(pipeline, source, (edge,), asked)]
         }
         return replace(task, arrived=read, before=dict.fromkeys(until, -1), after=until, shown=(edge,))
 
@@ -837,13 +868,27 @@ class Engine:
         )
 
     def history_part(
-        self, source: str, file: HistoryFile, after: int = -1, until: int = INF, needs: Needs = EVERYTHING
+        self,
+        source: str,
+        file: HistoryFile,
+        after: int = -1,
+        until: int = INF,
+        needs: Needs = EVERYTHING,
+        seen: int = 0,
+        among: int = INF,
     ) -> Part:
-        """A history file, or what it has after an instant up to another; how many rows these are is a guess."""
+        """A history file, or what is cut of it; how many rows these are is a guess."""
         row = self._sources[source]
         first, last = max(file.first, after + 1), min(file.last, until)
         rows = max(1, file.rows * (last - first + 1) // (file.last - file.first + 1))
-        return Part("history", file.name, rows, row.schema, file, cut=Cut(after, until, row.counts_arrivals, needs))
+        if seen or among < INF:
+            rows = max(1, min(rows, min(among, self.snapshot.progress(source).arrived) - seen))
+        cut = Cut(after, until, row.counts_arrivals, needs, seen, among)
+        return Part("history", file.name, rows, row.schema, file, cut=cut)
+
+    def counts_arrivals(self, source: str) -> bool:
+        """Whether the elements of a source are numbered."""
+        return self._sources[source].counts_arrivals
 
     def frontiers(self, snapshot: Snapshot | None = None) -> dict[str, int]:
         """How far each source is final."""
@@ -861,7 +906,8 @@ class Engine:
         return empty_batch(row.schema, arrival=row.counts_arrivals)
 
 
-_MATCHES = (Matches, MatchedSelection, RankedTree)
+_TREES = (RankedTree, TreeSelection)
+_MATCHES = (Matches, MatchedSelection, *_TREES)
 
 
 def _before(first: int, ticks: int | None) -> int:

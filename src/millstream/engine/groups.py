@@ -27,7 +27,6 @@ from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.by_query import rows_of_query, taken
 from millstream.kernel.sharing.lineage import wanted_by
-from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import logical as lo
 from millstream.plan.physical import Lowering, Options
@@ -243,11 +242,10 @@ class Groups:
     def hand_over(self, group: Group) -> bool:
         """Have the past of those that wait worked through in the background, where it is long."""
         backfills = self._engine.backfills
-        # Matches of all queries are kept together in the order of time, which what comes later would break.
-        keeps_matches = any(isinstance(step.operator, MatchedSelection) for step in group.pipeline.steps)
-        if keeps_matches or not backfills.is_due(group.pipeline):
+        waiting = self.waiting(group)
+        if not backfills.is_due(group.pipeline, waiting):
             return False
-        group.filling |= numbers_of(self.waiting(group))
+        group.filling |= numbers_of(waiting)
         backfills.add_group(group)
         return True
 
@@ -294,7 +292,7 @@ class Groups:
         """The group's plan over the kept history for these queries alone; what is above the selection has the state of
         all the others too."""
         engine, arrived = self._engine, self.query_rows(group, rows)
-        task = engine.history_task(group.pipeline, group.edge, engine.frontiers())
+        task = engine.history_task(group.pipeline, group.edge, engine.frontiers(), engine.snapshot, rows)
         task = replace(task, arrived={**task.arrived, **arrived})
         if not any(task.arrived.values()):
             return EpochOutcome()  # nothing has ever come

@@ -4,8 +4,8 @@
     LAZY    matches without windows (PSoup-P): asking applies the windows, and what stands above them
     NONE    nothing: asking runs the plan over the kept history
 
-All three give the same rows, and read one committed snapshot without waiting for epochs. Only NONE over a history that
-is too large for this process runs as a job of the engine's runner, which epochs wait for.
+All three give the same rows, and read one committed snapshot. Nobody waits for epochs, nor do epochs for those who ask:
+NONE over a history that is too large for this process is a job of the engine's runner, beside those of the epochs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from millstream.kernel.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.segments import numbers, only
+from millstream.kernel.sharing.parameters import with_values
 from millstream.kernel.sharing.postings import Postings
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
-from millstream.plan.lazy import TREE, LazyPlan, Part, columns_read, part_name
+from millstream.plan.lazy import TREE, LazyPlan, Part, columns_read, part_name, reference
 from millstream.plan.physical import CLOCK, Lowering, Options, tree_shape
 from millstream.state.snapshot import HistoryFile, Snapshot
 from millstream.types import Schema
@@ -163,7 +164,7 @@ class Lazy:
             return overlapping(self.engine.rows_in(snapshot, edge, schema), since, until)
         like, found = self._read[index], self.engine.segments(edge, snapshot)
         if part.is_tree:
-            leaves = [ranked_tree.leaves_of(segment, self._shape) for segment in found]
+            leaves = [ranked_tree.leaves_of(segment, self._shape, self.number) for segment in found]
             return shown(leaves, like, part.windows, since, until)
         if self.number is None:
             return in_windows(found, like, part.windows, since, until)
@@ -184,14 +185,15 @@ class Lazy:
     def _aggregated(self, snapshot: Snapshot, at: int) -> Batch:
         """What the tree says at an instant."""
         segments, (part,) = self.engine.segments(self.edges[0], snapshot), self.plan.parts
-        return ranked_tree.aggregate(segments, self._shape, *part.windows[0].span(at), at)
+        first, last = reference(part.windows).span(at)
+        return ranked_tree.aggregate(segments, self._shape, first, last, at, self.number)
 
     @cached_property
     def _shape(self) -> TreeShape:
         (part,) = self.plan.parts
         if not isinstance(part.plan, lo.RankedTree):
             raise AssertionError("no tree")
-        return tree_shape(part.plan)
+        return tree_shape(part.plan, part.plan.input.schema)
 
     @cached_property
     def _above(self) -> tuple[str, Pipeline]:
@@ -204,52 +206,64 @@ class Lazy:
     def held(self, snapshot: Snapshot) -> int:
         found = [segment for edge in self.edges for segment in self.engine.segments(edge, snapshot)]
         if any(part.is_tree for part in self.plan.parts):
-            return sum(ranked_tree.size_of(segment) for segment in found)
+            return sum(ranked_tree.size_of(segment, self.number) for segment in found)
         if self.number is None:
             return sum(segment.height for segment in found)
         return sum(Postings(segment).positions(self.number).size for segment in found)
 
     def notes(self) -> list[str]:
+        own = "nodes" if self.plan.parts[0].is_tree else "list or bitmap"
         shared = (
-            []
-            if self.number is None
-            else ["rows are kept once for all queries of the group, each with its own list or bitmap"]
+            [] if self.number is None else [f"rows are kept once for all queries of the group, each with its own {own}"]
         )
         return [*(_kept_part(part) for part in self.plan.parts), *shared]
 
 
 @dataclass
 class Nothing:
-    """A plan to run over history."""
+    """A plan to run over history; where it has parameters, with `values` in their place."""
 
     engine: Engine
-    plan: lo.Node
+    template: lo.Node
     inputs: frozenset[str]
     schema: Schema
     options: Options
+    values: tuple[object, ...] | None = None
     edges: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def plan(self) -> lo.Node:
+        values = self.values
+        if values is None:
+            return self.template
+        return self.template.transform(lambda node: lo.map_expressions(node, lambda e: with_values(e, values)))
 
     def check(self) -> None:
         """What can fail does so when it is asked."""
 
     def answer(self, span: Span) -> Answer:
-        return self.engine.read(lambda snapshot: self._answer(snapshot, span))
+        edge, pipeline = self._lowered
+        if self.engine.is_source(edge):
+            return self.engine.read(lambda snapshot: self._history(snapshot, span))
+        with self.engine.reading(pipeline) as snapshot:
+            return self._answer(snapshot, span)
+
+    def _history(self, snapshot: Snapshot, span: Span) -> Answer:
+        _, until = span(self.engine.final(self.inputs, snapshot))
+        return Answer(self.engine.rows_in(snapshot, self._lowered[0], self.schema), until, snapshot)
 
     def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
         engine = self.engine
         since, until = span(engine.final(self.inputs, snapshot))
         edge, pipeline = self._lowered
-        if engine.is_source(edge):
-            return Answer(engine.rows_in(snapshot, edge, self.schema), until, snapshot)
         first, read = self._firsts(since), _read(pipeline)
 
         def is_needed(source: str, file: HistoryFile) -> bool:
             return file.last >= first.get(source, 0)
 
-        rows = sum(f.rows for s in read for f in snapshot.history.get(s, ()) if is_needed(s, f))
-        if not engine.runner.runs_here and rows > HERE:
-            with engine.lock:
-                return Answer(engine.evaluate(self.plan, self.options, -1), until, engine.snapshot)
+        height = sum(f.rows for s in read for f in snapshot.history.get(s, ()) if is_needed(s, f))
+        if not engine.runner.runs_here and height > HERE:
+            return Answer(engine.evaluated(edge, pipeline, self.schema, -1, snapshot), until, snapshot)
         arrived = {source: engine.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
         arrived = {source: _from(rows, first.get(source, 0)) for source, rows in arrived.items()}
         final = {source: engine.frontiers(snapshot)[source] for source in read}
@@ -331,8 +345,8 @@ def _lowered(plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
 
 def _kept_part(part: Part) -> str:
     if isinstance(part.plan, lo.RankedTree):
-        functions = ", ".join(map(str, part.plan.calls))
-        return f"a ranked tree is kept of {functions}, for any window: {part.windows[0]} asked of it"
+        functions, windows = ", ".join(map(str, part.plan.calls)), ", ".join(dict.fromkeys(map(str, part.windows)))
+        return f"a ranked tree is kept of {functions}, for any window: {windows} asked of it"
     if not part.windows:
         return "a part that no time-based window stands on is kept as in mode EAGER"
     apart = "" if len(part.windows) == 1 else ", by the oldest element"

@@ -15,12 +15,13 @@ import polars as pl
 
 from millstream.engine.reports import bytes_of, shown_bytes
 from millstream.errors import EvaluationError
-from millstream.kernel.aggregation.ranked_tree import RankedTree, is_tree, size_of
+from millstream.kernel.aggregation.ranked_tree import RankedTree, counts_of, is_tree, size_of
 from millstream.kernel.batch import value_column
 from millstream.kernel.matches import Matches
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, lineage_of
 from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.sharing.postings import Postings, is_packed
+from millstream.kernel.sharing.tree_selection import TreeSelection
 
 if TYPE_CHECKING:
     from millstream.engine.engine import Engine
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _LEAST_ROW = 24  # bytes of a row's start, end and weight
 _LEAST_MATCH = 8  # bytes of an instant
 _LEAST_POSTING = 1 / 8  # bytes of a bit
+_LEAST_LEAF = 1  # bytes of the place of a row, which may be packed
 NEAR = 0.8
 Counts = dict[int | None, int]  # by query of a group, or None for a query of its own
 
@@ -88,6 +90,8 @@ def _least_row(engine: Engine, edge: str) -> float:
     operator = next((step.operator for step in engine.pipeline.steps if step.name == edge), None)
     if isinstance(operator, MatchedSelection):
         return _LEAST_POSTING
+    if isinstance(operator, TreeSelection):
+        return _LEAST_LEAF
     return _LEAST_MATCH if isinstance(operator, Matches | RankedTree) else _LEAST_ROW
 
 
@@ -102,8 +106,8 @@ def _rows(engine: Engine, edge: str, frames: list[pl.DataFrame]) -> Counts:
         return {None: sum(size_of(frame) if is_tree(frame) else frame.height for frame in frames)}
     counts = np.zeros(engine.groups.next_query(engine.groups[edge]) + BLOCK_SIZE, np.int64)
     for frame in frames:
-        if is_packed(frame):
-            queries, held = Postings(frame).counts()
+        if is_packed(frame) or is_tree(frame):
+            queries, held = counts_of(frame) if is_tree(frame) else Postings(frame).counts()
             counts[queries] += held
             continue
         if engine.groups[edge].lifted.expanded:

@@ -3,27 +3,45 @@
     σ_p(W(S)) reads of S what satisfies p: windows of time and projections of columns do not look at other rows
 
 So a file of history whose least and greatest values cannot satisfy p need not be read, nor can rows of it matter. Only
-comparisons of whole numbers and texts with constants are used, and no conditions that may fail on a row: a query that
-would have failed on what it came too late for must fail still.
+comparisons of columns with constants are used, and no conditions that may fail on a row: a query that would have failed
+on what it came too late for must fail still. Of a group p is what one of its queries asks; of many queries, what lies
+between the least and the greatest of their constants.
+
+NaN is greater than all other numbers, and no file says whether it has some: of floats a lower bound alone is of no use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import datetime as dt
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import reduce
+from types import MappingProxyType
 
+import numpy as np
 import polars as pl
 
 from millstream.kernel import linear
+from millstream.kernel.batch import value_columns
+from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import Call, Column, Expression, InList, Literal, conjuncts
+from millstream.kernel.scalar.expressions import Call, Column, Expression, InList, Literal, conjunction, conjuncts
+from millstream.kernel.sharing.expanded_selection import ExpandedSelection
+from millstream.kernel.sharing.grouped_selection import GroupedSelection
+from millstream.kernel.sharing.keyed_selection import KeyedSelection
+from millstream.kernel.sharing.matched_selection import MatchedSelection
+from millstream.kernel.sharing.parameters import never_fails, with_values
+from millstream.kernel.sharing.tree_selection import TreeSelection
 from millstream.kernel.window import TimeWindow
+from millstream.types import BOOLEAN, FLOAT, DataType, to_polars
 
-Value = int | str
+Value = int | str | float | Decimal | dt.date
 Bounds = Mapping[str, tuple[Value, Value] | None]  # per column: None where nothing is known
+Asked = Mapping[str, pl.DataFrame]  # the constants of queries of a group, by shape
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_ONE_BY_ONE = 16  # queries of a group
 
 
 @dataclass(frozen=True)
@@ -31,11 +49,12 @@ class Within:
     """A column whose values lie between two, inclusive; None where there is no bound."""
 
     column: int
+    kind: DataType
     low: Value | None
     high: Value | None
 
     def may_be_met(self, least: Value, greatest: Value) -> bool:
-        if not isinstance(least, type(self.low if self.low is not None else self.high)):
+        if type(least) is not type(self.low if self.low is not None else self.high):
             return True
         below = self.low is not None and greatest < self.low  # type: ignore[operator]
         return not below and not (self.high is not None and least > self.high)  # type: ignore[operator]
@@ -46,43 +65,107 @@ Needs = tuple[Need, ...] | None  # one of them; None: everything is needed
 EVERYTHING: Needs = None
 
 
-def needs_of(pipeline: Pipeline, edge: str, shown: Collection[str]) -> Needs:
-    """What of an edge's rows can matter to what is shown."""
+def needs_of(pipeline: Pipeline, edge: str, shown: Collection[str], asked: Asked = MappingProxyType({})) -> Needs:
+    """What of an edge's rows can matter to what is shown; where a group is, to the queries that are asked for."""
     readers = [step for step in pipeline.steps if edge in step.inputs]
     if edge in shown or not readers:
         return EVERYTHING
     found: list[Need] = []
     for step in readers:
-        needs = _needs_of_step(pipeline, step, shown)
+        needs = _needs_of_step(pipeline, step, shown, asked)
         if needs is None:
             return EVERYTHING
         found += needs
     return tuple(dict.fromkeys(found))
 
 
-def _needs_of_step(pipeline: Pipeline, step: Step, shown: Collection[str]) -> Needs:
+def _needs_of_step(pipeline: Pipeline, step: Step, shown: Collection[str], asked: Asked) -> Needs:
     operator = step.operator
     if isinstance(operator, linear.Filter):
-        if can_fail(operator.condition):
-            return EVERYTHING
-        within = tuple(w for part in conjuncts(operator.condition) if (w := _within(part)) is not None)
-        return (within,) if within else EVERYTHING
-    if isinstance(operator, TimeWindow):
-        return needs_of(pipeline, step.name, shown)
+        return EVERYTHING if can_fail(operator.condition) else _one(_withins(operator.condition))
+    if (conditions := _conditions(operator)) is not None:
+        return _of_queries(conditions, asked)
+    above = EVERYTHING
+    if isinstance(operator, TimeWindow | linear.Stamp):
+        above = needs_of(pipeline, step.name, shown, asked)
+    if isinstance(operator, linear.Stamp):
+        width = len(operator.schema) - 1  # nobody but us asks for the instant
+        return above if above and all(within.column < width for need in above for within in need) else EVERYTHING
     if isinstance(operator, linear.Project) and all(isinstance(e, Column) for e in operator.expressions):
-        above = needs_of(pipeline, step.name, shown)
+        above = needs_of(pipeline, step.name, shown, asked)
         columns = [e.index for e in operator.expressions if isinstance(e, Column)]
         return above and tuple(tuple(replace(w, column=columns[w.column]) for w in need) for need in above)
-    return EVERYTHING
+    return above
+
+
+def _one(need: Need) -> Needs:
+    return (need,) if need else EVERYTHING
+
+
+def _conditions(operator: Operator) -> dict[str, Expression] | None:
+    """Of a selection for many queries: what they ask, by shape."""
+    if isinstance(operator, ExpandedSelection | MatchedSelection | TreeSelection):
+        operator = operator.selection
+    if isinstance(operator, GroupedSelection):
+        return operator.shapes
+    if isinstance(operator, KeyedSelection):
+        equal = {name: Call(BOOLEAN, "=", (operator.key, operand)) for name, (operand, _) in operator.shapes.items()}
+        return {name: conjunction([equal[name], *conjuncts(rest)]) for name, (_, rest) in operator.shapes.items()}
+    return None
+
+
+def _of_queries(conditions: Mapping[str, Expression], asked: Asked) -> Needs:
+    found: list[Need] = []
+    for shape, constants in asked.items():
+        condition = conditions.get(shape)
+        if condition is None or not never_fails(condition):
+            return EVERYTHING
+        parts = conjuncts(condition)
+        needs = [_need_between(parts, *values) for values in _constants(constants)]
+        if not all(needs):
+            return EVERYTHING
+        found += needs
+    return tuple(dict.fromkeys(found)) if found else EVERYTHING
+
+
+def _constants(table: pl.DataFrame) -> Iterator[tuple[list[object], list[object]]]:
+    """The constants of each query, twice; of many, the least and the greatest ones of all."""
+    columns = [table.get_column(name) for name in value_columns(table.width) if name in table.columns]
+    if table.height <= _ONE_BY_ONE:
+        yield from (([*row], [*row]) for row in table.select(columns).iter_rows())
+        return
+    unknown = [bool(c.null_count()) or (c.dtype.is_float() and bool(c.is_nan().any())) for c in columns]
+    known = list(zip(columns, unknown, strict=True))
+    yield [None if no else c.min() for c, no in known], [None if no else c.max() for c, no in known]
+
+
+def _need_between(parts: Sequence[Expression], least: Sequence[object], greatest: Sequence[object]) -> Need:
+    """What rows must satisfy, given that constants lie between two."""
+    found = []
+    for part in parts:
+        low, high = _within(with_values(part, least)), _within(with_values(part, greatest))
+        if low is not None and high is not None:
+            found.append(replace(low, high=high.high))
+    return _usable(found)
+
+
+def _withins(condition: Expression) -> Need:
+    return _usable([within for part in conjuncts(condition) if (within := _within(part)) is not None])
+
+
+def _usable(found: Sequence[Within]) -> Need:
+    bounded = {within.column for within in found if within.high is not None}
+    return tuple(within for within in found if within.column in bounded or not within.kind.is_fractional)
 
 
 def _within(condition: Expression) -> Within | None:
     if isinstance(condition, InList) and isinstance(condition.argument, Column):
         kind = condition.argument.type
-        known = [v.value for v in condition.values if isinstance(v, Literal) and v.type == kind and _is_known(v.value)]
+        values = [_value(v) for v in condition.values if isinstance(v, Literal) and v.type == kind]
+        known = [value for value in values if value is not None]
         if not known or len(known) < len(condition.values):
             return None
-        return Within(condition.argument.index, min(known), max(known))  # type: ignore[type-var, arg-type]
+        return Within(condition.argument.index, kind, min(known), max(known))
     if not (isinstance(condition, Call) and condition.function in _MIRRORED and len(condition.arguments) == 2):
         return None
     one, other, function = *condition.arguments, condition.function
@@ -90,15 +173,22 @@ def _within(condition: Expression) -> Within | None:
         one, other, function = other, one, _MIRRORED[function]
     if not (isinstance(one, Column) and isinstance(other, Literal) and one.type == other.type):
         return None
-    if not _is_known(other.value):
+    value = _value(other)
+    if value is None:
         return None
-    low = other.value if function in ("=", ">", ">=") else None
-    high = other.value if function in ("=", "<", "<=") else None
-    return Within(one.index, low, high)  # type: ignore[arg-type]
+    low, high = function in ("=", ">", ">="), function in ("=", "<", "<=")
+    return Within(one.index, one.type, value if low else None, value if high else None)
 
 
-def _is_known(value: object) -> bool:
-    return isinstance(value, int | str) and not isinstance(value, bool)
+def _value(constant: Literal) -> Value | None:
+    """As the footers of files have it; None where it cannot be compared."""
+    value, kind = constant.value, constant.type
+    if kind.is_fractional and isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(np.float32(value)) if kind == FLOAT else float(value)
+        return None if np.isnan(number) else number
+    if isinstance(value, bool) or not isinstance(value, int | str | Decimal | dt.date):
+        return None
+    return value
 
 
 def may_have(needs: Needs, bounds: Bounds, names: list[str]) -> bool:
@@ -122,8 +212,8 @@ def as_condition(needs: Needs, names: list[str]) -> pl.Expr | None:
 
 
 def _condition(within: Within, names: list[str]) -> pl.Expr:
-    column = pl.col(names[within.column])
+    column, dtype = pl.col(names[within.column]), to_polars(within.kind)
     if within.low is None:
-        return column <= pl.lit(within.high)
-    at_least = column >= pl.lit(within.low)
-    return at_least if within.high is None else at_least & (column <= pl.lit(within.high))
+        return column <= pl.lit(within.high, dtype)
+    at_least = column >= pl.lit(within.low, dtype)
+    return at_least if within.high is None else at_least & (column <= pl.lit(within.high, dtype))

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Literal
 
@@ -62,12 +64,14 @@ class Admission:
 @dataclass(frozen=True)
 class Cut:
     """What is taken of a history file: the rows with after < start <= until, of elements or of a table's rows, but for
-    those that nobody needs."""
+    those that nobody needs; of elements those that are not among the first `seen` to arrive, but the first `among`."""
 
     after: int
     until: int
     elements: bool
     needs: Needs = EVERYTHING
+    seen: int = 0
+    among: int = INF
 
     @property
     def column(self) -> str:
@@ -77,10 +81,14 @@ class Cut:
     def wanted(self, file: HistoryFile, time: str, names: list[str]) -> pl.Expr | None:
         """None where these are all rows of the file."""
         needed = as_condition(self.needs, names)
-        if self.after < file.first and file.last <= self.until:
-            return needed
-        within = (pl.col(time) > self.after) & (pl.col(time) <= self.until)
-        return within if needed is None else within & needed
+        conditions = [] if needed is None else [needed]
+        if not (self.after < file.first and file.last <= self.until):
+            conditions.append((pl.col(time) > self.after) & (pl.col(time) <= self.until))
+        if self.seen:
+            conditions.append(pl.col(ARRIVAL) >= self.seen)
+        if self.among < INF:
+            conditions.append(pl.col(ARRIVAL) < self.among)
+        return reduce(and_, conditions) if conditions else None
 
 
 @dataclass(frozen=True)

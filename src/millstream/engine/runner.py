@@ -20,6 +20,10 @@ class Runner(Protocol):
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
 
+    def another(self) -> Runner:
+        """One like it, for another thread."""
+        ...
+
     def beside(self, pause: Callable[[], None]) -> Beside:
         """Who runs tasks beside the epochs, in another thread; `pause` waits for the epoch that runs, if one does."""
         ...
@@ -51,6 +55,9 @@ class InProcessRunner:
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
         return settle(plan, run_here(plan, work, plan.shards, self.store))
+
+    def another(self) -> InProcessRunner:
+        return InProcessRunner(self.store, self.planner.shards)
 
     def beside(self, pause: Callable[[], None]) -> Beside:
         return _InProcessBeside(self.store, self.planner.shards, pause)

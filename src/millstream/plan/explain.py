@@ -68,6 +68,8 @@ def describe(node: lo.Node) -> str:
             )
         case lo.RankedTree():
             return f"Ranked tree computing {', '.join(map(str, node.calls))}"
+        case lo.TreeSelection():
+            return f"Ranked trees for many queries computing {', '.join(map(str, node.calls))}"
         case lo.MatchedSelection():
             return "Matches for many queries" + (f" key {node.key}" if node.key is not None else "")
         case lo.MatchScan():

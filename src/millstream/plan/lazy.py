@@ -21,7 +21,7 @@ from millstream.kernel.aggregation.aggregate_calls import canonical
 from millstream.kernel.aggregation.ranked_tree import FUNCTIONS
 from millstream.kernel.scalar import evaluate as scalar
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, columns_used, map_columns
-from millstream.kernel.window import BeginEnd, Range, Rows, TimeSpecification, Unbounded
+from millstream.kernel.window import BeginEnd, Now, Range, Rows, TimeSpecification, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.monotonic import is_non_retroactive
@@ -136,8 +136,7 @@ class _Taking:
             for inner in _core_nodes(node):
                 for expression in lo.expressions_of(inner):
                     _check(expression)
-        reaches = [window.reach for window in windows]
-        needed = None if None in reaches else max(reach for reach in reaches if reach is not None)
+        needed = _reach(windows)
         identity = fingerprint(_matched(node, None).plan.transform(_without_constants))
         kept = self.choose(identity, needed, len(_leaves(node)) == 1)
         return self._scan(replace(_matched(node, kept), identity=identity, core=node))
@@ -239,9 +238,10 @@ def columns_read(above: lo.Node, name: str) -> set[int] | None:
 
 def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
     """The plan with a ranked tree in the place of matches, where all that is asked of these is an aggregate that a tree
-    can answer, over elements that are all in windows of one kind."""
+    can answer, over elements that leave their windows in an order that is the same at all times."""
     part = found.parts[0]
-    if len(found.parts) != 1 or len(set(part.windows)) != 1 or part.is_timed or found.above.kind == "stream":
+    shifts = _shifts(part.windows)
+    if len(found.parts) != 1 or shifts is None or part.is_timed or found.above.kind == "stream":
         return found
     scans = sum(isinstance(node, lo.MatchScan) for node in found.above.walk())
     aggregate = next((node for node in found.above.walk() if isinstance(node, lo.Aggregate) and _is_over(node)), None)
@@ -259,10 +259,10 @@ def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
         rows = _matched(part.core, kept).plan.children[0]
         instants = [_column(rows.schema, len(rows.schema) - n) for n in range(len(part.windows), 0, -1)]
         timed = lo.Project(rows, (*columns, *instants), tuple(map(str, (*columns, *instants))))
-        return lo.RankedTree(timed, len(instants), len(own.keys), own.calls, kept)
+        return lo.RankedTree(timed, len(instants), len(own.keys), own.calls, kept, shifts)
 
     identity = fingerprint(tree(None).transform(_without_constants))
-    kept = choose(identity, part.windows[0].reach, len(part.windows) == 1)
+    kept = choose(identity, _reach(part.windows), len(part.windows) == 1)
     schema = tuple(Field(str(column), column.type) for column in columns)
     above = replace(own, input=lo.MatchScan(part_name(0), schema, False))
     scan = lo.MatchScan(TREE, aggregate.schema, False)
@@ -271,6 +271,43 @@ def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
         found.above.transform(lambda node: above if node == aggregate else node),
         found.above.transform(lambda node: scan if node == aggregate else node),
     )
+
+
+def _reach(windows: Sequence[TimeSpecification]) -> int | None:
+    """How many ticks elements may lie apart at most."""
+    reaches = [window.reach for window in windows]
+    return None if None in reaches else max(reach for reach in reaches if reach is not None)
+
+
+def _shifts(windows: Sequence[TimeSpecification]) -> tuple[int | None, ...] | None:
+    """By how much earlier elements leave than those of the longest window that ends, as negative numbers; None of those
+    that never leave. Nothing where all windows are the same, None where that depends on the instant."""
+    if len(set(windows)) == 1:
+        return ()
+    if not windows or any(_slide(window) is None for window in windows) or len(set(map(_slide, windows))) > 1:
+        return None
+    longest = _length(reference(windows)) or 0
+    lengths = [_length(window) for window in windows]
+    return tuple(None if length is None else length - longest for length in lengths)
+
+
+def reference(windows: Sequence[TimeSpecification]) -> TimeSpecification:
+    """The window that a tree is asked by: the longest that ends."""
+    return max(windows, key=lambda window: -1 if (length := _length(window)) is None else length)
+
+
+def _slide(window: TimeSpecification) -> int | None:
+    """None of windows of which the first instant does not lag behind now by what their size says."""
+    if isinstance(window, Range):
+        return window.slide
+    return 1 if isinstance(window, Now | Unbounded) else None
+
+
+def _length(window: TimeSpecification) -> int | None:
+    """How many ticks before the last slide the window begins; None where it never ends."""
+    if isinstance(window, Range):
+        return window.size - window.half_open
+    return 0 if isinstance(window, Now) else None
 
 
 def _can_be_in_tree(call: lo.AggregateCall) -> bool:

@@ -374,10 +374,32 @@ class RankedTree(_Unary):
     keys: int
     calls: tuple[AggregateCall, ...]
     kept: int | None
+    shifts: tuple[int | None, ...] = ()  # by how much instants are shifted in its order, where windows differ
 
     def __post_init__(self) -> None:
         last = self.input.schema[len(self.input.schema) - self.instants :]
         _check(self.instants > 0 and all(f.type == BIGINT for f in last), "a tree without instants")
+
+
+@dataclass(frozen=True)
+class TreeSelection(_Unary):
+    """The rows of an aggregate for many queries over one FROM list, each row once, with a tree for each query;
+    `columns` are made of the rows that are selected, the last of them being instants."""
+
+    group: str
+    key: Expression | None
+    columns: tuple[Expression, ...]
+    instants: int
+    keys: int
+    calls: tuple[AggregateCall, ...]
+    kept: int | None
+    shifts: tuple[int | None, ...]
+    names: tuple[str, ...] = field(compare=False)
+    shapes: Mapping[str, Expression] = field(default_factory=dict, compare=False)
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(Field(name, e.type) for name, e in zip(self.names, self.columns, strict=True))
 
 
 QUERY = Field("query", BIGINT)  # the first column where each query of a group has rows of its own

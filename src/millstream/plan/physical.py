@@ -31,6 +31,7 @@ from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
 from millstream.kernel.sharing.matched_selection import MatchedSelection
+from millstream.kernel.sharing.tree_selection import TreeSelection
 from millstream.kernel.stem_join import StemJoin
 from millstream.kernel.streams import ChangeStream
 from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
@@ -109,7 +110,10 @@ class Lowering:
                 operator = Matches(node.schema, node.instants, node.kept, timed=node.timed)
                 return self._step(node, operator, self.lower(node.input))
             case lo.RankedTree():
-                return self._step(node, RankedTree(tree_shape(node), node.kept), self.lower(node.input))
+                shape = tree_shape(node, node.input.schema)
+                return self._step(node, RankedTree(shape, node.kept), self.lower(node.input))
+            case lo.TreeSelection():
+                return self._tree_selection(node)
             case lo.MatchedSelection():
                 return self._matched_selection(node)
             case lo.MatchScan():
@@ -140,6 +144,13 @@ class Lowering:
         projection = linear.Project(node.schema, node.columns)
         matches = Matches(node.schema, node.instants, node.kept, timed=node.timed)
         operator = MatchedSelection(_selecting(node.input.schema, node.key, node.shapes), projection, matches)
+        self.selection = self._step(node, operator, self.lower(node.input))
+        return self.selection
+
+    def _tree_selection(self, node: lo.TreeSelection) -> str:
+        selection = _selecting(node.input.schema, node.key, node.shapes)
+        projection = linear.Project(node.schema, node.columns)
+        operator = TreeSelection(selection, projection, tree_shape(node, node.schema), node.kept)
         self.selection = self._step(node, operator, self.lower(node.input))
         return self.selection
 
@@ -334,10 +345,11 @@ def _calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression]) -> 
     )
 
 
-def tree_shape(node: lo.RankedTree) -> TreeShape:
-    schema = node.input.schema[: -node.instants]
+def tree_shape(node: lo.RankedTree | lo.TreeSelection, rows: Schema) -> TreeShape:
+    """Over rows with instants in the last columns."""
+    schema = rows[: -node.instants]
     columns = [Column(field.type, index, field.name) for index, field in enumerate(schema)]
-    return TreeShape(schema, node.keys, _calls(node.calls, columns), node.instants)
+    return TreeShape(schema, node.keys, _calls(node.calls, columns), node.instants, node.shifts)
 
 
 def _row_wise(node: lo.Project | lo.Filter) -> Operator:

@@ -104,7 +104,9 @@ def _is_row_wise(node: lo.Node) -> bool:
 
 def _can_be_lifted(node: lo.Node) -> bool:
     match node:
-        case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window() | lo.Matches():
+        case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window():
+            return True
+        case lo.Matches() | lo.RankedTree():
             return True
         case lo.Aggregate():
             return bool(node.keys) or all(
@@ -230,6 +232,11 @@ def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression])
         held = matches.instants, matches.kept, matches.timed
         plan = lo.MatchedSelection(split.core, group, key, split.columns, *held, split.names, shapes)
         return Lifted(plan, expanded=False, group=group)
+    if split.above and isinstance(split.above[0], lo.RankedTree):
+        tree = split.above[0]
+        asked = tree.instants, tree.keys, tree.calls, tree.kept, tree.shifts
+        trees = lo.TreeSelection(split.core, group, key, split.columns, *asked, split.names, shapes)
+        return Lifted(trees, expanded=False, group=group)
     lifting = _Lifting(lo.Selection(split.core, group, key, shapes), key is not None, group)
     lifting.project(split.columns, split.names)
     for node in split.above:

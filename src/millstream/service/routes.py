@@ -199,8 +199,8 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
     async def result(request: Request, name: str, at: At = None) -> Response:
         found = _query(database, name)
         await service.filled([found])
-        # What is kept is read; what is computed when it is asked for takes the database's lock.
-        do = service.read if found.mode == "eager" else service.write
+        # What is kept is read; what is computed from history leaves the threads that read to others.
+        do = service.write if found.mode == "none" else service.read
         return await do(lambda: rows(request, found.result(_instant(at))))
 
     @router.get(
@@ -213,7 +213,7 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
     async def changes(request: Request, name: str, since: At = None) -> Response:
         found = _query(database, name)
         await service.filled([found])
-        do = service.read if found.mode == "eager" else service.write
+        do = service.write if found.mode == "none" else service.read
         return await do(lambda: rows(request, found.changes(_instant(since))))
 
     @router.get(

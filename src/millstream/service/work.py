@@ -53,7 +53,7 @@ class Service:
         return await self._within_limit(self._following, work)
 
     async def write(self, work: Callable[[], T]) -> T:
-        """Do something that may wait for the database's lock."""
+        """Do something that may wait for the database's lock, or take long."""
         return await self._within_limit(self._writers, work)
 
     async def _within_limit(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:

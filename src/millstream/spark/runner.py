@@ -83,6 +83,11 @@ class SparkRunner:
             self._jobs[plan] = OneTaskJob(self.session, plan, self.store)
         return self._jobs[plan].run(work)
 
+    def another(self) -> SparkRunner:
+        runner = SparkRunner(self.session, self.store, self.planner.shards)
+        runner.small_epoch = self.small_epoch
+        return runner
+
     def beside(self, pause: Callable[[], None]) -> SparkBeside:
         return SparkBeside(self.session, self.store, self.planner.shards)
 

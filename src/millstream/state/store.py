@@ -426,14 +426,22 @@ def _footer_bounds(path: Path) -> dict[str, tuple[Any, Any] | None]:
     for group in range(footer.num_row_groups):
         for place in range(footer.num_columns):
             column = footer.row_group(group).column(place)
-            known, name = column.statistics, column.path_in_schema
-            if known is None or not known.has_min_max:
+            known, name = _least_and_greatest(column.statistics), column.path_in_schema
+            before = found.get(name, known)
+            if known is None or before is None:
                 found[name] = None
-            elif group == 0:
-                found[name] = known.min, known.max
-            elif (before := found.get(name)) is not None:
-                found[name] = min(before[0], known.min), max(before[1], known.max)
+            else:
+                found[name] = min(before[0], known[0]), max(before[1], known[1])
     return found
+
+
+def _least_and_greatest(statistics: Any) -> tuple[Any, Any] | None:
+    if statistics is None or not statistics.has_min_max:
+        return None
+    try:
+        return statistics.min, statistics.max
+    except (ValueError, OverflowError):
+        return None  # a date that Python has no value for
 
 
 @cache

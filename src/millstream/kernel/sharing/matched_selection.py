@@ -24,7 +24,7 @@ from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, lineage_of, of_equal_width
 from millstream.kernel.sharing.postings import pack, pack_lineage
 
-_ROW = "_row"
+ROW = "_row"
 _PIECE = 1 << 15  # rows selected at a time, since lineage is wide
 
 
@@ -45,19 +45,26 @@ class MatchedSelection(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
-        learned: State = {}
-        selected: list[Batch] = []
-        for first in range(0, max(batch.height, 1), _PIECE):
-            piece = batch[first : first + _PIECE]
-            # Of the selection only which rows it wants is needed, and not their values for each block.
-            numbered = piece.with_columns(pl.Series(_ROW, np.arange(first, first + piece.height)))
-            found, own = self.selection.step([numbered], {**state, **learned}, progress)
-            learned = {**learned, **own}
-            selected.append(found.select(_ROW, BLOCK, LINEAGE) if LINEAGE in found.columns else found)
+        wanted, learned = wanted_rows(self.selection, batch, state, progress)
         projected, _ = self.projection.step([batch], {}, progress)
         rows = self.matches.timed_rows(projected)
-        wanted = pl.concat(of_equal_width(selected))
-        row = wanted[_ROW].to_numpy().astype(np.intp)
+        row = wanted[ROW].to_numpy().astype(np.intp)
         if LINEAGE in wanted.columns:
             return pack_lineage(rows, row, wanted[BLOCK].to_numpy(), lineage_of(wanted)), learned
         return pack(rows, row, wanted[value_column(0)].to_numpy().astype(np.int64)), learned
+
+
+def wanted_rows(
+    selection: GroupedSelection | KeyedSelection, batch: Batch, state: State, progress: Progress
+) -> tuple[pl.DataFrame, State]:
+    """Which rows of a batch a selection wants, by their places in it: with the lineage of each block, or the query."""
+    learned: State = {}
+    selected: list[Batch] = []
+    for first in range(0, max(batch.height, 1), _PIECE):
+        piece = batch[first : first + _PIECE]
+        # Of the selection only which rows it wants is needed, and not their values for each block.
+        numbered = piece.with_columns(pl.Series(ROW, np.arange(first, first + piece.height)))
+        found, own = selection.step([numbered], {**state, **learned}, progress)
+        learned = {**learned, **own}
+        selected.append(found.select(ROW, BLOCK, LINEAGE) if LINEAGE in found.columns else found)
+    return pl.concat(of_equal_width(selected)), learned
