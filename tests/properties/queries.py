@@ -80,8 +80,9 @@ class QueryMaker:
         items = [self._from_item(1) for _ in range(inputs)]
         scope = list(items[0].columns)
         conditions = []
+        nested = self._of_any_shape(items) if inputs > 2 and self.dice.chance(40) else None
         for item in items[1:]:
-            if not self.dice.chance(8):
+            if nested is None and not self.dice.chance(8):
                 conditions.append(self._connection(scope, item.columns))
             scope += item.columns
         if self.dice.chance(30):
@@ -89,7 +90,19 @@ class QueryMaker:
         kinds = self._kinds(scope)
         chosen = [expression(self.dice, scope, kind) for kind in kinds]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        return self._assembled(Grouping(chosen, kinds, ""), ", ".join(item.text for item in items), where, None)
+        listed = nested or ", ".join(item.text for item in items)
+        return self._assembled(Grouping(chosen, kinds, ""), listed, where, None)
+
+    def _of_any_shape(self, items: list[Item]) -> str:
+        """Joins of any shape, by parentheses; on the left side they are not needed."""
+        if len(items) == 1:
+            return items[0].text
+        cut = self.dice.number(1, len(items) - 1)
+        halves = items[:cut], items[cut:]
+        left, right = (self._of_any_shape(half) for half in halves)
+        scopes = [[column for item in half for column in item.columns] for half in halves]
+        on = "1 = 1" if self.dice.chance(8) else self._connection(*scopes)
+        return f"{left} JOIN {right if len(halves[1]) == 1 else f'({right})'} ON {on}"
 
     def _connection(self, left: Scope, right: Scope) -> str:
         """Mostly equalities of columns, sometimes of all that can be equal; else a range."""

@@ -1,5 +1,5 @@
-"""Inner joins of two to four inputs by SteMs and by trees, just in time and not, on one to three shards: random cases
-against the oracle."""
+"""Inner joins of two to four inputs, nested by parentheses or not, by SteMs and by trees, just in time and not, on one
+to three shards: random cases against the oracle."""
 
 from __future__ import annotations
 

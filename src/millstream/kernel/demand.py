@@ -164,6 +164,11 @@ class Gate:
         self._read = list(read) if all(one.by_code for one in self.asking) else []
 
     @property
+    def is_cheap(self) -> bool:
+        """Whether all that is asked for is equality, or that there is anything at all."""
+        return all(asking.by_code or asking.to_opposite.says_nothing for asking in self.asking)
+
+    @property
     def is_open(self) -> bool:
         """Whether all rows are let in."""
         return not self.asking

@@ -119,11 +119,11 @@ class JoinTree(Operator):
         return {join: gate for join, gate in gates.items() if gate.asking}
 
     def _again(self, jit: JustInTime | None, retracting: Inputs) -> Inputs:
-        """The inputs whose rows may be suspended again. A row that is taken back has to wait like the row itself; and
-        what is beside must tell since when its rows are there."""
+        """The inputs whose rows may be suspended again. A row that is taken back has to wait like the row itself; what
+        is beside must tell since when its rows are there; and without equalities asking costs as much as it saves."""
         if jit is None or not jit.again or retracting:
             return frozenset()
-        gated = {source for source, gate in enumerate(self.gates) if not gate.is_open}
+        gated = {source for source, gate in enumerate(self.gates) if not gate.is_open and gate.is_cheap}
         beside = ((join, side) for join in self.root.walk() for side in join.sides if isinstance(side, int))
         return frozenset(
             side for join, side in beside if side in gated and (join.beside(side) in gated or _is_join(join, side))
