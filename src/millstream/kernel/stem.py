@@ -53,7 +53,8 @@ def arranged_by(batch: Batch, how: Arrangement) -> Segment:
     """The rows as they are kept; the same segment for all joins that want them so."""
 
     def arrange() -> Segment:
-        frame = batch[[*how.columns, *INTERVAL_COLUMNS, *([BORN] if BORN in batch.columns else [])]]
+        kept = [*how.columns, *INTERVAL_COLUMNS, *([BORN] if BORN in batch.columns else [])]
+        frame = batch if batch.columns == kept else batch[kept]
         if any(frame[column].null_count() for column in how.required):
             frame = frame.drop_nulls(how.required)
         codes, positions = _sorted(frame, how.order)

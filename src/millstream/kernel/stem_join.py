@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import BORN, END, START, WEIGHT, Batch, batch_schema, concat, value_column, value_columns
-from millstream.kernel.blacklist import Blacklist
+from millstream.kernel.blacklist import IN, Blacklist
 from millstream.kernel.demand import COUNTS, KNOWN, JustInTime, Tally, experiences, kept_experiences, stem_gates
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
@@ -161,31 +161,30 @@ class _HeldBack:
     ) -> None:
         self.before, self.arrived = before, arrived
         self.tally = Tally.of(state.get(COUNTS, ()))
-        self.known = experiences(join.gates, state.get(KNOWN, ()))
-        self.blacklists = [Blacklist.of(stem, state.get(f"let in {i}", ())) for i, stem in enumerate(before)]
-        self.flags = []
+        self.known = experiences([len(gate.asking) for gate in join.gates], state.get(KNOWN, ()))
+        self.blacklists = [Blacklist.of(stem, state.get(f"waits {i}", ())) for i, stem in enumerate(before)]
+        self.waits = []
         for gate, rows, blacklist, known in zip(join.gates, arrived, self.blacklists, self.known, strict=True):
-            flags, let_in = gate.let_in(rows, blacklist, self, known)
-            passed = int(np.count_nonzero(flags))
-            self.tally.suspended += rows.height - passed
-            self.tally.resumed += let_in.height - passed
-            self.flags.append(flags)
+            waits = gate.let_in(rows, blacklist, self, known)
+            self.tally.suspended += int(np.count_nonzero(waits))
+            self.tally.resumed += sum(resumed.height for resumed, _ in blacklist.resumed)
+            self.waits.append(waits)
 
     @property
     def let_in(self) -> list[Segment]:
-        return [only(rows, flags) for rows, flags in zip(self.arrived, self.flags, strict=True)]
+        return [only(rows, waits == IN) for rows, waits in zip(self.arrived, self.waits, strict=True)]
 
     @property
     def stored_rows(self) -> list[list[Stored]]:
-        return [[(part.rows, part.let_in) for part in blacklist.parts] for blacklist in self.blacklists]
+        return [blacklist.rows_in() for blacklist in self.blacklists]
 
     def after(self, progress: Progress) -> dict[str, tuple[Segment, ...]]:
         kept: dict[str, tuple[Segment, ...]] = {KNOWN: (kept_experiences(self.known),)} if any(self.known) else {}
         self.tally.waiting = 0
         for i, blacklist in enumerate(self.blacklists):
-            parts = blacklist.retain(self.arrived[i], self.flags[i], _horizon(progress.after, i))
+            parts = blacklist.retain(self.arrived[i], self.waits[i], _horizon(progress.after, i))
             kept[f"stem {i}"] = tuple(part.rows for part in parts)
-            kept[f"let in {i}"] = tuple(part.stored for part in parts)
+            kept[f"waits {i}"] = tuple(part.stored for part in parts)
             self.tally.waiting += Blacklist(parts).size
         return kept | {COUNTS: (self.tally.segment(),)}
 
@@ -199,6 +198,9 @@ class _HeldBack:
 
     def all_rows(self, source: int) -> list[Segment]:
         return [*self.before[source], self.arrived[source]]
+
+    def arrived_rows(self, source: int) -> list[Stored]:
+        return self.stored(source)
 
     def foreseen(self, join: Join, view: Foreseen) -> Rows:
         raise AssertionError("SteMs are asked one by one")
