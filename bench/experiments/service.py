@@ -1,7 +1,7 @@
 """The service beside a database in the process: what HTTP adds to an answer, and many followers while rows come in.
 
-The database runs in a process of its own, without Spark, and is fed there; this process asks and follows. Both share
-the machine, so that a ratio says more than a number.
+The database runs in a process of its own, without Spark and then with it, and is fed there; this process asks and
+follows. Both share the machine, so that a ratio says more than a number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from bench.experiment import Bar, Experiment, Measurement, Sample, Settings, Trial
 from bench.followers import Reader, follow, missing_and_extra
 from bench.pictures import bars as draw_bars
-from bench.served import elements, feed, prepared
+from bench.served import HERE, SPARK, elements, feed, prepared
 
 import millstream as ms
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INVOKE, FOLLOW = "answer of one of 1,000 queries", "followers while rows come in"
-LOCAL, HTTP = "in the process", "over HTTP"
+LOCAL, HTTP, ON_SPARK = "in the process", "over HTTP", "over HTTP, on Spark"
 QUERIES, FOLLOWERS = 50, 200
 
 
@@ -39,8 +39,8 @@ def trials(settings: Settings) -> list[Trial]:
     count = 20 if settings.quick else FOLLOWERS
     long, fast = (5.0, 20_000) if settings.quick else (60.0, 100_000)
     return [
-        Trial("answers", lambda: [_local(seconds, rate), _remote(seconds, rate)]),
-        Trial("followers", lambda: [_followed(long, fast, count)]),
+        Trial("answers", lambda: [_local(seconds, rate), _remote(seconds, rate), _remote(seconds, rate, SPARK)]),
+        Trial("followers", lambda: [_followed(long, fast, count, engine) for engine in (HERE, SPARK)]),
     ]
 
 
@@ -56,12 +56,12 @@ def _local(seconds: float, rate: int) -> Measurement:
     return Measurement(INVOKE, LOCAL, 1000, sample)
 
 
-def _remote(seconds: float, rate: int) -> Measurement:
-    with _service("invoke", seconds, rate) as service, ms.connect(service.url) as db:
+def _remote(seconds: float, rate: int, engine: str = HERE) -> Measurement:
+    with _service("invoke", seconds, rate, engine) as service, ms.connect(service.url) as db:
         queries = [db.query(f"q{number}") for number in range(0, 1000, 37)]
         service.begin()
         sample = _asked(queries, lambda: not service.is_done)
-    return Measurement(INVOKE, HTTP, 1000, sample)
+    return Measurement(INVOKE, HTTP if engine == HERE else ON_SPARK, 1000, sample)
 
 
 def _asked(queries: Sequence[Any], goes_on: Callable[[], bool]) -> Sample:
@@ -80,12 +80,12 @@ def _asked(queries: Sequence[Any], goes_on: Callable[[], bool]) -> Sample:
     return Sample(len(took), max(spent, 1e-9), wall, more=quantiles)
 
 
-def _followed(seconds: float, rate: int, count: int) -> Measurement:
+def _followed(seconds: float, rate: int, count: int, engine: str) -> Measurement:
     readers = [Reader(f"q{number % QUERIES}") for number in range(count)]
-    with _service("follow", seconds, rate) as service:
+    with _service("follow", seconds, rate, engine) as service:
         asyncio.run(_read(service, readers))
         said = list(service.said)
-    keys, values, instants = elements(rate, seconds)
+    keys, values, instants = elements(rate, seconds, engine)
     wrong = [missing_and_extra(reader, keys, values, instants) for reader in readers]
     # After the first third: results are kept for a third of the whole, and all that grows has grown by then.
     memory = [each["bytes"] for each in said[len(said) // 3 :]]
@@ -99,7 +99,8 @@ def _followed(seconds: float, rate: int, count: int) -> Measurement:
         "growth": float(np.median(memory[-5:]) / np.median(memory[:5])),
     }
     sample = Sample(len(keys), said[-1]["cpu"], said[-1]["seconds"], more=more)
-    return Measurement(FOLLOW, f"{count} on {QUERIES} queries", count, sample)
+    variant = f"{count} on {QUERIES} queries{'' if engine == HERE else ', on Spark'}"
+    return Measurement(FOLLOW, variant, count, sample)
 
 
 async def _read(service: Service, readers: Sequence[Reader]) -> None:
@@ -154,9 +155,9 @@ class Service:
 
 
 @contextmanager
-def _service(what: str, seconds: float, rate: int) -> Iterator[Service]:
+def _service(what: str, seconds: float, rate: int, engine: str) -> Iterator[Service]:
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-m", "bench.served", what, str(seconds), str(rate), f"{place}/db"]
+        command = [sys.executable, "-m", "bench.served", what, str(seconds), str(rate), f"{place}/db", engine]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             try:
                 service = Service(process)
@@ -167,15 +168,19 @@ def _service(what: str, seconds: float, rate: int) -> Iterator[Service]:
 
 
 def bars(measurements: Sequence[Measurement]) -> list[Bar]:
-    found: dict[tuple[str, str], Any] = {(m.case, m.variant): m.sample.more for m in measurements}
-    followed = next(m.sample.more for m in measurements if m.case == FOLLOW)
-    return [
-        Bar("median of an answer over HTTP, ms", found[INVOKE, HTTP]["p50_ms"], 15.0, at_most=True),
-        Bar("elements/s with 200 followers", followed["elements_per_s"], 99_000),
-        Bar("changes that followers missed", followed["missing"], 0, at_most=True),
-        Bar("changes that came twice", followed["twice"], 0, at_most=True),
-        Bar("memory at the end, of that after a third", followed["growth"], 1.1, at_most=True),
-    ]
+    found = []
+    for m in measurements:
+        if m.variant in (HTTP, ON_SPARK):
+            found.append(Bar(f"median of an answer {m.variant}, ms", m.sample.more["p50_ms"], 15.0, at_most=True))
+        elif m.case == FOLLOW:
+            more = m.sample.more
+            found += [
+                Bar(f"{m.variant}: elements/s", more["elements_per_s"], 99_000),
+                Bar(f"{m.variant}: changes that were missed", more["missing"], 0, at_most=True),
+                Bar(f"{m.variant}: changes that came twice", more["twice"], 0, at_most=True),
+                Bar(f"{m.variant}: memory at the end, of that after a third", more["growth"], 1.1, at_most=True),
+            ]
+    return found
 
 
 def draw(figure: Figure, measurements: Sequence[Measurement]) -> None:

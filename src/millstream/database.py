@@ -222,7 +222,7 @@ class Database:
         return Binder(self.catalog, settings or self.settings, text, self.code, parameters)
 
     def _bind(self, query: Any, text: str) -> BoundQuery:
-        return self.rewritten(self.binder(text).bind(query), self.engine.statistics())
+        return self.registry.planned(self.binder(text).bind(query))[0]
 
     def rewritten(
         self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics], settings: Settings | None = None

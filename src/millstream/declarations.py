@@ -56,5 +56,11 @@ def statistics_entry(statistics: Mapping[str, SourceStatistics]) -> dict[str, An
 
 def statistics_of(entry: Mapping[str, Any]) -> dict[str, SourceStatistics]:
     return {
-        name: SourceStatistics(found["rate"], found["size"], tuple(found["distinct"])) for name, found in entry.items()
+        name: SourceStatistics(
+            found["rate"],
+            found["size"],
+            tuple(found["distinct"]),
+            tuple((rows, tuple(columns)) for rows, columns in found.get("kept", ())),
+        )
+        for name, found in entry.items()
     }

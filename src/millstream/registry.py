@@ -34,9 +34,10 @@ from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, 
 from millstream.notices import notices_of, of_the_past, with_notices
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
-from millstream.plan.cost import selectivity
+from millstream.plan.cost import SourceStatistics, selectivity
 from millstream.plan.explain_sharing import service_of
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.kept_columns import kept_columns, shared_stems
 from millstream.plan.lazy import LazyPlan
 from millstream.plan.logical import map_expressions, sources
 from millstream.plan.sharing import Shape, Split, shape_of, split
@@ -169,7 +170,7 @@ class Registry:
         wanted = in_conditions(statement.query, found)
         probe, marks = with_marks(text, found, wanted)
         try:
-            plan = self._planned(self._database.binder(probe).bind(parse_query(probe)))[0].plan
+            plan = self.planned(self._database.binder(probe).bind(parse_query(probe)))[0].plan
         except Error:
             return  # a mark is no date, say; such texts are bound one by one
         taken = split(plan)
@@ -192,7 +193,7 @@ class Registry:
             name, mode = name or self._free_names(1)[0], (mode or "eager").lower()
             self._check_free([name], place)
             unplanned = database.binder(statement.place.text).bind(statement.query)
-            bound, statistics = self._planned(unplanned)
+            bound, statistics = self.planned(unplanned)
             text = statement_text(statement)
             if mode != "eager":
                 return self._register_in_mode(name, mode, text, unplanned, bound, statistics)
@@ -229,7 +230,7 @@ class Registry:
             if not values.height:
                 return []
             unplanned = database.binder(text, kinds).bind(tree)
-            bound, statistics = self._planned(unplanned)
+            bound, statistics = self.planned(unplanned)
             if mode == "none":
                 database.check_number_of_queries(len(self._queries) + values.height)
                 made = self._unkept.register(text, bound, statistics, kinds, values, shown)
@@ -271,9 +272,14 @@ class Registry:
             return None
         return self._modes.shared(found, unplanned.plan, self._database.settings.stem_window, known)
 
-    def _planned(self, bound: BoundQuery) -> tuple[BoundQuery, dict[str, Any]]:
+    def planned(self, bound: BoundQuery) -> tuple[BoundQuery, dict[str, Any]]:
+        """The query with its plan, and the statistics that this was chosen by."""
         read = {source.name for source in sources(bound.plan)}
         known = self._database.engine.statistics(read)
+        if any(isinstance(node, lo.Join) for node in bound.plan.walk()):
+            for source, kept in kept_columns(self._database.engine.pipeline).items():
+                if source in read:
+                    known[source] = replace(known.get(source, SourceStatistics()), kept=kept)
         return self._database.rewritten(bound, known), statistics_entry(known)
 
     def _group(self, found: Split, shape: Shape, constants: pl.DataFrame) -> Group:
@@ -504,7 +510,8 @@ class Registry:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
         notices, options = of_the_past(engine, bound), database.options()
-        if notices and engine.holds_state_of(engine.steps_of(bound.plan, options)):
+        steps = [step.name for step in engine.pipeline_of(bound.plan, options).steps]
+        if notices and engine.holds_state_of(steps):
             # Others have seen more of the past than is kept: their state does not go with what this query has seen.
             options = replace(options, apart=name.lower())
         declared = database.declared.with_entry(
@@ -590,10 +597,12 @@ class Registry:
             read = {source.name for source in sources(bound.plan)}
             if self._is_to_share(group, _wanted(found, statistics_entry(engine.statistics(read)))):
                 return self._explain_group(group, found)
-        steps = engine.steps_of(bound.plan, options)
+        own = engine.pipeline_of(bound.plan, options)
         known = {step.name for step in engine.pipeline.steps}
-        shared = [name for name in steps if name in known]
-        return [f"shares {len(shared)} of its {len(steps)} operators: {', '.join(shared)}"] if shared else []
+        shared = [step.name for step in own.steps if step.name in known]
+        lines = [f"shares {len(shared)} of its {len(own.steps)} operators: {', '.join(shared)}"] if shared else []
+        stems = shared_stems(own, engine.pipeline)
+        return lines + ([f"keeps the rows of {', '.join(stems)} together with other joins"] if stems else [])
 
     def _explain_group(self, group: Group, found: Split) -> list[str]:
         count = self._database.engine.shown(group.edge)

@@ -8,7 +8,7 @@ import millstream as ms
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
 from millstream.plan import logical as lo
-from millstream.plan.cost import SourceStatistics, Statistics
+from millstream.plan.cost import SourceStatistics, Statistics, estimate
 from millstream.plan.rewrite import rewrite
 from millstream.plan.rules.gather_joins import JoinChoice
 
@@ -111,3 +111,13 @@ def test_a_tree_works_just_in_time_where_most_of_what_it_would_make_is_useless(
 ) -> None:
     plan = rewritten(CHAIN, "tree", statistics, shards, jit)
     assert [node.shape for node in plan.walk() if isinstance(node, lo.JoinTree)] == [((0, 1), 2)] * expected
+
+
+@pytest.mark.parametrize("join_plan", ["eddy", "tree"])
+def test_joins_of_several_inputs_are_as_large_as_their_pairs(join_plan: str) -> None:
+    for statistics in (FEW_KEYS, MANY_KEYS):
+        expected = estimate(rewritten(CHAIN, "tree", jit="off"), statistics)
+        found = estimate(rewritten(CHAIN, join_plan, jit="on"), statistics)
+        assert (found.size, len(found.distinct)) == (expected.size, 2)
+        (many,) = [n for n in rewritten(CHAIN, join_plan, jit="on").walk() if isinstance(n, lo.ManyJoin)]
+        assert len(estimate(many, statistics).distinct) == len(many.schema)

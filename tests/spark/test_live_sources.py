@@ -140,14 +140,14 @@ def test_a_source_that_cannot_keep_up_is_shed_until_it_can(db: ms.Database, tmp_
 
 
 RUNNING = """
-import sys, time
+import os, sys, time
 import millstream as ms
-place = sys.argv[1]
+place, seconds = sys.argv[1], float(sys.argv[2])
 
 def slow(column):
-    if (column == 7).any():
+    if (column == 7).any() and not os.path.exists(place + "/in-the-middle"):
         open(place + "/in-the-middle", "w").close()
-        time.sleep(3)
+        time.sleep(seconds)
     return column
 
 with ms.connect(place + "/db", master="local[2,4]") as db:
@@ -162,18 +162,25 @@ with ms.connect(place + "/db", master="local[2,4]") as db:
 """
 
 
-def interrupted(place: Path, ready: Callable[[], bool], *, group: bool) -> str:
+def interrupted(place: Path, ready: Callable[[], bool], *, group: bool, seconds: float = 3, twice: bool = False) -> str:
     """Run until it is ready, then press Ctrl-C: in a terminal, Spark's processes get that too."""
-    command = [sys.executable, "-c", RUNNING, str(place)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    command = [sys.executable, "-c", RUNNING, str(place), str(seconds)]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE if twice else None}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
         try:
             until(lambda: ready() or process.poll() is not None, 120)
-            (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
-            said, _ = process.communicate(timeout=120)
+            for _ in range(1 + twice):
+                (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
+                time.sleep(1 if twice else 0)
+            said, wrong = process.communicate(timeout=120)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 0
+    if twice:
+        assert process.returncode != 0
+        assert wrong.rstrip().endswith("KeyboardInterrupt")
+    else:
+        assert process.returncode == 0
     return said
 
 
@@ -187,6 +194,17 @@ def test_an_interrupt_ends_a_local_run_and_loses_nothing(tmp_path: Path, group: 
     assert interrupted(tmp_path, lambda: len(list(out.glob("*/_SUCCESS"))) >= 2, group=group) == "stopped 6\n"
     delivered = [json.loads(line)["k"] for path in out.glob("*/*.json") for line in path.read_text().splitlines()]
     assert sorted(delivered) == [1, 2, 3, 4, 7], "up to the heartbeat, each once"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", [False, True], ids=["alone", "in a terminal"])
+def test_a_second_interrupt_does_not_wait_for_the_batch(tmp_path: Path, group: bool) -> None:
+    put(tmp_path / "in", "0", [(1, 1), (7, 2), (2, 3)])
+    middle, out = tmp_path / "in-the-middle", tmp_path / "out"
+    assert interrupted(tmp_path, middle.exists, group=group, seconds=1000, twice=True) == ""
+    assert interrupted(tmp_path, lambda: any(out.glob("*/_SUCCESS")), group=group) == "stopped 3\n"
+    delivered = [json.loads(line)["k"] for path in out.glob("*/*.json") for line in path.read_text().splitlines()]
+    assert sorted(delivered) == [1, 7], "what was not committed came again"
 
 
 def test_the_checkpoint_of_another_source_is_refused(session: SparkSession, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def work_until_stopped(stop: Stop, work: Callable[[], None], end: Callable[[], N
         if stop.came:
             deadline = deadline or time.monotonic() + WITHIN
             if time.monotonic() >= deadline:
-                leave(f"not stopped within {WITHIN:g} seconds: what was not committed comes again")
+                leave(_too_late())
             end()
     if failures:
         raise failures[0]
@@ -82,10 +82,12 @@ def leave(text: str) -> None:
     os._exit(NOT_IN_TIME)
 
 
-def leave_later(seconds: float = WITHIN) -> None:
-    """End the process some seconds from now, if it has not ended by then."""
-    timer = threading.Timer(
-        seconds, leave, [f"not stopped within {WITHIN:g} seconds: what was not committed comes again"]
-    )
+def leave_later() -> None:
+    """End the process when the time for a stop is over, if it has not ended by then."""
+    timer = threading.Timer(WITHIN, leave, [_too_late()])
     timer.daemon = True
     timer.start()
+
+
+def _too_late() -> str:
+    return f"not stopped within {WITHIN:g} seconds: what was not committed comes again"

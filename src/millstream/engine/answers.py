@@ -37,7 +37,7 @@ def relation_at(rows: Batch, schema: Schema, at: int) -> pa.Table:
     if (numbers(ordered, WEIGHT) < 0).any():
         firsts = np.flatnonzero(is_first)
         counts = np.add.reduceat(numbers(ordered, WEIGHT), firsts) if firsts.size else firsts
-        values = pl.DataFrame([ordered[name][pl.Series(firsts)] for name in columns])
+        values = _rows(ordered[columns], firsts)
         counted = values.hstack([pl.Series(WEIGHT, counts, pl.Int64)])
         counted = only(counted, counts > 0)
     copies = counted[columns]
@@ -52,11 +52,11 @@ def _in_order(rows: Batch, columns: list[str]) -> tuple[Batch, npt.NDArray[np.bo
     if rows.height <= 1:
         return rows, np.ones(rows.height, np.bool_)
     is_first = np.ones(rows.height, np.bool_)
-    if all(rows[name].dtype.is_integer() and not rows[name].null_count() for name in columns):
+    if _are_numbers(rows, columns):
         values = [rows[name].to_numpy() for name in columns]
         order = np.lexsort(values[::-1])
         is_first[1:] = np.logical_or.reduce([np.diff(column[order]) != 0 for column in values])
-        return pl.DataFrame([rows[name][pl.Series(order)] for name in rows.columns]), is_first
+        return _rows(rows, order), is_first
     ordered = rows.sort(columns)
     changed = ordered.select(pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in columns))
     is_first[1:] = changed.to_series().to_numpy()[1:]
@@ -82,7 +82,9 @@ def changes_between(
 ) -> pa.Table:
     """Net changes with since < _ts <= until: of a relation its insertions and deletions, of a stream its elements."""
     columns = value_columns(len(schema))
-    points = _elements(rows, schema, since, until, max_rows) if stream else _points(rows, columns, since, until)
+    points = _within(rows, since, until) if stream else _points(rows, columns, since, until)
+    if stream and not _are_single(points):
+        points = _elements(rows, schema, since, until, max_rows)
     outputs = [START, WEIGHT, *columns]
     described = _with_time((Field(CHANGE, BIGINT), *schema), domain)
     return _table(_timed(_net(points[outputs], columns), domain), described, outputs)
@@ -103,7 +105,25 @@ def _net(points: Batch, columns: list[str]) -> Batch:
     instants = numbers(points, START)
     if (instants[1:] > instants[:-1]).all():
         return points
-    return net_changes(points, columns).sort(START, *columns)[points.columns]
+    if not _are_numbers(points, columns):
+        return net_changes(points, columns).sort(START, *columns)[points.columns]
+    ordered, is_first = _in_order(points, [START, *columns])
+    if is_first.all():
+        return ordered
+    firsts = np.flatnonzero(is_first)
+    weights = np.add.reduceat(numbers(ordered, WEIGHT), firsts)
+    summed = _rows(ordered, firsts).with_columns(pl.Series(WEIGHT, weights))
+    return only(summed, weights != 0)
+
+
+def _are_numbers(rows: Batch, columns: list[str]) -> bool:
+    """Whether NumPy sorts the columns as Polars does."""
+    return all(rows[name].dtype.is_integer() and not rows[name].null_count() for name in columns)
+
+
+def _rows(frame: Batch, positions: npt.NDArray[np.intp]) -> Batch:
+    chosen = pl.Series(positions)
+    return pl.DataFrame([series[chosen] for series in frame.get_columns()])
 
 
 def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: int) -> int:
@@ -125,14 +145,22 @@ def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: i
 
 def _elements(rows: Batch, schema: Schema, since: int, until: int, max_rows: int) -> Batch:
     """One row per element with since < t <= until; runs that RSTREAM made are cut to that span before they unfold."""
-    starts, ends = numbers(rows, START), numbers(rows, END)
-    within = only(rows, (starts <= until) & (ends > since + 1))
-    starts, ends = numbers(within, START), numbers(within, END)
-    if (ends == starts + 1).all() and (starts[1:] > starts[:-1]).all() and (numbers(within, WEIGHT) == 1).all():
+    within = _within(rows, since, until)
+    starts = numbers(within, START)
+    if _are_single(within) and (starts[1:] > starts[:-1]).all() and (numbers(within, WEIGHT) == 1).all():
         return within  # one by one and in order, as most are
     within = within.with_columns(pl.Series(START, np.maximum(starts, since + 1)))
     found, _ = Elements(schema, max_rows).step([within], NO_STATE, Progress((since,), (until,)))
     return found
+
+
+def _within(rows: Batch, since: int, until: int) -> Batch:
+    return only(rows, (numbers(rows, START) <= until) & (numbers(rows, END) > since + 1))
+
+
+def _are_single(rows: Batch) -> bool:
+    """Whether each row is of one instant, and no run that RSTREAM made."""
+    return bool((numbers(rows, END) == numbers(rows, START) + 1).all())
 
 
 def _with_time(schema: Schema, domain: TimeDomain | None) -> Schema:

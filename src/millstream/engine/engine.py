@@ -35,7 +35,7 @@ from millstream.engine.needs import EVERYTHING, Asked, Needs, may_have, needs_of
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
 from millstream.engine.pins import Pins
-from millstream.engine.reports import MemoryReport, OperatorReport, bytes_of, report
+from millstream.engine.reports import MemoryReport, OperatorReport, bytes_by_step, report
 from millstream.engine.results import Tails
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
@@ -486,7 +486,7 @@ class Engine:
         while True:
             snapshot = self.snapshot
             try:
-                return {step: bytes_of(synopses, self.store) for step, synopses in snapshot.states.items()}
+                return bytes_by_step(snapshot.states, self.store)
             except StateError:
                 if self.snapshot is snapshot:
                     raise  # not because a commit has removed what the one before it named
@@ -607,9 +607,9 @@ class Engine:
         """The edge that would carry a plan's rows."""
         return self._prepare(plan, options)[0]
 
-    def steps_of(self, plan: lo.Node, options: Options) -> list[str]:
-        """The names of the steps that a plan is made of."""
-        return [step.name for step in self._prepare(plan, options)[1].steps]
+    def pipeline_of(self, plan: lo.Node, options: Options) -> Pipeline:
+        """The steps that a plan is made of."""
+        return self._prepare(plan, options)[1]
 
     def shown(self, edge: str) -> int:
         """How many queries show an edge."""

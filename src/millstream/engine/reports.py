@@ -10,7 +10,7 @@ from typing import Any
 from millstream.kernel.demand import COUNTS, Tally
 from millstream.kernel.pipeline import Pipeline
 from millstream.state.pool import PROCESSES, PoolUse
-from millstream.state.snapshot import Names
+from millstream.state.snapshot import Names, state_names
 from millstream.state.store import Store
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -99,6 +99,15 @@ def counts_of(synopses: Mapping[str, Names], store: Store) -> dict[str, int]:
 def bytes_of(synopses: Mapping[str, Names], store: Store) -> int:
     """What a step holds."""
     return sum(store.size(name) for names in synopses.values() for name in names)
+
+
+def bytes_by_step(states: Mapping[str, Mapping[str, Names]], store: Store) -> dict[str, int]:
+    """What each step holds; of what several steps hold, each an equal part."""
+    holders = Counter(name for synopses in states.values() for name in {*state_names({"": synopses})})
+    return {
+        step: sum(store.size(name) // holders[name] for name in {*state_names({"": synopses})})
+        for step, synopses in states.items()
+    }
 
 
 def as_text(reports: Sequence[OperatorReport]) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import reduce
 
 from millstream.engine.exchange import Envelope, Load, Skew, skews, split
 from millstream.engine.merging import Merge, ResultMerge, perform
@@ -21,9 +22,11 @@ from millstream.engine.stages import Planner, Send, StagePlan, StageStep
 from millstream.errors import EvaluationError
 from millstream.kernel import memory
 from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
-from millstream.kernel.operator import Progress, Segment, State
+from millstream.kernel.common_work import in_common
+from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.sharing.lineage import of_equal_width
+from millstream.kernel.synopsis import have_same_rows
 from millstream.state.pool import Account, PoolUse
 from millstream.state.snapshot import HistoryFile, Names, state_names
 from millstream.state.store import Store, Writer
@@ -31,6 +34,7 @@ from millstream.types import Schema
 
 StateNames = Mapping[str, Mapping[str, Names]]
 _pause: ContextVar[Callable[[], None]] = ContextVar("pause", default=lambda: None)
+UNITED_EVERY = 64  # epochs
 EVERYWHERE = "all/"  # what every shard reads, and none changes: the query tables
 
 
@@ -196,19 +200,33 @@ def run_stage(
     return _StageRun(plan, shard, work, store, writer).run(number, received)
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """What a step keeps of an input, as others do: until when, and where the first one of them has it."""
+
+    horizons: Horizons
+    keeping: Keeping
+    first: str
+    synopsis_there: str
+
+
 class _StageRun:
     def __init__(self, plan: StagePlan, shard: int, work: EpochWork, store: Store, writer: Writer) -> None:
         self.plan, self.shard, self.work, self.store, self.writer = plan, shard, work, store, writer
         self.batches: dict[str, Batch] = {}
         self.failures: dict[str, EvaluationError] = {}
         self.outcome = ShardOutcome()
+        self._shared: dict[str, dict[int, _Shared]] = {}  # by step and the number of the input
+        self._read: dict[str, Segment] = {}
         self._known: dict[int, tuple[str, Segment]] = {}  # segments that are stored already, by identity
 
     def run(self, number: int, received: Iterable[Envelope]) -> tuple[list[Envelope], ShardOutcome]:
         self._open(received)
         stage = self.plan.stages[number]
-        for step in stage.steps:
-            self._step(step)
+        self._share(stage.steps)
+        with in_common():
+            for step in stage.steps:
+                self._step(step)
         self.outcome.pool = self.store.pool.use
         return [envelope for send in stage.sends for envelope in self._send(send)], self.outcome
 
@@ -223,21 +241,53 @@ class _StageRun:
             like = self.plan.layouts[flow]
             self.batches[flow] = concat(of_equal_width([batch.select(like.columns) for batch in batches]), like)
 
+    def _share(self, steps: Sequence[StageStep]) -> None:
+        """Find the inputs that several steps keep in the same way: they keep them for as long as the last one needs."""
+        found: dict[Hashable, list[tuple[str, int, Keeping]]] = {}
+        for step in steps:
+            for number, kept in step.operator.keeping(self._progress(step)).items():
+                found.setdefault((step.inputs[number], kept.arrangement), []).append((step.name, number, kept))
+        for members in found.values():
+            if len(members) > 1:
+                least = reduce(Horizons.least, (kept.horizons for _, _, kept in members))
+                first, _, model = members[0]
+                for step_name, number, kept in members:
+                    own = self._shared.setdefault(step_name, {})
+                    own[number] = _Shared(least, kept, first, model.synopsis)
+
+    def _progress(self, step: StageStep) -> Progress:
+        shared = {number: found.horizons for number, found in self._shared.get(step.name, {}).items()}
+        before, after = (tuple(of[edge] for edge in step.edges) for of in (self.work.before, self.work.after))
+        return Progress(before, after, shared)
+
+    def _like_the_first(self, step: str, state: State) -> State:
+        """The state, with the segments of the first step that keeps the same: a step that came later has its own ones
+        of the same rows. To compare them costs more than to keep both for some epochs."""
+        if self.work.epoch % UNITED_EVERY:
+            return state
+        changed = dict(state)
+        for found in self._shared.get(step, {}).values():
+            names = self.work.states.get(found.first, {}).get(f"{self.shard}/{found.synopsis_there}", ())
+            own = state.get(found.keeping.synopsis, ())
+            if step != found.first and any(self._known[id(segment)][0] not in names for segment in own):
+                there = tuple(map(self._segment, names))
+                if have_same_rows(there, own, found.keeping.horizons.before):
+                    changed[found.keeping.synopsis] = there
+        return changed
+
     def _step(self, step: StageStep) -> None:
         broken = [self.failures[flow] for flow in step.inputs if flow in self.failures]
         if broken:
             self.failures[step.name] = broken[0]
             return
         _pause.get()()
-        state = self._load(step.name)
+        state = self._like_the_first(step.name, self._load(step.name))
         inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
         # Whoever has all rows of an edge must also say what follows from there being none, once.
         called = self.shard == 0 if step.alone else bool(state) or any(batch.height for batch in inputs)
         if not called:
             return
-        progress = Progress(
-            tuple(self.work.before[edge] for edge in step.edges), tuple(self.work.after[edge] for edge in step.edges)
-        )
+        progress = self._progress(step)
         begun, account, before = time.perf_counter(), Account(self.store.pool), state
         try:
             with memory.using(account):
@@ -257,10 +307,16 @@ class _StageRun:
         for synopsis, names in self.work.states.get(step, {}).items():
             if synopsis.startswith((mine, EVERYWHERE)):
                 self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)
-                segments = [self.store.read(name) for name in names]
-                self._known.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
-                state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = tuple(segments)
+                segments = tuple(self._segment(name) for name in names)
+                state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = segments
         return state
+
+    def _segment(self, name: str) -> Segment:
+        """The same object for all steps that have it, also where there is no room to keep it in the pool."""
+        if name not in self._read:
+            segment = self._read[name] = self.store.read(name)
+            self._known[id(segment)] = name, segment
+        return self._read[name]
 
     def _used(self, state: State) -> int:
         """The bytes of segments that a step was given, and of what lies beside them."""
@@ -281,8 +337,9 @@ class _StageRun:
             self.outcome.results[step] = (self.writer.write_packed(batch.drop(ARRIVAL, BORN, strict=False)),)
 
     def _name(self, segment: Segment) -> str:
-        name, _ = self._known.get(id(segment), ("", segment))
-        return name or self.writer.write(segment)
+        if id(segment) not in self._known:
+            self._known[id(segment)] = self.writer.write(segment), segment
+        return self._known[id(segment)][0]
 
     def _send(self, send: Send) -> list[Envelope]:
         if send.edge in self.failures:
@@ -363,6 +420,7 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
     merged = tuple(merge for outcome in outcomes for merge in outcome.merged)
     skew = tuple(skews(outcome.loads for outcome in outcomes))
     pools = {outcome.pool.process: outcome.pool for outcome in outcomes if outcome.pool is not None}
+    used = {*state_names(states)}  # by another step that keeps the same
     return EpochOutcome(
         states,
         results,
@@ -375,7 +433,7 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
         merged,
         failures,
         skew,
-        tuple(orphans),
+        tuple(name for name in orphans if name not in used),
         tuple(pools.values()),
     )
 

@@ -1,13 +1,15 @@
 """Rows of an input of which some are let in and the others wait: suspended, on the blacklist.
 
 All rows lie in the same segments, sorted by the key that they are joined by. Beside each segment lies a column that
-says which of its rows are in. Letting a row in changes that column only.
+says of each row what it waits for: the number of a demand, counted from 1, any of them, or nothing if it is in. Letting
+a row in changes that column only. Where rows can be suspended again, their active spans lie beside it (`spans`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,62 +19,110 @@ from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.keys import KEY, Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.segments import alive, gather, numbers, only, summed
+from millstream.kernel.spans import Spans, is_span, most_spans
 from millstream.kernel.synopsis import merged, size_classes_to_merge, without_expired
 
-_IN = "_in"
+IN, ANY = 0, 255  # what a row waits for that is in, and one of which it is not known
+_WAITS = "_waits_for"
 Flags = npt.NDArray[np.bool_]
+Waits = npt.NDArray[np.uint8]
 
 
 @dataclass
 class Part:
-    """A segment and which of its rows are in. `frame` is that column as it is stored, while it is unchanged."""
+    """A segment, what its rows wait for, and when they were active, if that is kept. `frame` is all that as it is
+    stored, while it is unchanged."""
 
     rows: Segment
-    let_in: Flags
+    waits: Waits
+    spans: Spans | None = None
     frame: Segment | None = None
+
+    @cached_property
+    def let_in(self) -> Flags:
+        flags: Flags = self.waits == IN
+        return flags
+
+    @cached_property
+    def number_in(self) -> int:
+        return int(np.count_nonzero(self.let_in))
+
+    @property
+    def rows_in(self) -> tuple[Segment, Flags | None]:
+        return self.rows, None if self.number_in == self.rows.height else self.let_in
 
     @property
     def stored(self) -> Segment:
-        return self.frame if self.frame is not None else pl.DataFrame({_IN: self.let_in.view(np.uint8)})
+        if self.frame is not None:
+            return self.frame
+        spans = self.spans.columns() if self.spans is not None else []
+        return pl.DataFrame([pl.Series(_WAITS, self.waits), *spans])
 
 
 @dataclass
 class Blacklist:
-    """The parts; rows are let in during a step, and `before` says which were when it began."""
+    """The parts, as they are changed during a step, and as they were `before` it. `resumed` are the rows that were let
+    in again, those that had been in before apart, with their spans until now. Spans are kept if there is a step."""
 
     parts: list[Part]
-    before: list[Flags] = field(default_factory=list)
+    step: int | None = None
+    before: list[Part] = field(default_factory=list)
+    resumed: list[tuple[Segment, Spans | None]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, segments: Sequence[Segment], frames: Sequence[Segment]) -> Blacklist:
+    def of(cls, segments: Sequence[Segment], frames: Sequence[Segment], step: int | None = None) -> Blacklist:
         parts = [
-            Part(rows, frame[_IN].to_numpy().view(np.bool_), frame)
+            Part(rows, frame.get_column(_WAITS).to_numpy(), Spans.of(frame) if step is not None else None, frame)
             for rows, frame in zip(segments, frames, strict=True)
         ]
-        return cls(parts, [part.let_in for part in parts])
+        return cls(parts, step, list(parts))
 
     @property
     def size(self) -> int:
         """How many rows wait."""
-        return sum(part.rows.height - int(np.count_nonzero(part.let_in)) for part in self.parts)
+        return sum(part.rows.height - part.number_in for part in self.parts)
 
-    def waiting(self) -> Iterator[tuple[int, Segment, Flags]]:
-        """The parts that have rows which wait, each with its number and those that do not."""
+    def rows_in(self) -> list[tuple[Segment, Flags | None]]:
+        """The segments that have rows which are in, and which these are (None: all of them)."""
+        return [part.rows_in for part in self.parts if part.number_in]
+
+    def waiting(self) -> Iterator[tuple[int, Part]]:
+        """The parts that have rows which wait, each with its number."""
         for number, part in enumerate(self.parts):
-            if not part.let_in.all():
-                yield number, part.rows, part.let_in
+            if part.number_in < part.rows.height:
+                yield number, part
 
-    def let_in(self, number: int, positions: Positions) -> Segment:
+    def resume(self, number: int, positions: Positions, waits: Waits) -> None:
+        """Rows that waited wait for something else, or not any more."""
         part = self.parts[number]
-        flags = part.let_in.copy()
-        flags[positions] = True
-        self.parts[number] = Part(part.rows, flags)
-        return pl.DataFrame(gather(part.rows, part.rows.columns, positions))
+        now, spans = positions[waits == IN], part.spans
+        if spans is None or self.step is None:
+            self._resumed(part, now, None)
+        elif now.size:
+            was_in = spans.ever[now]
+            self._resumed(part, now[~was_in], None)
+            self._resumed(part, now[was_in], spans)
+            spans = spans.begin(now, self.step)
+        self.parts[number] = Part(part.rows, _changed(part.waits, positions, waits), spans)
 
-    def retain(self, arrived: Segment, let_in: Flags, horizon: int) -> list[Part]:
+    def _resumed(self, part: Part, positions: Positions, spans: Spans | None) -> None:
+        if positions.size:
+            rows = pl.DataFrame(gather(part.rows, part.rows.columns, positions))
+            self.resumed.append((rows, spans.at(positions) if spans is not None else None))
+
+    def suspend(self, number: int, positions: Positions, waits: Waits) -> None:
+        """Rows that are in wait from this step on."""
+        part = self.parts[number]
+        assert part.spans is not None
+        assert self.step is not None
+        spans = part.spans.end(positions, self.step)
+        self.parts[number] = Part(part.rows, _changed(part.waits, positions, waits), spans)
+
+    def retain(self, arrived: Segment, waits: Waits, horizon: int) -> list[Part]:
         """The parts with those that arrived, of which only the instants from the horizon on matter."""
         kept = [live for part in self.parts if (live := _without_expired(part, horizon)).rows.height]
-        new = _only(Part(arrived, let_in), numbers(arrived, END) > horizon)
+        spans = Spans.none(arrived.height).begin(np.flatnonzero(waits == IN), self.step) if self.step else None
+        new = _only(Part(arrived, waits, spans), numbers(arrived, END) > horizon)
         if new.rows.height:
             kept.append(new)
         retracting = arrived.height > 0 and bool((numbers(arrived, WEIGHT) < 0).any())
@@ -85,6 +135,12 @@ class Blacklist:
         return parts
 
 
+def _changed(waits: Waits, positions: Positions, new: Waits) -> Waits:
+    changed = waits.copy()
+    changed[positions] = new
+    return changed
+
+
 def _without_expired(part: Part, horizon: int) -> Part:
     if without_expired(part.rows, horizon) is part.rows:
         return part
@@ -92,14 +148,20 @@ def _without_expired(part: Part, horizon: int) -> Part:
 
 
 def _only(part: Part, kept: Flags) -> Part:
-    return part if kept.all() else Part(only(part.rows, kept), part.let_in[kept])
+    if kept.all():
+        return part
+    return Part(only(part.rows, kept), part.waits[kept], part.spans.at(kept) if part.spans is not None else None)
 
 
 def _merged(parts: Sequence[Part], horizon: int) -> Part:
-    flags = [pl.Series(_IN, part.let_in.view(np.uint8)) for part in parts]
-    marked = [pl.DataFrame([*part.rows.get_columns(), own]) for part, own in zip(parts, flags, strict=True)]
-    rows = merged([alive(segment, horizon) for segment in marked])
+    spans = [part.spans for part in parts if part.spans is not None]
+    most = most_spans(spans)
+    frames = []
+    for part in parts:
+        own = part.spans.columns(most) if part.spans is not None else []
+        frames.append(pl.DataFrame([*part.rows.get_columns(), pl.Series(_WAITS, part.waits), *own]))
+    rows = merged([alive(frame, horizon) for frame in frames])
     if (numbers(rows, WEIGHT) < 0).any():
         rows = summed(rows.with_columns(pl.Series(START, np.maximum(numbers(rows, START), horizon)))).sort(KEY)
-    values = [series for series in rows.get_columns() if series.name != _IN]
-    return Part(pl.DataFrame(values), rows[_IN].to_numpy().view(np.bool_))
+    beside = [name for name in rows.columns if name == _WAITS or is_span(name)]
+    return Part(rows.drop(beside), rows.get_column(_WAITS).to_numpy(), Spans.of(rows) if spans else None)

@@ -7,14 +7,20 @@ rows. Codes are mixed from the words of columns (`keys.mixed`).
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from millstream.kernel.directory import Directory, directory_over
 from millstream.kernel.keys import Codes, Positions, has_word, mixed, stable_order, word_of
 from millstream.kernel.operator import Segment
+from millstream.kernel.probing import Pairs, pairs_of_runs
 from millstream.kernel.segments import codes_of
+
+_MANY = 500  # codes above which a directory of the index is worth making
 
 
 @dataclass(frozen=True)
@@ -24,10 +30,21 @@ class CodeIndex:
     codes: Codes
     places: npt.NDArray[np.uint32] | None = None
 
-    def runs(self, codes: Codes) -> tuple[Positions, Positions]:
-        return self.codes.searchsorted(codes), self.codes.searchsorted(codes, side="right")
+    @cached_property
+    def _directory(self) -> Directory:
+        return directory_over(self.codes)
 
-    def rows(self, places: Positions) -> Positions:
+    def pairs(self, codes: Codes) -> Iterator[Pairs]:
+        """All (number of the code, position of a row that has it), in chunks."""
+        if codes.size < _MANY:
+            for i, j in pairs_of_runs(self.codes.searchsorted(codes), self.codes.searchsorted(codes, side="right")):
+                yield i, self._rows(j)
+            return
+        for i, j in pairs_of_runs(*self._directory.ranges(codes)):
+            equal = np.flatnonzero(self.codes[j] == codes[i])
+            yield i[equal], self._rows(j[equal])
+
+    def _rows(self, places: Positions) -> Positions:
         return places if self.places is None else self.places[places].astype(np.intp)
 
 
@@ -36,15 +53,16 @@ _indexes: dict[int, dict[tuple[str, ...], CodeIndex]] = {}
 
 def code_index(segment: Segment, columns: tuple[str, ...], sorted_by: tuple[str, ...]) -> CodeIndex:
     """By the columns of a segment that is sorted by others, or by these."""
-    # Texts have no words of their own: their codes are others than the segment is sorted by.
-    if columns == sorted_by and all(has_word(segment.schema[name]) for name in columns):
-        return CodeIndex(codes_of(segment))
     known = _indexes.get(id(segment))
     if known is None:
         known = _indexes[id(segment)] = {}
         weakref.finalize(segment, _indexes.pop, id(segment), None)
     if columns not in known:
-        codes = mixed([word_of(segment.get_column(name)) for name in columns])
-        order = stable_order(codes)
-        known[columns] = CodeIndex(codes[order], order.astype(np.uint32))
+        # Texts have no words of their own: their codes are others than the segment is sorted by.
+        if columns == sorted_by and all(has_word(segment.schema[name]) for name in columns):
+            known[columns] = CodeIndex(codes_of(segment))
+        else:
+            codes = mixed([word_of(segment.get_column(name)) for name in columns])
+            order = stable_order(codes)
+            known[columns] = CodeIndex(codes[order], order.astype(np.uint32))
     return known[columns]

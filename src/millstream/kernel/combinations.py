@@ -6,8 +6,9 @@ one is made when there are partners for J, or if J has been made before and is s
 and nothing is kept of it. When a partner comes for J, all combinations with J that were not made are found by going
 from the partner to the rows of one side and on to those of the other.
 
-So nothing may be judged differently at different times but by rows that come: J is compared by value, demands are never
-given up, and rows that are taken back, which would make J go while its parts are there, are not held back.
+So nothing may be judged differently at different times but by rows that come: J is compared by value, and rows that are
+taken back, which would make J go while its parts are there, are not held back. Where most combinations turn out to be
+needed, nothing is withheld for a while; what was before is made then.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from millstream.kernel.blacklist import Flags
 from millstream.kernel.demand import Surroundings
 from millstream.kernel.foresight import Usual
 from millstream.kernel.join_graph import Access, JoinGraph
-from millstream.kernel.keys import Positions, mixed
+from millstream.kernel.keys import Positions, mixed, word_of
 from millstream.kernel.operator import Segment
-from millstream.kernel.partners import Link, Stored, words_of
-from millstream.kernel.segments import gather
+from millstream.kernel.partners import Link, Stored, rows_at, words_of
+from millstream.kernel.scalar.expressions import TRUE
 from millstream.kernel.stem import Probe
 from millstream.kernel.tree_shape import Demand, Join, inputs_of
 
@@ -37,15 +38,16 @@ Found = tuple[Segment, Positions, Segment, Positions]  # pairs of rows of the le
 class _Asking:
     """A demand for combinations: whether partners are there, and the way from a new one to both sides."""
 
-    opposite: Join | int
+    demand: Demand
     to_opposite: Link
     left_first: bool
     to_first: Link
     to_second: Link
+    like: Link  # to combinations that were made, by the columns that are asked for
 
     @classmethod
     def of(cls, graph: JoinGraph, join: Join, demand: Demand, usual: Usual) -> _Asking | None:
-        """None where it is not equality alone that connects them."""
+        """None where it is not equality alone that connects them, or where it says no more than for single rows."""
         to_opposite = Link.between(graph, demand.inputs, join.inputs, usual[demand.opposite])
         links = [Link.between(graph, inputs_of(side), demand.inputs, usual[side]) for side in join.sides]
         left_first = len(links[0].access.probing) >= len(links[1].access.probing)
@@ -55,11 +57,25 @@ class _Asking:
         to_first = links[0 if left_first else 1]
         if not (to_opposite.by_code and to_first.by_code and to_second.by_code):
             return None
-        return cls(demand.opposite, to_opposite, left_first, to_first, to_second)
+        if demand.kind == "arrived" and not all(link.access.probing for link in links):
+            return None
+        columns = to_opposite.access.probing
+        like = Link(Access(columns, columns), usual[join], TRUE)
+        return cls(demand, to_opposite, left_first, to_first, to_second, like)
+
+    def stored(self, around: Surroundings) -> list[Stored]:
+        if self.demand.kind == "arrived" and isinstance(self.demand.opposite, int):
+            return around.arrived_rows(self.demand.opposite)
+        return around.stored(self.demand.opposite)
+
+    def new_partners(self, around: Surroundings) -> Segment:
+        if self.demand.kind == "arrived" and isinstance(self.demand.opposite, int):
+            return around.arrived[self.demand.opposite]
+        return around.new(self.demand.opposite)
 
     def found(self, around: Surroundings, left: Sequence[Stored], right: Sequence[Stored]) -> Iterator[Found]:
         """Pairs of stored rows that new partners are there for, by code."""
-        new = around.new(self.opposite)
+        new = self.new_partners(around)
         if not new.height:
             return
         first, second = (left, right) if self.left_first else (right, left)
@@ -80,41 +96,76 @@ class CombinationGate:
     """Decides which combinations of a join are made."""
 
     def __init__(self, graph: JoinGraph, join: Join, demands: Sequence[Demand], usual: Usual) -> None:
-        found = [_Asking.of(graph, join, demand, usual) for demand in demands if demand.kind != "foreseen"]
+        found = [_Asking.of(graph, join, one, usual) for demand in demands for one in _looked_through(demand)]
         self.asking = [asking for asking in found if asking is not None]
         columns = tuple(dict.fromkeys(name for a in self.asking for name in a.to_opposite.access.probing))
         self.alike, self.usual = Access(columns, columns), usual[join]
 
+    @property
+    def looks_through(self) -> bool:
+        """Whether inputs of a join are asked that is not made yet."""
+        return any(asking.demand.kind == "arrived" for asking in self.asking)
+
+    def may_be_needed(
+        self,
+        rows: Segment,
+        i: Positions,
+        others: Segment,
+        j: Positions,
+        made: Sequence[Segment],
+        around: Surroundings,
+    ) -> Flags:
+        """For pairs of rows of either side whether their combination may be needed, without making it."""
+        flags = np.ones(i.size, np.bool_)
+        for asking in self.asking:
+            left = np.flatnonzero(flags)
+            if not left.size:
+                break
+            words = {}
+            for name in asking.to_opposite.access.probing:
+                frame, positions = (rows, i) if name in rows.columns else (others, j)
+                words[name] = word_of(frame.get_column(name))[positions[left]]
+            met = asking.to_opposite.has_partner(words, asking.stored(around))
+            if not met.all():
+                unmet = np.flatnonzero(~met)
+                met[unmet] = asking.like.has_partner(rows_at(words, unmet), [(segment, None) for segment in made])
+            flags[left] = met
+        return flags
+
     def is_needed(self, rows: pl.DataFrame, made: Sequence[Segment], around: Surroundings) -> Flags:
         """Which of the combinations have partners in all joins above, or are like one that was made."""
-        flags = self._is_met(rows, around)
+        flags = self.is_met(rows, around)
         left = np.flatnonzero(~flags)
         if left.size:
-            flags[left] = self._is_made(rows[left], made)
+            flags[left] = self.is_made(rows[left], made)
         return flags
 
     def is_due(self, rows: pl.DataFrame, made: Sequence[Segment], around: Surroundings) -> Flags:
         """Which of the combinations from before are needed now, and were not made."""
-        flags = self._is_met(rows, around)
+        flags = self.is_met(rows, around)
         left = np.flatnonzero(flags)
         if left.size:
-            flags[left] = ~self._is_made(rows[left], made)
+            flags[left] = ~self.is_made(rows[left], made)
         return flags
+
+    def new_partners(self, around: Surroundings) -> int:
+        """How many rows came that combinations may have waited for."""
+        return sum(asking.new_partners(around).height for asking in self.asking)
 
     def found(self, around: Surroundings, left: Sequence[Stored], right: Sequence[Stored]) -> list[Found]:
         """Pairs of stored rows that a partner came for; some of them more than once."""
         return [each for asking in self.asking for each in asking.found(around, left, right)]
 
-    def _is_met(self, rows: pl.DataFrame, around: Surroundings) -> Flags:
+    def is_met(self, rows: pl.DataFrame, around: Surroundings) -> Flags:
         flags = np.ones(rows.height, np.bool_)
         for asking in self.asking:
             left = np.flatnonzero(flags)
             if left.size:
                 asked = rows if left.size == rows.height else rows[left]
-                flags[left] = asking.to_opposite.has_partner(asked, around.stored(asking.opposite))
+                flags[left] = asking.to_opposite.has_partner(asked, asking.stored(around))
         return flags
 
-    def _is_made(self, rows: pl.DataFrame, made: Sequence[Segment]) -> Flags:
+    def is_made(self, rows: pl.DataFrame, made: Sequence[Segment]) -> Flags:
         found = np.zeros(rows.height, np.bool_)
         probe = Probe(rows, self.alike, self.usual)
         for segment in made:
@@ -123,12 +174,16 @@ class CombinationGate:
         return found
 
 
-def distinct_pairs(found: Sequence[Found]) -> Iterator[tuple[pl.DataFrame, Segment, Positions]]:
-    """The rows of the left side, each with a row of a segment of the right side, every pair once."""
+def _looked_through(demand: Demand) -> list[Demand]:
+    """A join that is not made yet is asked input by input."""
+    return [Demand(source, "arrived") for source in sorted(demand.inputs)] if demand.kind == "foreseen" else [demand]
+
+
+def distinct_pairs(found: Sequence[Found]) -> Iterator[Found]:
+    """Every pair once."""
     by_segments: dict[tuple[int, int], tuple[Segment, Segment, list[npt.NDArray[np.int64]]]] = {}
     for left, i, right, j in found:
         by_segments.setdefault((id(left), id(right)), (left, right, []))[2].append(i.astype(np.int64) << 32 | j)
     for left, right, packed in by_segments.values():
         pairs = np.unique(np.concatenate(packed))
-        of_left = pl.DataFrame(gather(left, left.columns, (pairs >> 32).astype(np.intp)))
-        yield of_left, right, (pairs & 0xFFFFFFFF).astype(np.intp)
+        yield left, (pairs >> 32).astype(np.intp), right, (pairs & 0xFFFFFFFF).astype(np.intp)

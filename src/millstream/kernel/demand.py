@@ -5,50 +5,52 @@ it. Rows that become partners look for those that wait for them, and resume the 
 then. In the paper a consumer speaks of the sub-tuples that it was sent, and a producer looks for them among its rows;
 here, where a step brings many rows, they are asked for before anything is made of them.
 
-A row that was let in stays in, though its partners may leave: it is active from then on, and a resumed row has met none
-of the rows that are. So every pair is made once, when the later of the two is let in.
+A row that was let in stays in while its partners are there. When they have left, it is suspended again as soon as
+something would be made of it. A pair of rows is made when both are active for the first time (`spans`), and so once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import value_column
-from millstream.kernel.blacklist import Blacklist, Flags
+from millstream.kernel.blacklist import ANY, IN, Blacklist, Flags, Waits
 from millstream.kernel.foresight import Foreseen, Path, Usual
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.partners import Link, Rows, Stored, rows_at, words_of
 from millstream.kernel.scalar.expressions import TRUE
-from millstream.kernel.segments import gather, only
-from millstream.kernel.synopsis import merged
+from millstream.kernel.segments import gather
 from millstream.kernel.tree_shape import Demand, Join, demands_of, inputs_of
 
 COUNTS, KNOWN = "counts", "demands"  # synopses: the tally, and what is known of the demands
 _DECAY = 0.9  # per step, of what is known of a demand
 _ENOUGH = 200.0  # rows to have asked for before a demand is judged
 _EVERY = 32  # steps after which a demand that was given up is tried again
-_MOST_MET = {"input": 0.8, "made": 0.8, "foreseen": 0.6}  # the part of the rows from which on asking is not worth it
+# The part of the rows from which on asking is not worth it
+MOST_MET = {"input": 0.8, "made": 0.8, "foreseen": 0.6, "arrived": 0.6, "combinations": 0.7, "again": 0.9}
 
 
 @dataclass(frozen=True)
 class JustInTime:
     """How rows are held back: whether partners are looked for in Bloom filters instead of indexes, whether joins are
-    looked through that are not made yet, whether combinations are held back too, and whether demands that nearly all
-    rows meet are given up for a while."""
+    looked through that are not made yet, whether combinations are held back too, whether demands that nearly all rows
+    meet are given up for a while, and whether rows are suspended again when their partners have left."""
 
     bloom: bool = False
     foreseen: bool = True
     combinations: bool = True
     adaptive: bool = True
+    again: bool = True
 
 
 class Surroundings(Protocol):
@@ -60,8 +62,17 @@ class Surroundings(Protocol):
 
     def new(self, side: Join | int) -> Segment: ...
 
+    @property
+    def arrived(self) -> Sequence[Segment]:
+        """The new rows of each input, let in or not."""
+        ...
+
     def all_rows(self, source: int) -> list[Segment]:
         """Those of an input, in or not."""
+        ...
+
+    def arrived_rows(self, source: int) -> list[Stored]:
+        """The same, those left out that nothing can meet any more."""
         ...
 
     def foreseen(self, join: Join, view: Foreseen) -> Rows:
@@ -81,14 +92,17 @@ class Experience:
     def judge(self, kind: str) -> None:
         """Now and then a demand that was given up is tried again."""
         self.steps += 1
-        is_met = self.asked >= _ENOUGH and self.met > _MOST_MET[kind] * self.asked
-        self.given_up = is_met and self.steps % _EVERY != 0
-        if not is_met or not self.given_up:
+        self.given_up = self.is_met_mostly(kind) and self.steps % _EVERY != 0
+        if not self.given_up:
             self.asked, self.met = self.asked * _DECAY, self.met * _DECAY
 
-    def add(self, met: Flags) -> None:
-        self.asked += met.size
-        self.met += int(np.count_nonzero(met))
+    def is_met_mostly(self, kind: str) -> bool:
+        return self.asked >= _ENOUGH and self.met > MOST_MET[kind] * self.asked
+
+    def add(self, met: Flags, more: int = 0) -> None:
+        """`more` are questions that cost as much and save nothing."""
+        self.asked += met.size + more
+        self.met += int(np.count_nonzero(met)) + more
 
 
 @dataclass(frozen=True)
@@ -118,11 +132,18 @@ class Asking:
         """Which of the rows have partners by now."""
         if self.path is not None:
             return self.path.exists(rows, around.all_rows, bloom=jit.bloom)
-        return self.to_opposite.has_partner(rows, around.stored(self.opposite), bloom=jit.bloom)
+        return self.to_opposite.has_partner(rows, self._stored(around), bloom=jit.bloom)
+
+    def _stored(self, around: Surroundings) -> list[Stored]:
+        if self.kind == "arrived" and isinstance(self.opposite, int):
+            return around.arrived_rows(self.opposite)
+        return around.stored(self.opposite)
 
     def new_partners(self, around: Surroundings) -> Rows:
         if self.view is not None and isinstance(self.opposite, Join):
             return around.foreseen(self.opposite, self.view)
+        if self.kind == "arrived" and isinstance(self.opposite, int):
+            return around.arrived[self.opposite]
         return around.new(self.opposite)
 
 
@@ -135,6 +156,8 @@ class Gate:
         self.asking, self.jit = tuple(asking), jit
         alike = Access(tuple(columns), tuple(columns)) if columns is not None else None
         self.alike = Link(alike, usual, TRUE) if alike is not None else None
+        read = dict.fromkeys(name for one in self.asking for name in one.own_columns)
+        self._read = list(read) if all(one.by_code for one in self.asking) else []
 
     @property
     def is_open(self) -> bool:
@@ -142,94 +165,105 @@ class Gate:
         return not self.asking
 
     def let_in(
-        self, arrived: Segment, waiting: Blacklist, around: Surroundings, known: Sequence[Experience]
-    ) -> tuple[Flags, Segment]:
-        """Which of the rows that arrived are let in, and all rows that are by now and were not before."""
-        gave_up = [experience.given_up for experience in known]
+        self, arrived: Segment, blacklist: Blacklist, around: Surroundings, known: Sequence[Experience]
+    ) -> Waits:
+        """What the rows that arrived wait for; rows that waited and are let in now are resumed."""
         if self.jit.adaptive:
             for asking, experience in zip(self.asking, known, strict=True):
                 experience.judge(asking.kind)
-        flags = self._all_met(arrived, around, known)
-        if self.alike is not None and not flags.all():
+        waits = self._asked(self._words(arrived, None), arrived.height, around, known)
+        if self.alike is not None and waits.any():
             # A row and its retraction must be in both or not at all, or they would never cancel.
-            left = np.flatnonzero(~flags)
-            stored = [(part.rows, part.let_in) for part in waiting.parts]
-            flags[left] = self.alike.has_partner(pl.DataFrame(gather(arrived, arrived.columns, left)), stored)
-        given_up_now = any(e.given_up and not before for e, before in zip(known, gave_up, strict=True))
-        resumed = self._resumed(waiting, around, known, everyone=given_up_now)
-        let_in = [rows for rows in (only(arrived, flags), *resumed) if rows.height]
-        return flags, merged(let_in) if let_in else arrived.clear()
+            left = np.flatnonzero(waits)
+            stored = [(part.rows, part.let_in) for part in blacklist.parts]
+            found = self.alike.has_partner(pl.DataFrame(gather(arrived, arrived.columns, left)), stored)
+            waits[left] = np.where(found, IN, ANY)
+        self._resume(blacklist, around, known)
+        return waits
 
-    def _all_met(
+    def ask_again(
+        self, rows: Segment, positions: Positions, around: Surroundings, known: Sequence[Experience]
+    ) -> Waits:
+        """What rows would wait for by now."""
+        nothing = [np.zeros(positions.size, np.bool_) for _ in self.asking]
+        return self._asked(self._words(rows, positions), positions.size, around, known, nothing)
+
+    def _asked(
         self,
-        rows: pl.DataFrame,
+        rows: Rows,
+        count: int,
         around: Surroundings,
         known: Sequence[Experience],
-        *,
         found: Sequence[Flags] | None = None,
-    ) -> Flags:
-        """Which rows have all partners they need; for each demand some may be known to have `found` theirs."""
-        flags = np.ones(rows.height, np.bool_)
-        asked = self._asked(rows)
+    ) -> Waits:
+        """The first demand that is not met for each row; of each demand some may be known to have `found` theirs."""
+        waits = np.zeros(count, np.uint8)
         for number, (asking, experience) in enumerate(zip(self.asking, known, strict=True)):
             if experience.given_up:
                 continue
-            left = np.flatnonzero(flags if found is None else flags & ~found[number])
+            left = np.flatnonzero(waits == IN if found is None else (waits == IN) & ~found[number])
             if not left.size:
                 continue
-            some = asked if left.size == rows.height else rows_at(asked, left)
-            met = asking.is_met(some, around, self.jit)
+            met = asking.is_met(rows if left.size == count else rows_at(rows, left), around, self.jit)
             if found is None:
                 experience.add(met)
-            flags[left] = met
-        return flags
+            waits[left[~met]] = number + 1
+        return waits
 
-    def _asked(self, rows: pl.DataFrame) -> Rows:
-        """What of the rows is needed to ask."""
-        if not self.asking or not all(asking.by_code for asking in self.asking):
-            return rows
-        read = dict.fromkeys(name for asking in self.asking for name in asking.own_columns)
-        own = [name for name in read if name in rows.columns]
-        return dict(zip(own, words_of(rows, own), strict=True)) if own else rows
+    def _words(self, rows: pl.DataFrame, positions: Positions | None) -> Rows:
+        """What of the rows at the positions, or of all, is needed to ask."""
+        own = [name for name in self._read if name in rows.columns]
+        if own:
+            words = dict(zip(own, words_of(rows, own), strict=True))
+            return words if positions is None else rows_at(words, positions)
+        return rows if positions is None else rows_at(rows, positions)
 
-    def _resumed(
-        self, waiting: Blacklist, around: Surroundings, known: Sequence[Experience], *, everyone: bool
-    ) -> list[Segment]:
-        """The rows that waited and are let in now: those that found a partner at last, if all demands are met."""
-        parts = list(waiting.waiting())
-        if not parts:
-            return []
-        segments = [rows for _, rows, _ in parts]
-        partners = [asking.to_own.partners(asking.new_partners(around), segments) for asking in self.asking]
-        candidates: list[tuple[int, Positions]] = []
-        found: list[list[Flags]] = [[] for _ in self.asking]
-        for place, (number, rows, flags) in enumerate(parts):
-            awaited = np.zeros((len(self.asking), rows.height), np.bool_)
-            for own, found_at in zip(awaited, partners, strict=True):
-                own[found_at[place]] = True
-            positions = np.flatnonzero((awaited.any(axis=0) | everyone) & ~flags)
-            if positions.size:
-                candidates.append((number, positions))
-                for each, own in zip(found, awaited, strict=True):
-                    each.append(own[positions])
+    def _resume(self, blacklist: Blacklist, around: Surroundings, known: Sequence[Experience]) -> None:
+        """Lets rows in that found a partner at last, if all demands are met."""
+        parts = list(blacklist.waiting())
+        found = [np.zeros((len(self.asking), part.rows.height), np.bool_) for _, part in parts]
+        for number, (asking, experience) in enumerate(zip(self.asking, known, strict=True)):
+            awaiting = [(part.waits == number + 1) | (part.waits == ANY) for _, part in parts]
+            some = [place for place, flags in enumerate(awaiting) if flags.any()]
+            if experience.given_up:
+                for place in some:
+                    found[place][number] = awaiting[place]
+            elif some:
+                segments = [parts[place][1].rows for place in some]
+                partners = asking.to_own.partners(asking.new_partners(around), segments)
+                for place, positions in zip(some, partners, strict=True):
+                    found[place][number][positions] = awaiting[place][positions]
+        candidates = [(*part, flags, at) for part, flags in zip(parts, found, strict=True) if (at := _any(flags)).size]
         if not candidates:
-            return []
-        together = [np.concatenate(each) for each in found]
-        chosen = [at for _, at in candidates]
-        if not all(flags.all() or experience.given_up for flags, experience in zip(together, known, strict=True)):
-            asked = pl.concat([_rows_at(waiting.parts[number].rows, at) for number, at in candidates])
-            met = self._all_met(asked, around, known, found=together)
-            apart = np.split(met, np.cumsum([at.size for at in chosen])[:-1])
-            chosen = [at[flags] for at, flags in zip(chosen, apart, strict=True)]
-        return [waiting.let_in(number, at) for (number, _), at in zip(candidates, chosen, strict=True) if at.size]
+            return
+        words = _together([self._words(part.rows, at) for _, part, _, at in candidates])
+        together = np.concatenate([flags[:, at] for _, _, flags, at in candidates], axis=1)
+        waits = self._asked(words, together.shape[1], around, known, list(together))
+        if self.alike is not None:
+            waits[waits != IN] = ANY
+        ends = np.cumsum([at.size for _, _, _, at in candidates])
+        for (number, _, _, at), own in zip(candidates, np.split(waits, ends[:-1]), strict=True):
+            blacklist.resume(number, at, own)
 
 
-def _rows_at(segment: Segment, positions: Positions) -> Segment:
-    return pl.DataFrame(gather(segment, segment.columns, positions))
+def _any(flags: npt.NDArray[np.bool_]) -> Positions:
+    return np.flatnonzero(flags.any(axis=0))
 
 
-def tree_gates(graph: JoinGraph, root: Join, usual: Usual, jit: JustInTime, retracting: Inputs) -> list[Gate]:
-    """For each input of a tree, by what the joins above ask of it."""
+def _together(rows: Sequence[Rows]) -> Rows:
+    if len(rows) == 1:
+        return rows[0]
+    frames = [one for one in rows if isinstance(one, pl.DataFrame)]
+    if frames:
+        return pl.concat(frames)
+    return {str(name): np.concatenate([words_of(one, [str(name)])[0] for one in rows]) for name in rows[0]}
+
+
+def tree_gates(
+    graph: JoinGraph, root: Join, usual: Usual, jit: JustInTime, retracting: Inputs, looked_through: Inputs
+) -> list[Gate]:
+    """For each input of a tree, by what the joins above ask of it. Joins that are not made yet are not looked through
+    for some of the inputs: that is done for their combinations, of which far fewer pass."""
     views: dict[Join, Foreseen | None] = {}
     for join in root.walk() if jit.foreseen else ():
         for side in join.sides:
@@ -240,6 +274,10 @@ def tree_gates(graph: JoinGraph, root: Join, usual: Usual, jit: JustInTime, retr
         own, opposite = frozenset({source}), demand.opposite
         to_own = Link.between(graph, own, demand.inputs, usual[source])
         to_opposite = Link.between(graph, demand.inputs, own, usual[opposite])
+        if demand.kind == "arrived" and not to_opposite.by_code:
+            return None
+        if demand.kind == "foreseen" and source in looked_through:
+            return None
         if demand.kind != "foreseen":
             return Asking(demand.kind, opposite, to_opposite, to_own)
         view = views.get(opposite) if isinstance(opposite, Join) else None
@@ -274,17 +312,17 @@ def stem_gates(graph: JoinGraph, usual: Sequence[Access], jit: JustInTime, retra
     return gates
 
 
-def experiences(gates: Sequence[Gate], kept: Sequence[Segment]) -> list[list[Experience]]:
-    """What is known of the demands of each input, as it was kept."""
+def experiences(counts: Sequence[int], kept: Sequence[Segment]) -> list[list[Experience]]:
+    """What is known of so many demands of each gate, as it was kept."""
     known = [Experience(*row) for row in kept[0].rows()] if kept else []
-    counts = [len(gate.asking) for gate in gates]
     known += [Experience() for _ in range(sum(counts) - len(known))]
     ends = list(accumulate(counts))
     return [known[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
 
 def kept_experiences(known: Sequence[Sequence[Experience]]) -> Segment:
-    return pl.DataFrame([asdict(each) for one in known for each in one])
+    every = [each for one in known for each in one]
+    return pl.DataFrame([pl.Series(f.name, [getattr(each, f.name) for each in every]) for f in fields(Experience)])
 
 
 @dataclass
@@ -303,4 +341,4 @@ class Tally:
         return cls(*kept[0].row(0)) if kept else cls()
 
     def segment(self) -> Segment:
-        return pl.DataFrame([asdict(self)])
+        return pl.DataFrame([pl.Series(f.name, [getattr(self, f.name)]) for f in fields(self)])

@@ -40,7 +40,7 @@ def directory_of(segment: Segment) -> Directory | None:
     objects until they are merged, making it is a small part of the work of merging them."""
     known = _directories.get(id(segment))
     if known is None and can_keep_beside(segment, 4 << _bits(segment.height)):
-        known = _directories[id(segment)] = _directory(codes_of(segment))
+        known = _directories[id(segment)] = directory_over(codes_of(segment))
         weakref.finalize(segment, _directories.pop, id(segment), None)
     return known
 
@@ -49,7 +49,8 @@ def _bits(rows: int) -> int:
     return max(rows.bit_length(), 1)
 
 
-def _directory(codes: Codes) -> Directory:
+def directory_over(codes: Codes) -> Directory:
+    """Of codes that are in order."""
     bits = _bits(codes.size)
     shift = np.uint64(64 - bits)
     counts = np.bincount((codes >> shift).view(np.int64), minlength=1 << bits)

@@ -27,13 +27,14 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.distribution import Distribution, by_key, same_columns
-from millstream.kernel.keys import KEY, Positions, are_codes_exact, key_codes, order_codes, stable_order
-from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.keys import Positions, are_codes_exact
+from millstream.kernel.operator import Horizons, Keeping, Operator, Progress, Segment, State
 from millstream.kernel.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.segments import codes_of, gather, horizon_of, numbers, released, summed
-from millstream.kernel.synopsis import Consolidated, Synopsis, retain
+from millstream.kernel.stem import Arrangement, arranged_by
+from millstream.kernel.synopsis import Consolidated, Synopsis, retain, retained
 from millstream.types import Schema
 
 _ROW = "_row"
@@ -68,19 +69,14 @@ class KeyedJoin(Operator):
 
     def _arrange(self, batch: Batch, side: int) -> Segment:
         """The rows that can match at all, sorted by key."""
-        keys, band = self._key_columns[side], self._bands[side]
-        required = keys if not self.null_safe else []
-        required = [value_column(band.column)] if band is not None else required
-        frame = batch[[*self._columns[side], *INTERVAL_COLUMNS, *([BORN] if BORN in batch.columns else [])]]
-        if any(frame[column].null_count() for column in required):
-            frame = frame.drop_nulls(required)
+        return arranged_by(batch, self._arrangement(side))
+
+    def _arrangement(self, side: int) -> Arrangement:
+        keys, band = tuple(self._key_columns[side]), self._bands[side]
         if band is not None:
-            codes = order_codes(frame[value_column(band.column)])
-            order = np.argsort(codes, kind="stable")
-        else:
-            codes = key_codes(frame, keys)
-            order = stable_order(codes)
-        return pl.DataFrame([*gather(frame, frame.columns, order), pl.Series(KEY, codes[order])])
+            compared = (value_column(band.column),)
+            return Arrangement(tuple(self._columns[side]), compared, (True, compared))
+        return Arrangement(tuple(self._columns[side]), () if self.null_safe else keys, (False, keys))
 
     def _candidates(self, probe: Segment, stored: Segment, side: int) -> Iterator[Pairs]:
         """(row of the probe, row of what is stored of that side) in chunks: a superset of what matches."""
@@ -143,14 +139,24 @@ class InnerJoin(KeyedJoin):
         before = state.get("left", ()), state.get("right", ())
         pieces = [piece for stored in (*before[1], right) for piece in self._product(left, stored, 1)]
         pieces += [piece for stored in before[0] for piece in self._product(stored, right, 0)]
-        # A row is of use as long as the other input may still bring partners for it.
         after = {
-            name: self.synopses[side].retain(
-                before[side], arrived, horizon_of(progress.after[1 - side]), horizon_of(progress.before[1 - side])
+            kept.synopsis: retained(
+                self.synopses[side], before[side], (left, right)[side], kept, progress.shared.get(side)
             )
-            for side, (name, arrived) in enumerate((("left", left), ("right", right)))
+            for side, kept in self.keeping(progress).items()
         }
         return concat(pieces, self._empty(BORN in left.columns or BORN in right.columns)), after
+
+    def keeping(self, progress: Progress) -> dict[int, Keeping]:
+        """A row is of use as long as the other input may still bring partners for it."""
+        return {
+            side: Keeping(
+                ("left", "right")[side],
+                (self._arrangement(side), self.synopses[side]),
+                Horizons(horizon_of(progress.before[1 - side]), horizon_of(progress.after[1 - side])),
+            )
+            for side in (0, 1)
+        }
 
     def _product(self, left: Segment, right: Segment, stored_side: int) -> Iterator[Batch]:
         if not left.height or not right.height:

@@ -26,7 +26,7 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.blacklist import Blacklist, Flags
+from millstream.kernel.blacklist import IN, Blacklist, Flags, Waits
 from millstream.kernel.combinations import CombinationGate, distinct_pairs
 from millstream.kernel.demand import COUNTS, KNOWN, JustInTime, Tally, experiences, kept_experiences, tree_gates
 from millstream.kernel.distribution import Distribution, by_key
@@ -38,10 +38,15 @@ from millstream.kernel.partners import Rows, Stored
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction
 from millstream.kernel.segments import alive, gather, horizon_of, numbers, only
+from millstream.kernel.spans import MOST_SPANS, Spans
 from millstream.kernel.stem import Probe, arranged
-from millstream.kernel.synopsis import Consolidated, Synopsis
+from millstream.kernel.synopsis import Consolidated, Synopsis, merged
 from millstream.kernel.tree_shape import Join, Shape, demands_of, inputs_of, tree_of
 from millstream.types import Schema
+
+_STEP = "step"  # synopsis: how many there were
+_MADE = "_made"  # the step in which a row was
+_LOOKUPS = 8  # partners that look for combinations cost as much as a combination that is made
 
 
 class JoinTree(Operator):
@@ -50,8 +55,9 @@ class JoinTree(Operator):
         change(L join R) = change(L) join R_before + L_after join change(R)   for every pair.
 
     Keeps the rows of every input and of every join but the last. With `jit`, rows of inputs wait until all joins above
-    the one that reads them have partners for them (`tree_shape`): for the tree it is as if they arrived later, and
-    since they were part of no result before, the results of every step are the same.
+    the one that reads them have partners for them (`tree_shape`), and again when these have left: for the tree it is as
+    if they arrived later, each pair of rows being made once (`spans`). Since they have no part in any result while they
+    wait, the results of every step are the same.
 
     A row is forgotten once no partner can start in time any more. Without jit those are the other side's, with it all
     others': rows that waited may come from any input as late as that.
@@ -93,14 +99,35 @@ class JoinTree(Operator):
                 self.usual[side] = self.graph.between(inputs_of(side), inputs_of(join.beside(side)))
                 others = self.root.inputs if jit is not None else join.inputs
                 self.lasting[side] = others - inputs_of(side)
-        self.gates = tree_gates(self.graph, self.root, self.usual, jit, retracting) if jit is not None else []
-        self.combination_gates: dict[Join, CombinationGate] = {}
-        if jit is not None and jit.combinations:
-            demands = demands_of(self.root)
-            for join in self.root.walk():
-                gate = CombinationGate(self.graph, join, demands[join], self.usual) if join != self.root else None
-                if gate is not None and gate.asking and not join.inputs & retracting:
-                    self.combination_gates[join] = gate
+        self.combination_gates = self._combination_gates(jit, retracting)
+        through = (join.inputs for join, gate in self.combination_gates.items() if gate.looks_through)
+        looked_through = frozenset(chain.from_iterable(through))
+        self.gates = (
+            tree_gates(self.graph, self.root, self.usual, jit, retracting, looked_through) if jit is not None else []
+        )
+        self.again = self._again(jit, retracting)
+        beside = ((join, side) for join in self.root.walk() for side in join.sides if side in self.again)
+        self.dated = {join.beside(side) for join, side in beside}  # whose rows say in which step they were made
+        self.is_adaptive = jit is not None and jit.adaptive
+
+    def _combination_gates(self, jit: JustInTime | None, retracting: Inputs) -> dict[Join, CombinationGate]:
+        if jit is None or not jit.combinations:
+            return {}
+        demands = demands_of(self.root)
+        inner = [join for join in self.root.walk() if join != self.root and not join.inputs & retracting]
+        gates = {join: CombinationGate(self.graph, join, demands[join], self.usual) for join in inner}
+        return {join: gate for join, gate in gates.items() if gate.asking}
+
+    def _again(self, jit: JustInTime | None, retracting: Inputs) -> Inputs:
+        """The inputs whose rows may be suspended again. A row that is taken back has to wait like the row itself; and
+        what is beside must tell since when its rows are there."""
+        if jit is None or not jit.again or retracting:
+            return frozenset()
+        gated = {source for source, gate in enumerate(self.gates) if not gate.is_open}
+        beside = ((join, side) for join in self.root.walk() for side in join.sides if isinstance(side, int))
+        return frozenset(
+            side for join, side in beside if side in gated and (join.beside(side) in gated or _is_join(join, side))
+        )
 
     @property
     def distribution(self) -> Distribution:
@@ -144,12 +171,40 @@ class _Pair:
         return cls(accesses, conjunction(conditions), tuple(columns), empty)
 
 
+def _is_join(join: Join, side: Join | int) -> bool:
+    """Whether the other side is one."""
+    return isinstance(join.beside(side), Join)
+
+
+@dataclass
+class _Stored:
+    """Rows of a side from before: which of them are in (None: all), and when they were, as far as that is kept; `part`
+    is their number in a blacklist."""
+
+    rows: Segment
+    flags: Flags | None = None
+    spans: Spans | None = None
+    part: int | None = None
+
+    @property
+    def ever(self) -> Flags | None:
+        """Which have been in."""
+        return self.flags if self.part is None or self.spans is None else self.spans.ever
+
+
 @dataclass
 class _Side:
-    """The rows of an input or a join during a step: those from before, with which of them count, and the new ones."""
+    """The rows of an input or a join during a step: those from before, and the new ones; of these, those that were in
+    `again` and again, with their spans, apart from those that are for the `first` time."""
 
-    before: list[Stored]
+    before: list[_Stored]
     new: Segment
+    first: Segment
+    again: Sequence[tuple[Segment, Spans]] = ()
+
+    @property
+    def coming(self) -> list[_Stored]:
+        return [_Stored(self.first), *(_Stored(rows, None, spans) for rows, spans in self.again)]
 
 
 class _Run:
@@ -160,9 +215,14 @@ class _Run:
         self.arrived = [self._arranged(source, batch) for source, batch in enumerate(inputs)]
         self.sides: dict[Join | int, _Side] = {}
         self.tally = Tally.of(state.get(COUNTS, ()))
-        self.known = experiences(tree.gates, state.get(KNOWN, ()))
-        self.blacklists: dict[int, tuple[Blacklist, Flags]] = {}
+        single = [*tree.combination_gates, *sorted(tree.again)]
+        counts = [*(len(gate.asking) for gate in tree.gates), *(1 for _ in single)]
+        self.known = experiences(counts, state.get(KNOWN, ()))
+        self.known_of = dict(zip(single, (one for (one,) in self.known[len(tree.gates) :]), strict=True))
+        self.step = 1 + (int(state[_STEP][0].item()) if _STEP in state else 0)
+        self.blacklists: dict[int, tuple[Blacklist, Waits]] = {}
         self._combinations: dict[Join, Rows] = {}
+        self._alive: dict[int, Flags | None] = {}
 
     def _arranged(self, source: int, batch: Batch) -> Segment:
         local = value_columns(len(self.tree.schemas[source]))
@@ -174,7 +234,20 @@ class _Run:
     # What gates ask
 
     def stored(self, side: Join | int) -> list[Stored]:
-        return [*self.sides[side].before, (self.sides[side].new, None)]
+        before = [(one.rows, self._living(side, one.rows, one.flags)) for one in self.sides[side].before]
+        return [*((rows, flags) for rows, flags in before if flags is None or flags.any()), (self.new(side), None)]
+
+    def arrived_rows(self, source: int) -> list[Stored]:
+        before = [(rows, self._living(source, rows, None)) for rows in self.state.get(f"rows {source}", ())]
+        return [*before, (self.arrived[source], None)]
+
+    def _living(self, side: Join | int, rows: Segment, flags: Flags | None) -> Flags | None:
+        """Those of the rows that new ones can meet: segments are cleared now and then only."""
+        if id(rows) not in self._alive:
+            living: Flags = numbers(rows, END) > self._horizon(side, self.progress.before)
+            self._alive[id(rows)] = None if living.all() else living
+        living_rows = self._alive[id(rows)]
+        return flags if living_rows is None else living_rows if flags is None else flags & living_rows
 
     def new(self, side: Join | int) -> Segment:
         return self.sides[side].new
@@ -189,59 +262,158 @@ class _Run:
 
     # Production
 
-    def made(self, join: Join) -> Batch:
-        """The new rows of a join. Inputs are let in before joins are made, and the first of two joins is made before
-        the second, so that what a gate asks is settled by then."""
+    def made(self, join: Join, gate: CombinationGate | None = None) -> Batch:
+        """The new rows of a join, those left out that the gate knows not to be needed. Inputs are let in before joins
+        are made, and the first of two joins is made before the second, so that what a gate asks is settled by then."""
         order = sorted(join.sides, key=lambda side: (isinstance(side, Join), side != join.first))
         for side in order:
             self.sides[side] = self._joined(side) if isinstance(side, Join) else self._let_in(side)
-        pair = self.tree.pairs[join.number]
         left, right = (self.sides[side] for side in join.sides)
         pieces: list[Batch] = []
-        for stored, flags in (*right.before, (right.new, None)):
-            pieces += self._product(pair, left.new, stored, flags, join, 1)
-        for stored, flags in left.before:
-            pieces += self._product(pair, right.new, stored, flags, join, 0)
+        for new in left.coming:
+            for stored in (*right.before, *right.coming):
+                pieces += self._product(join, 1, new, stored, gate)
+        for new in right.coming:
+            for stored in left.before:
+                pieces += self._product(join, 0, new, stored, gate)
         return concat(pieces, self._empty(join))
 
     def _joined(self, join: Join) -> _Side:
-        rows, segments = self.made(join), self.state.get(f"join {join.number}", ())
+        segments = self.state.get(f"join {join.number}", ())
         gate = self.tree.combination_gates.get(join)
-        if gate is not None:
-            rows = self._needed(join, gate, rows, segments)
+        if gate is None:
+            rows = self.made(join)
+        else:
+            known = self.known_of[join]
+            was_given_up = known.given_up
+            if self.tree.is_adaptive:
+                known.judge("combinations")
+            rows = self.made(join, gate if not known.given_up and not was_given_up else None)
+            rows = self._needed(join, gate, rows, segments, was_given_up=was_given_up)
+        if not rows.height and not segments:
+            return _Side([], rows, rows)
         self.tally.made += rows.height
         new = arranged(rows, self.tree.columns_of(join.inputs), [], self.tree.usual[join])
-        return _Side([(segment, None) for segment in segments], new)
+        if join not in self.tree.dated:
+            return _Side([_Stored(segment) for segment in segments], new, new)
+        new = new.hstack([pl.Series(_MADE, np.full(new.height, self.step, np.int32))])
+        before = [_Stored(one, None, Spans.since(one.get_column(_MADE).to_numpy())) for one in segments]
+        return _Side(before, new, new)
 
-    def _needed(self, join: Join, gate: CombinationGate, rows: Batch, made: Sequence[Segment]) -> Batch:
+    def _needed(
+        self, join: Join, gate: CombinationGate, rows: Batch, made: Sequence[Segment], *, was_given_up: bool
+    ) -> Batch:
         """Those of the new combinations that are needed, and those that were withheld and are needed by now."""
-        pair, sides = self.tree.pairs[join.number], [self.sides[side].before for side in join.sides]
-        due = [self._empty(join)]
-        for left, right, positions in distinct_pairs(gate.found(self, *sides)):
-            probe = Probe(left, pair.accesses[1], self.tree.usual[join.right])
-            due += self._combined(pair, probe, left, right, np.arange(positions.size), positions)
-        # What has expired since it was made is no longer stored, and must not be made again.
-        horizon = self._horizon(join, self.progress.before)
-        late = alive(concat(due, due[0]), horizon)
-        if late.height:
-            late = only(late, gate.is_due(late, made, self))
+        known = self.known_of[join]
+        if was_given_up:
+            if not known.given_up:
+                known.add(gate.is_met(rows, self), min(rows.height, gate.new_partners(self) // _LOOKUPS))
+                known.given_up = known.is_met_mostly("combinations")
+            return rows
+        if known.given_up:
+            return concat([rows, self._due(join, gate, made, self._met_before(join), everyone=True)], rows)
+        late = self._due(join, gate, made, self._found(join, gate), everyone=False)
         if rows.height:
-            needed = gate.is_needed(rows, [*made, arranged(late, list(pair.columns), [], self.tree.usual[join])], self)
+            like = [*made, arranged(late, list(self.tree.pairs[join.number].columns), [], self.tree.usual[join])]
+            needed = gate.is_needed(rows, like, self)
+            known.add(needed, min(rows.height, gate.new_partners(self) // _LOOKUPS))
             self.tally.withheld += rows.height - int(np.count_nonzero(needed))
             rows = only(rows, needed)
-        return concat([rows, late], self._empty(join))
+        return concat([rows, late], rows)
+
+    def _found(self, join: Join, gate: CombinationGate) -> Iterator[Batch]:
+        """The combinations from before that a partner came for."""
+        left, right = (self.sides[side].before for side in join.sides)
+        spans = {id(one.rows): one.spans for one in (*left, *right)}
+        ever = [[(one.rows, one.ever) for one in side] for side in (left, right)]
+        for rows, i, stored, j in distinct_pairs(gate.found(self, *ever)):
+            yield from self._before(join, rows, spans[id(rows)], stored, spans[id(stored)], i, j)
+
+    def _met_before(self, join: Join) -> Iterator[Batch]:
+        """All combinations from before."""
+        left, right = (self.sides[side].before for side in join.sides)
+        pair = self.tree.pairs[join.number]
+        for one in left:
+            probe = Probe(one.rows, pair.accesses[1], self.tree.usual[join.right])
+            for other in right:
+                for i, j in probe.candidates(other.rows):
+                    kept = np.ones(i.size, np.bool_)
+                    for flags, positions in ((one.ever, i), (other.ever, j)):
+                        kept = kept if flags is None else kept & flags[positions]
+                    yield from self._before(join, one.rows, one.spans, other.rows, other.spans, i[kept], j[kept])
+
+    def _before(
+        self,
+        join: Join,
+        rows: Segment,
+        spans: Spans | None,
+        stored: Segment,
+        others: Spans | None,
+        i: Positions,
+        j: Positions,
+    ) -> Iterator[Batch]:
+        """Those of the pairs of rows of either side that have met."""
+        if spans is not None and others is not None:
+            met = spans.met(i, others, j)
+            i, j = i[met], j[met]
+        pair = self.tree.pairs[join.number]
+        left = pl.DataFrame(gather(rows, rows.columns, i))
+        probe = Probe(left, pair.accesses[1], self.tree.usual[join.right])
+        yield from self._combined(pair, left, stored, *self._matching(probe, left, stored, np.arange(i.size), j))
+
+    def _due(
+        self, join: Join, gate: CombinationGate, made: Sequence[Segment], found: Iterator[Batch], *, everyone: bool
+    ) -> Batch:
+        """Of the combinations from before those that are needed by now, or all, as far as they were not made."""
+        # What has expired since it was made is no longer stored, and must not be made again.
+        due = alive(concat(list(found), self._empty(join)), self._horizon(join, self.progress.before))
+        if not due.height:
+            return due
+        return only(due, ~gate.is_made(due, made) if everyone else gate.is_due(due, made, self))
 
     def _let_in(self, source: int) -> _Side:
         arrived, segments = self.arrived[source], self.state.get(f"rows {source}", ())
         if not self.tree.gates or self.tree.gates[source].is_open:
-            return _Side([(segment, None) for segment in segments], arrived)
-        blacklist = Blacklist.of(segments, self.state.get(f"let in {source}", ()))
-        flags, new = self.tree.gates[source].let_in(arrived, blacklist, self, self.known[source])
-        passed = int(np.count_nonzero(flags))
-        self.tally.suspended += arrived.height - passed
-        self.tally.resumed += new.height - passed
-        self.blacklists[source] = blacklist, flags
-        return _Side(list(zip(segments, blacklist.before, strict=True)), new)
+            return _Side([_Stored(segment) for segment in segments], arrived, arrived)
+        step = self.step if source in self.tree.again else None
+        blacklist = Blacklist.of(segments, self.state.get(f"waits {source}", ()), step)
+        waits = self.tree.gates[source].let_in(arrived, blacklist, self, self.known[source])
+        if step is not None and self.tree.is_adaptive:
+            self.known_of[source].judge("again")
+        self.tally.suspended += int(np.count_nonzero(waits))
+        self.tally.resumed += sum(rows.height for rows, _ in blacklist.resumed)
+        self.blacklists[source] = blacklist, waits
+        before = [
+            _Stored(*part.rows_in, part.spans, number if step is not None else None)
+            for number, part in enumerate(blacklist.before)
+            if part.number_in or (part.spans is not None and part.spans.ever.any())
+        ]
+        again = [(rows, spans) for rows, spans in blacklist.resumed if spans is not None]
+        let_in = [only(arrived, waits == IN), *(rows for rows, spans in blacklist.resumed if spans is None)]
+        first = _merged(let_in, arrived)
+        return _Side(before, _merged([first, *(rows for rows, _ in again)], arrived), first, again)
+
+    def _still_in(self, source: Join | int, stored: _Stored, positions: Positions) -> Flags | None:
+        """Which of the rows, of which something would be made now, are still needed; the others are suspended again."""
+        if stored.part is None or stored.spans is None or not isinstance(source, int):
+            return None
+        known, (blacklist, _) = self.known_of[source], self.blacklists[source]
+        if known.given_up:
+            return None
+        touched = np.zeros(stored.rows.height, np.bool_)
+        touched[positions] = True
+        asked = np.flatnonzero(touched)
+        asked = asked[stored.spans.used[asked] < MOST_SPANS]
+        waits = self.tree.gates[source].ask_again(stored.rows, asked, self, self.known[source])
+        known.add(waits == IN)
+        left = waits != IN
+        if not left.any():
+            return None
+        blacklist.suspend(stored.part, asked[left], waits[left])
+        self.tally.suspended += int(np.count_nonzero(left))
+        stored.flags = np.ones(stored.rows.height, np.bool_) if stored.flags is None else stored.flags.copy()
+        stored.flags[asked[left]] = False
+        return stored.flags[positions]
 
     # What is kept
 
@@ -251,18 +423,22 @@ class _Run:
         for side, rows in self.sides.items():
             before, after = (self._horizon(side, reached) for reached in (self.progress.before, self.progress.after))
             if isinstance(side, Join):
-                segments = [segment for segment, _ in rows.before]
+                if not rows.before and not rows.new.height:
+                    continue
+                segments = [stored.rows for stored in rows.before]
                 kept[f"join {side.number}"] = Consolidated().retain(segments, rows.new, after, before)
             elif side in self.blacklists:
-                blacklist, flags = self.blacklists[side]
-                parts = blacklist.retain(self.arrived[side], flags, after)
+                blacklist, waits = self.blacklists[side]
+                parts = blacklist.retain(self.arrived[side], waits, after)
                 kept[f"rows {side}"] = tuple(part.rows for part in parts)
-                kept[f"let in {side}"] = tuple(part.stored for part in parts)
+                kept[f"waits {side}"] = tuple(part.stored for part in parts)
                 self.tally.waiting += Blacklist(parts).size
             else:
                 segments = list(self.state.get(f"rows {side}", ()))
                 kept[f"rows {side}"] = self.tree.synopses[side].retain(segments, self.arrived[side], after, before)
         kept[COUNTS] = (self.tally.segment(),)
+        if self.tree.again:
+            kept[_STEP] = (pl.DataFrame({_STEP: [self.step]}),)
         if any(self.known):
             kept[KNOWN] = (kept_experiences(self.known),)
         return kept
@@ -272,29 +448,45 @@ class _Run:
         return min(horizon_of(frontiers[source]) for source in self.tree.lasting[side])
 
     def _product(
-        self, pair: _Pair, probing: Segment, stored: Segment, flags: Flags | None, join: Join, side: int
+        self, join: Join, side: int, new: _Stored, stored: _Stored, gate: CombinationGate | None
     ) -> Iterator[Batch]:
-        """The pairs of rows and of stored rows of a side, as far as these count."""
-        if not probing.height or not stored.height:
+        """The pairs of new rows and of rows of a side that are in, as far as they have not met before."""
+        if not new.rows.height or not stored.rows.height:
             return
-        probe = Probe(probing, pair.accesses[side], self.tree.usual[join.sides[side]])
-        for i, j in probe.candidates(stored):
-            if flags is not None:
-                counting = flags[j]
-                i, j = i[counting], j[counting]
-            yield from self._combined(pair, probe, probing, stored, i, j)
+        pair = self.tree.pairs[join.number]
+        probe = Probe(new.rows, pair.accesses[side], self.tree.usual[join.sides[side]])
+        for i, j in probe.candidates(stored.rows):
+            if stored.flags is not None:
+                i, j = _kept(i, j, stored.flags[j])
+            if new.spans is not None and stored.spans is not None:
+                i, j = _kept(i, j, ~new.spans.met(i, stored.spans, j))
+            still_in = self._still_in(join.sides[side], stored, j)
+            if still_in is not None:
+                i, j = _kept(i, j, still_in)
+            i, j = self._matching(probe, new.rows, stored.rows, i, j)
+            if gate is not None and i.size:
+                needed = gate.may_be_needed(
+                    new.rows, i, stored.rows, j, self.state.get(f"join {join.number}", ()), self
+                )
+                self.known_of[join].add(needed[~needed])
+                self.tally.withheld += int(np.count_nonzero(~needed))
+                i, j = _kept(i, j, needed)
+            yield from self._combined(pair, new.rows, stored.rows, i, j)
 
-    def _combined(
-        self, pair: _Pair, probe: Probe, probing: Segment, stored: Segment, i: Positions, j: Positions
-    ) -> Iterator[Batch]:
-        """The rows of pairs (row, stored row), as far as they match."""
+    def _matching(
+        self, probe: Probe, probing: Segment, stored: Segment, i: Positions, j: Positions
+    ) -> tuple[Positions, Positions]:
+        """Those of the pairs (row, stored row) that live at the same time and have equal keys."""
+        starts, ends = ([numbers(frame, name) for frame in (probing, stored)] for name in (START, END))
+        lives = np.maximum(starts[0][i], starts[1][j]) < np.minimum(ends[0][i], ends[1][j])
+        kept = probe.agreeing(stored, i, j, np.flatnonzero(lives))
+        return i[kept], j[kept]
+
+    def _combined(self, pair: _Pair, probing: Segment, stored: Segment, i: Positions, j: Positions) -> Iterator[Batch]:
+        """The rows of pairs (row, stored row), as far as the condition holds."""
         if i.size:
             starts, ends = ([numbers(frame, name) for frame in (probing, stored)] for name in (START, END))
             start, end = np.maximum(starts[0][i], starts[1][j]), np.minimum(ends[0][i], ends[1][j])
-            kept = probe.agreeing(stored, i, j, np.flatnonzero(start < end))
-            if not kept.size:
-                return
-            i, j, start, end = i[kept], j[kept], start[kept], end[kept]
             weight = numbers(probing, WEIGHT)[i] * numbers(stored, WEIGHT)[j]
             values = {
                 series.name: series
@@ -312,3 +504,12 @@ class _Run:
     def _empty(self, join: Join) -> Batch:
         born = any(BORN in self.arrived[source].columns for source in join.inputs)
         return self.tree.pairs[join.number].empty[born]
+
+
+def _kept(i: Positions, j: Positions, flags: Flags) -> tuple[Positions, Positions]:
+    return i[flags], j[flags]
+
+
+def _merged(segments: Sequence[Segment], like: Segment) -> Segment:
+    filled = [segment for segment in segments if segment.height]
+    return merged(filled) if filled else like.clear()

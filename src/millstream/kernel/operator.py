@@ -10,8 +10,8 @@ objects, so that only new ones need to be written.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -25,11 +25,23 @@ NO_STATE: State = {}
 
 
 @dataclass(frozen=True)
+class Horizons:
+    """The instants before which nothing that is kept of an input matters any more, before and after a step."""
+
+    before: int
+    after: int
+
+    def least(self, other: Horizons) -> Horizons:
+        return Horizons(min(self.before, other.before), min(self.after, other.after))
+
+
+@dataclass(frozen=True)
 class Progress:
     """How far each input is final, before and after this step (inclusive instants; -1 where nothing is)."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
+    shared: Mapping[int, Horizons] = field(default_factory=dict)  # of the inputs whose rows others keep as well
 
     @property
     def low_before(self) -> int:
@@ -40,6 +52,16 @@ class Progress:
     def low(self) -> int:
         """The instant up to which the output is final after this step."""
         return min(self.after)
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """That an operator keeps the rows of an input under the name of a synopsis, arranged in some way and for so long:
+    operators that arrange the same rows in the same way keep the same (`common_work`)."""
+
+    synopsis: str
+    arrangement: Hashable
+    horizons: Horizons
 
 
 class Operator(ABC):
@@ -63,6 +85,10 @@ class Operator(ABC):
         Rows that arrive later never start or end at or before an input's `after` frontier, nor do later outputs
         change R(t) for t <= `low`. Called with empty inputs too: time passing is a change of its own.
         """
+
+    def keeping(self, progress: Progress) -> Mapping[int, Keeping]:
+        """What is kept of inputs such that others may keep the same."""
+        return {}
 
     def united(self, state: State, other: State) -> State:
         """One state of two at the same instant that have no key in common: those of different queries of a group."""

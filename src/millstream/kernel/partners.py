@@ -22,7 +22,6 @@ from millstream.kernel.code_index import CodeIndex, code_index
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.keys import Codes, Positions, mixed, word_of
 from millstream.kernel.operator import Segment
-from millstream.kernel.probing import pairs_of_runs
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.segments import gather
@@ -130,19 +129,20 @@ class Link:
     def _with_code(self, segment: Segment, codes: Codes) -> Positions:
         if codes.size > _MANY:
             codes = codes[bloom_of(segment, self.access.stored).may_have(codes)]
-        index = self._index(segment)
-        runs = list(pairs_of_runs(*index.runs(codes)))
-        return index.rows(np.concatenate([j for _, j in runs])) if runs else np.zeros(0, np.intp)
+        found = [j for _, j in self._index(segment).pairs(codes)]
+        return np.concatenate(found) if found else np.zeros(0, np.intp)
 
     def pairs(self, segment: Segment, flags: Flags | None, codes: Codes) -> Iterator[tuple[Positions, Positions]]:
         """(number of the code, position in the segment) of rows that count and have one of the codes."""
         if not segment.height:
             return
-        index = self._index(segment)
-        for i, at in pairs_of_runs(*index.runs(codes)):
-            j = index.rows(at)
+        asked = None
+        if codes.size > _MANY:
+            asked = np.flatnonzero(bloom_of(segment, self.access.stored).may_have(codes))
+            codes = codes[asked]
+        for i, j in self._index(segment).pairs(codes):
             kept = np.arange(j.size) if flags is None else np.flatnonzero(flags[j])
-            yield i[kept], j[kept]
+            yield i[kept] if asked is None else asked[i[kept]], j[kept]
 
     def _index(self, segment: Segment) -> CodeIndex:
         by_value, columns = self.usual.order
@@ -208,9 +208,7 @@ class Link:
         for segment in segments:
             if not segment.height:
                 continue
-            index = self._index(segment)
-            for i, j in pairs_of_runs(*index.runs(codes)):
-                at = index.rows(j)
+            for i, at in self._index(segment).pairs(codes):
                 for name, found in pieces.items():
                     found.append(rows[name][i] if name in rows else word_of(segment.get_column(name))[at])
         return {name: np.concatenate(found) for name, found in pieces.items()}

@@ -13,6 +13,7 @@ import polars as pl
 
 from millstream.kernel import time_queue
 from millstream.kernel.batch import END, INF, WEIGHT, Batch, concat
+from millstream.kernel.common_work import once
 from millstream.kernel.keys import KEY, Codes, Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.time_queue import TIME
@@ -50,7 +51,7 @@ def as_one_row(columns: Iterable[pl.Series]) -> pl.DataFrame:
 
 
 def alive(segment: Segment, horizon: int) -> Segment:
-    return only(segment, numbers(segment, END) > horizon)
+    return once(lambda: only(segment, numbers(segment, END) > horizon), [segment], "alive", horizon)
 
 
 def summed(frame: pl.DataFrame) -> pl.DataFrame:

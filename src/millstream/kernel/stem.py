@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch
+from millstream.kernel.common_work import once
 from millstream.kernel.join_graph import Access
 from millstream.kernel.keys import (
     KEY,
@@ -29,17 +31,36 @@ from millstream.kernel.probing import Pairs, equal_pairs, equal_values, pairs_of
 from millstream.kernel.segments import codes_of, gather
 
 _POSITION = "_position"
-_Order = tuple[bool, tuple[str, ...]]
-_indexes: dict[int, dict[_Order, Segment]] = {}
+Order = tuple[bool, tuple[str, ...]]  # whether by value (or else by hash), and the columns
+_indexes: dict[int, dict[Order, Segment]] = {}
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How the rows of an input are kept: these columns of those that lack none of the required ones, in an order."""
+
+    columns: tuple[str, ...]
+    required: tuple[str, ...]
+    order: Order
 
 
 def arranged(batch: Batch, columns: Sequence[str], required: Sequence[str], access: Access) -> Segment:
     """The rows that can have partners at all, sorted for the access."""
-    frame = batch[[*columns, *INTERVAL_COLUMNS, *([BORN] if BORN in batch.columns else [])]]
-    if any(frame[column].null_count() for column in required):
-        frame = frame.drop_nulls(required)
-    codes, order = _sorted(frame, access.order)
-    return pl.DataFrame([*gather(frame, frame.columns, order), pl.Series(KEY, codes)])
+    return arranged_by(batch, Arrangement(tuple(columns), tuple(required), access.order))
+
+
+def arranged_by(batch: Batch, how: Arrangement) -> Segment:
+    """The rows as they are kept; the same segment for all joins that want them so."""
+
+    def arrange() -> Segment:
+        kept = [*how.columns, *INTERVAL_COLUMNS, *([BORN] if BORN in batch.columns else [])]
+        frame = batch if batch.columns == kept else batch[kept]
+        if any(frame[column].null_count() for column in how.required):
+            frame = frame.drop_nulls(how.required)
+        codes, positions = _sorted(frame, how.order)
+        return pl.DataFrame([*gather(frame, frame.columns, positions), pl.Series(KEY, codes)])
+
+    return once(arrange, [batch], how)
 
 
 class Probe:
@@ -80,7 +101,7 @@ class Probe:
         return pairs[equal_values(self.rows, stored, i[pairs], j[pairs], access.probing, access.stored)]
 
 
-def _index(segment: Segment, order: _Order) -> Segment:
+def _index(segment: Segment, order: Order) -> Segment:
     known = _indexes.get(id(segment))
     if known is None:
         known = _indexes[id(segment)] = {}
@@ -91,7 +112,7 @@ def _index(segment: Segment, order: _Order) -> Segment:
     return known[order]
 
 
-def _sorted(frame: pl.DataFrame, order: _Order) -> tuple[Codes, Positions]:
+def _sorted(frame: pl.DataFrame, order: Order) -> tuple[Codes, Positions]:
     """The codes of the rows in order, and the positions of the rows."""
     by_value, columns = order
     if by_value:

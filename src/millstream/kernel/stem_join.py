@@ -11,20 +11,20 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import BORN, END, START, WEIGHT, Batch, batch_schema, concat, value_column, value_columns
-from millstream.kernel.blacklist import Blacklist
+from millstream.kernel.blacklist import IN, Blacklist
 from millstream.kernel.demand import COUNTS, KNOWN, JustInTime, Tally, experiences, kept_experiences, stem_gates
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Inputs, JoinGraph
 from millstream.kernel.keys import Positions
-from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.operator import Horizons, Keeping, Operator, Progress, Segment, State
 from millstream.kernel.partners import Rows, Stored
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.segments import gather, horizon_of, numbers, only
-from millstream.kernel.stem import Probe, arranged
+from millstream.kernel.stem import Arrangement, Probe, arranged_by
 from millstream.kernel.stem_routing import POLICIES, Experience
-from millstream.kernel.synopsis import Consolidated, Synopsis
+from millstream.kernel.synopsis import Consolidated, Synopsis, retained
 from millstream.kernel.tree_shape import Join
 from millstream.types import Schema
 
@@ -96,9 +96,7 @@ class StemJoin(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         everyone = range(len(inputs))
-        new = {
-            i: arranged(inputs[i], self.columns[i], self.graph.never_null(i), self.usual[i]) for i in set(self.stem_of)
-        }
+        new = {i: arranged_by(inputs[i], self._arrangement(i)) for i in set(self.stem_of)}
         arrived = [new[stem] for stem in self.stem_of]
         before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
         routing = state.get(_ROUTING, ())
@@ -112,11 +110,26 @@ class StemJoin(Operator):
             stems = [[*stored[i], (let_in[i], None)] if i < origin else stored[i] for i in everyone]
             pieces += (self._side_by_side(found) for found in _Eddy(self, origin, stems, experience).run(rows))
         after = {} if held is None else held.after(progress)
-        for i in new if held is None else ():
-            horizons = _horizon(progress.after, i), _horizon(progress.before, i)
-            after[f"stem {i}"] = self.synopses[i].retain(before[i], arrived[i], *horizons)
+        for i, kept in self.keeping(progress).items():
+            shared = progress.shared.get(i)
+            after[kept.synopsis] = retained(self.synopses[i], before[i], arrived[i], kept, shared)
         after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
         return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived))), after
+
+    def _arrangement(self, source: int) -> Arrangement:
+        required = tuple(self.graph.never_null(source))
+        return Arrangement(tuple(self.columns[source]), required, self.usual[source].order)
+
+    def keeping(self, progress: Progress) -> dict[int, Keeping]:
+        """Not where rows are held back: others have no use for what is wanted here."""
+        return {
+            i: Keeping(
+                f"stem {i}",
+                (self._arrangement(i), self.synopses[i]),
+                Horizons(_horizon(progress.before, i), _horizon(progress.after, i)),
+            )
+            for i in (set(self.stem_of) if not self.gates else ())
+        }
 
     def _side_by_side(self, found: _Combinations) -> Batch:
         """The values of all inputs, in their order."""
@@ -148,31 +161,30 @@ class _HeldBack:
     ) -> None:
         self.before, self.arrived = before, arrived
         self.tally = Tally.of(state.get(COUNTS, ()))
-        self.known = experiences(join.gates, state.get(KNOWN, ()))
-        self.blacklists = [Blacklist.of(stem, state.get(f"let in {i}", ())) for i, stem in enumerate(before)]
-        self.flags = []
+        self.known = experiences([len(gate.asking) for gate in join.gates], state.get(KNOWN, ()))
+        self.blacklists = [Blacklist.of(stem, state.get(f"waits {i}", ())) for i, stem in enumerate(before)]
+        self.waits = []
         for gate, rows, blacklist, known in zip(join.gates, arrived, self.blacklists, self.known, strict=True):
-            flags, let_in = gate.let_in(rows, blacklist, self, known)
-            passed = int(np.count_nonzero(flags))
-            self.tally.suspended += rows.height - passed
-            self.tally.resumed += let_in.height - passed
-            self.flags.append(flags)
+            waits = gate.let_in(rows, blacklist, self, known)
+            self.tally.suspended += int(np.count_nonzero(waits))
+            self.tally.resumed += sum(resumed.height for resumed, _ in blacklist.resumed)
+            self.waits.append(waits)
 
     @property
     def let_in(self) -> list[Segment]:
-        return [only(rows, flags) for rows, flags in zip(self.arrived, self.flags, strict=True)]
+        return [only(rows, waits == IN) for rows, waits in zip(self.arrived, self.waits, strict=True)]
 
     @property
     def stored_rows(self) -> list[list[Stored]]:
-        return [[(part.rows, part.let_in) for part in blacklist.parts] for blacklist in self.blacklists]
+        return [blacklist.rows_in() for blacklist in self.blacklists]
 
     def after(self, progress: Progress) -> dict[str, tuple[Segment, ...]]:
         kept: dict[str, tuple[Segment, ...]] = {KNOWN: (kept_experiences(self.known),)} if any(self.known) else {}
         self.tally.waiting = 0
         for i, blacklist in enumerate(self.blacklists):
-            parts = blacklist.retain(self.arrived[i], self.flags[i], _horizon(progress.after, i))
+            parts = blacklist.retain(self.arrived[i], self.waits[i], _horizon(progress.after, i))
             kept[f"stem {i}"] = tuple(part.rows for part in parts)
-            kept[f"let in {i}"] = tuple(part.stored for part in parts)
+            kept[f"waits {i}"] = tuple(part.stored for part in parts)
             self.tally.waiting += Blacklist(parts).size
         return kept | {COUNTS: (self.tally.segment(),)}
 
@@ -186,6 +198,9 @@ class _HeldBack:
 
     def all_rows(self, source: int) -> list[Segment]:
         return [*self.before[source], self.arrived[source]]
+
+    def arrived_rows(self, source: int) -> list[Stored]:
+        return self.stored(source)
 
     def foreseen(self, join: Join, view: Foreseen) -> Rows:
         raise AssertionError("SteMs are asked one by one")

@@ -20,12 +20,14 @@ from itertools import groupby
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.common_work import once
 from millstream.kernel.keys import KEY
 from millstream.kernel.memory import can_merge
-from millstream.kernel.operator import Segment
+from millstream.kernel.operator import Horizons, Keeping, Segment
 from millstream.kernel.segments import alive, codes_of, numbers, only, summed
 
 _SAMPLE = 64  # rows of a segment looked at to judge how much of it has expired
@@ -38,6 +40,14 @@ class Synopsis(Protocol):
     def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
         """The segments after a step that moved the horizon from `before`; `arrived` is sorted by key."""
         ...
+
+
+def retained(
+    synopsis: Synopsis, segments: Sequence[Segment], arrived: Segment, keeping: Keeping, shared: Horizons | None
+) -> tuple[Segment, ...]:
+    """What an operator keeps of an input; what others keep as well, for as long as the last of them needs it."""
+    horizons = shared or keeping.horizons
+    return synopsis.retain(segments, arrived, horizons.after, horizons.before)
 
 
 @dataclass(frozen=True)
@@ -68,8 +78,11 @@ class ExpiryGrouped:
             members.setdefault(int(numbers(segment, END)[0]) // width, []).append(segment)
         group = numbers(arrived, END) // width
         for number in np.unique(group[numbers(arrived, END) > horizon]):
-            members.setdefault(int(number), []).append(only(arrived, group == number))
+            members.setdefault(int(number), []).append(self._group(arrived, group == number, int(number)))
         return tuple(segment for parts in members.values() for segment in merged_by_size(parts))
+
+    def _group(self, arrived: Segment, members: npt.NDArray[np.bool_], number: int) -> Segment:
+        return once(lambda: only(arrived, members), [arrived], "group", self.span // self.groups, number)
 
     @staticmethod
     def _passed(segment: Segment, width: int, horizon: int) -> bool:
@@ -104,6 +117,20 @@ class Fifo:
         return (*kept, merged(young))
 
 
+def have_same_rows(some: Sequence[Segment], others: Sequence[Segment], horizon: int) -> bool:
+    """Whether two lists of segments mean the same from the horizon on, however their rows are spread over them."""
+    if not some or not others:
+        return False  # nothing to be gained
+    parts = [_signed(segment, horizon, sign) for sign, side in ((1, some), (-1, others)) for segment in side]
+    return summed(pl.concat(parts)).is_empty()
+
+
+def _signed(segment: Segment, horizon: int, sign: int) -> Segment:
+    live = alive(segment, horizon)
+    starts, weights = np.maximum(numbers(live, START), horizon), sign * numbers(live, WEIGHT)
+    return live.with_columns(pl.Series(START, starts), pl.Series(WEIGHT, weights))
+
+
 def _is_due(lazy: int, before: int, horizon: int) -> bool:
     """Whether the horizon has entered another lazy interval."""
     return before // max(lazy, 1) != horizon // max(lazy, 1)
@@ -112,8 +139,10 @@ def _is_due(lazy: int, before: int, horizon: int) -> bool:
 def merged(parts: Sequence[Segment]) -> Segment:
     """Rows of all parts by key. A stable sort finds the sorted parts and merges them; a column at a time, since the
     memory of the last one is used again."""
-    if len(parts) == 1:
-        return parts[0]
+    return parts[0] if len(parts) == 1 else once(lambda: _merged(parts), parts, "merged")
+
+
+def _merged(parts: Sequence[Segment]) -> Segment:
     order = pl.Series(np.argsort(np.concatenate([codes_of(part) for part in parts]), kind="stable").astype(np.uint32))
     columns = (pl.concat([part.get_column(name) for part in parts], rechunk=True) for name in parts[0].columns)
     return pl.DataFrame([column[order] for column in columns])
@@ -146,7 +175,12 @@ def _size_class(height: int) -> int:
 
 
 def retain(segments: Sequence[Segment], arrived: Segment, horizon: int) -> tuple[Segment, ...]:
-    """The segments and the rows that arrived, of which only the instants from the horizon on matter."""
+    """The segments and the rows that arrived, of which only the instants from the horizon on matter.
+
+    Segments are rewritten only when rows come: then all who keep the same are there to do the same.
+    """
+    if not arrived.height:
+        return tuple(segment for segment in segments if without_expired(segment, horizon).height)
     live = [part for segment in segments if (part := without_expired(segment, horizon)).height]
     new = alive(arrived, horizon)
     if new.height:
@@ -159,11 +193,15 @@ def retain(segments: Sequence[Segment], arrived: Segment, horizon: int) -> tuple
         return tuple(kept)
     together = merged([alive(segment, horizon) for segment in merging])
     if (numbers(together, WEIGHT) < 0).any():
-        # Starts before the horizon no longer matter: with them cut off, a row and its retraction differ by
-        # nothing but their weights.
-        starts = np.maximum(numbers(together, START), horizon)
-        together = summed(together.with_columns(pl.Series(START, starts))).sort(KEY)
+        together = once(lambda: _cancelled(together, horizon), [together], "cancelled", horizon)
     return (*kept, together) if together.height else tuple(kept)
+
+
+def _cancelled(together: Segment, horizon: int) -> Segment:
+    """Starts before the horizon no longer matter: with them cut off, a row and its retraction differ by nothing but
+    their weights."""
+    starts = np.maximum(numbers(together, START), horizon)
+    return summed(together.with_columns(pl.Series(START, starts))).sort(KEY)
 
 
 def without_expired(segment: Segment, horizon: int) -> Segment:

@@ -8,6 +8,8 @@ join above the one that reads an input there may be a demand:
     opposite is an input          its rows that are let in themselves
     opposite is a join, made      its stored rows; of two joins that meet, the first is made before the second
     opposite is a join, not yet   combinations of the rows of its inputs, let in or not, found without making them
+    an input beside a join        the rows of each of its inputs by themselves, let in or not: if one has none that
+                                  match, the join has none either, and those below need not wait for this row
 
 In each case what is asked was settled before: a join that is asked is made without asking back, and an input that is
 asked is let in by the demands above both. Two sides that each waited for what the other made would wait for ever.
@@ -22,7 +24,7 @@ from typing import Literal
 from millstream.kernel.join_graph import Inputs
 
 Shape = int | tuple["Shape", "Shape"]
-Kind = Literal["input", "made", "foreseen"]
+Kind = Literal["input", "made", "foreseen", "arrived"]
 _MOST_FORESEEN = 3  # inputs of a join that is looked through without making it
 
 
@@ -111,22 +113,21 @@ def demands_of(root: Join) -> dict[Join | int, list[Demand]]:
         if isinstance(side, int):
             return
         for child in side.sides:
-            own = _demand(side, child)
-            visit(child, [*above, own] if own is not None else above)
+            visit(child, [*above, *_demands(side, child)])
 
     visit(root, [])
     return found
 
 
-def _demand(join: Join, side: Join | int) -> Demand | None:
-    """What the other side of a join asks of this one; an input is read anyway."""
-    if isinstance(side, int):
-        return None
+def _demands(join: Join, side: Join | int) -> list[Demand]:
+    """What the other side of a join asks of this one."""
     other = join.beside(side)
+    if isinstance(side, int):
+        return [Demand(source, "arrived") for source in sorted(inputs_of(other))] if isinstance(other, Join) else []
     if isinstance(other, int):
-        return Demand(other, "input")
+        return [Demand(other, "input")]
     if side != join.first:
-        return Demand(other, "made")
+        return [Demand(other, "made")]
     # Looking through is worth it for joins of inputs only: those further up have been kept small by then.
     lowest = all(isinstance(child, int) for child in side.sides)
-    return Demand(other, "foreseen") if lowest and len(other.inputs) <= _MOST_FORESEEN else None
+    return [Demand(other, "foreseen")] if lowest and len(other.inputs) <= _MOST_FORESEEN else []

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import exp, log2, prod
 
-from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, conjuncts
+from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, columns_used, conjunction, conjuncts
 from millstream.kernel.window import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
 from millstream.plan import logical as lo
 from millstream.plan.keys import split_condition
@@ -36,13 +36,18 @@ UNKNOWN_SELECTIVITY = 1 / 3
 HORIZON = 1_000_000  # ticks after which even an unbounded window is looked at
 
 
+Kept = tuple[str, tuple[int, ...]]  # columns that a join keeps of some rows; these are told by their plan's fingerprint
+
+
 @dataclass(frozen=True)
 class SourceStatistics:
-    """What is known of a stream or table: new rows per tick, rows held (tables), distinct values per column."""
+    """What is known of a stream or table: new rows per tick, rows held (tables), distinct values per column, and what
+    joins keep of it already."""
 
     rate: float = 1.0
     size: float = UNKNOWN_DISTINCT
     distinct: tuple[float, ...] = ()
+    kept: tuple[Kept, ...] = ()
 
 
 Statistics = Mapping[str, SourceStatistics]
@@ -162,6 +167,8 @@ def estimate(node: lo.Node, statistics: Statistics) -> Estimate:
             return replace(child, distinct=kept)
         case lo.Join():
             return _of_join(node, statistics)
+        case lo.ManyJoin():
+            return estimate(_in_pairs(node), statistics)
         case lo.Distinct():
             child = estimate(node.input, statistics)
             size = child.values(list(range(len(child.distinct))))
@@ -177,7 +184,9 @@ def estimate(node: lo.Node, statistics: Statistics) -> Estimate:
                 return replace(left, rate=left.rate + right.rate, size=left.size + right.size)
             return left.scaled(0.5)
         case _ if node.children:
-            return estimate(node.children[0], statistics)
+            child = estimate(node.children[0], statistics)
+            more = len(node.schema) - len(child.distinct)
+            return replace(child, distinct=child.distinct + (max(child.size, 1.0),) * more)
         case _:
             return Estimate(0.0, 1.0, (1.0,) * len(node.schema))
 
@@ -216,6 +225,17 @@ def _fraction(condition: Expression, child: Estimate) -> float:
         if columns and any(isinstance(part, Literal) for part in condition.arguments):
             return 1 / child.distinct[columns[0].index]
     return UNKNOWN_SELECTIVITY
+
+
+def _in_pairs(node: lo.ManyJoin) -> lo.Node:
+    """The inputs joined one after the other, each by what the condition says of those so far."""
+    joined, left = node.inputs[0], conjuncts(node.condition)
+    for child in node.inputs[1:]:
+        width = len(joined.schema) + len(child.schema)
+        decided = [part for part in left if all(index < width for index in columns_used(part))]
+        left = [part for part in left if part not in decided]
+        joined = lo.Join(joined, child, "inner", conjunction(decided))
+    return joined
 
 
 def _of_join(node: lo.Join, statistics: Statistics) -> Estimate:

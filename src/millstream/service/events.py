@@ -109,7 +109,7 @@ class Follows:
         place = id(query), seen, body
         found = self._pieces.get(place)
         if found is None:
-            found = asyncio.create_task(self._service.read(lambda: _piece_of(query, seen, body)))
+            found = asyncio.create_task(self._service.follow(lambda: _piece_of(query, seen, body)))
             self._pieces[place] = found
             found.add_done_callback(lambda done: self._forget(place, done))
         return await asyncio.shield(found)

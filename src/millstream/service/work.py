@@ -17,6 +17,7 @@ from millstream.service.sources import SourceReader
 
 T = TypeVar("T")
 _READERS = 8
+_FOLLOWING = 2  # what they do is short, and many that want to do it would only wait for one another
 _WRITERS = 4
 _GLANCE = 0.02  # seconds
 
@@ -34,6 +35,7 @@ class Service:
         self.answered: Counter[tuple[str, int]] = Counter()  # by method and status
         self.refused = 0
         self._readers = ThreadPoolExecutor(_READERS, "millstream-read")
+        self._following = ThreadPoolExecutor(_FOLLOWING, "millstream-follow")
         self._writers = ThreadPoolExecutor(_WRITERS, "millstream-write")
 
     async def filled(self, queries: Iterable[Query]) -> None:
@@ -45,6 +47,10 @@ class Service:
     async def read(self, work: Callable[[], T]) -> T:
         """Do something that reads what is committed."""
         return await self._within_limit(self._readers, work)
+
+    async def follow(self, work: Callable[[], T]) -> T:
+        """Read the next changes for followers."""
+        return await self._within_limit(self._following, work)
 
     async def write(self, work: Callable[[], T]) -> T:
         """Do something that may wait for the database's lock, or take long."""
@@ -65,5 +71,5 @@ class Service:
 
     def close(self) -> None:
         """Nothing new is begun; what is under way ends by itself, or with the process."""
-        for threads in (self._readers, self._writers):
+        for threads in (self._readers, self._following, self._writers):
             threads.shutdown(wait=False, cancel_futures=True)

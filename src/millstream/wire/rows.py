@@ -18,6 +18,7 @@ from millstream.types import DataType, Schema
 from millstream.wire.media import Format
 from millstream.wire.values import from_json, from_text, is_safe, json_value, plain, type_name
 
+_FEW = 100  # rows that are sooner written one by one than by a query of Polars
 NOTE = b"millstream"  # what is said beside the rows, in the metadata of an Arrow schema
 
 
@@ -45,11 +46,12 @@ def json_rows(table: pa.Table) -> list[bytes]:
     columns = {name: plain(table.column(place)) for place, name in enumerate(table.column_names)}
     if not table.num_rows:
         return []
-    if columns and all(map(is_safe, columns.values())):
+    if table.num_rows > _FEW and columns and all(map(is_safe, columns.values())):
         return pl.DataFrame(columns).write_ndjson().encode().splitlines()
     values = {name: [json_value(value) for value in column] for name, column in columns.items()}
     rows = zip(*values.values(), strict=True) if values else (() for _ in range(table.num_rows))
-    return [json.dumps(dict(zip(values, row, strict=True)), ensure_ascii=False).encode() for row in rows]
+    dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    return [dump(dict(zip(values, row, strict=True))).encode() for row in rows]
 
 
 def _csv(table: pa.Table) -> bytes:

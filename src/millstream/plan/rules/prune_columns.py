@@ -2,79 +2,87 @@
 
     π_A(L ⋈ R)  =  π_A(π_{A, keys}(L) ⋈ π_{A, keys}(R))
 
-Nothing is cut below windows, streams and whatever compares whole rows.
+Nothing is cut below windows, streams and whatever compares whole rows. Where a join keeps more columns of the same rows
+already, they enter as well: then both keep one and the same (`plan.kept_columns`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, Expression, columns_used, map_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
+from millstream.plan.fingerprint import fingerprint
 
 Positions = dict[int, int]  # of the columns that are left: old position to new
 
 
+Kept = Mapping[str, Sequence[tuple[int, ...]]]  # columns that joins keep, by the fingerprint of the rows' plan
+
+
 def prune_columns(plan: lo.Node, statistics: Statistics) -> lo.Node:
-    pruned, _ = _prune(plan, set(range(len(plan.schema))))
+    kept: dict[str, list[tuple[int, ...]]] = {}
+    for rows, columns in (each for known in statistics.values() for each in known.kept):
+        kept.setdefault(rows, []).append(columns)
+    pruned, _ = _prune(plan, set(range(len(plan.schema))), kept)
     return pruned
 
 
-def _prune(node: lo.Node, needed: set[int]) -> tuple[lo.Node, Positions]:
+def _prune(node: lo.Node, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
     """The node without (some of) the columns that are not needed, and where the others are."""
     match node:
         case lo.Project():
-            return _prune_project(node, needed)
+            return _prune_project(node, needed, kept)
         case lo.Filter():
-            child, positions = _prune(node.input, needed | columns_used(node.condition))
+            child, positions = _prune(node.input, needed | columns_used(node.condition), kept)
             return lo.Filter(child, _moved(node.condition, positions)), positions
         case lo.Join():
-            return _prune_join(node, needed)
+            return _prune_join(node, needed, kept)
         case lo.Aggregate():
-            return _prune_aggregate(node, needed)
+            return _prune_aggregate(node, needed, kept)
         case _:
-            children = tuple(_whole(child) for child in node.children)
+            children = tuple(_whole(child, kept) for child in node.children)
             unchanged = node if children == node.children else node.with_children(children)
             return unchanged, {index: index for index in range(len(node.schema))}
 
 
-def _whole(node: lo.Node) -> lo.Node:
+def _whole(node: lo.Node, kept: Kept) -> lo.Node:
     """The node with all its columns in place, pruned further down."""
     width = len(node.schema)
-    pruned, positions = _prune(node, set(range(width)))
+    pruned, positions = _prune(node, set(range(width)), kept)
     if len(pruned.schema) == width and all(positions[index] == index for index in range(width)):
         return pruned
     return _narrowed(pruned, positions, range(width), node)
 
 
-def _prune_project(node: lo.Project, needed: set[int]) -> tuple[lo.Node, Positions]:
-    kept = sorted(needed) or [0]
-    expressions = [node.expressions[index] for index in kept]
-    child, positions = _prune(node.input, set().union(*(columns_used(e) for e in expressions)))
+def _prune_project(node: lo.Project, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
+    chosen = sorted(needed) or [0]
+    expressions = [node.expressions[index] for index in chosen]
+    child, positions = _prune(node.input, set().union(*(columns_used(e) for e in expressions)), kept)
     moved = tuple(_moved(expression, positions) for expression in expressions)
-    names = tuple(node.names[index] for index in kept)
-    return lo.Project(child, moved, names), {old: new for new, old in enumerate(kept)}
+    names = tuple(node.names[index] for index in chosen)
+    return lo.Project(child, moved, names), {old: new for new, old in enumerate(chosen)}
 
 
-def _prune_join(node: lo.Join, needed: set[int]) -> tuple[lo.Node, Positions]:
+def _prune_join(node: lo.Join, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
     width = len(node.left.schema)
     read = needed | columns_used(node.condition)
-    left, left_positions = _narrow(node.left, {index for index in read if index < width})
-    right, right_positions = _narrow(node.right, {index - width for index in read if index >= width})
+    left, left_positions = _narrow(node.left, {index for index in read if index < width}, kept)
+    right, right_positions = _narrow(node.right, {index - width for index in read if index >= width}, kept)
     positions = dict(left_positions)
     positions |= {old + width: new + len(left.schema) for old, new in right_positions.items()}
     join = lo.Join(left, right, node.join, _moved(node.condition, positions))
     return join, {old: new for old, new in positions.items() if new < len(join.schema)}
 
 
-def _prune_aggregate(node: lo.Aggregate, needed: set[int]) -> tuple[lo.Node, Positions]:
+def _prune_aggregate(node: lo.Aggregate, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
     """Groups stay as they are; calls that nobody reads are left out."""
     keys = len(node.keys)
     calls = [call for index, call in enumerate(node.calls) if index + keys in needed]
     arguments = [call.argument for call in calls if call.argument is not None]
-    child, positions = _prune(node.input, set().union(*(columns_used(e) for e in (*node.keys, *arguments))))
+    child, positions = _prune(node.input, set().union(*(columns_used(e) for e in (*node.keys, *arguments))), kept)
     moved_calls = tuple(
         call if call.argument is None else replace(call, argument=_moved(call.argument, positions)) for call in calls
     )
@@ -84,17 +92,31 @@ def _prune_aggregate(node: lo.Aggregate, needed: set[int]) -> tuple[lo.Node, Pos
     return pruned, places
 
 
-def _narrow(node: lo.Node, needed: set[int]) -> tuple[lo.Node, Positions]:
-    """A join's input with the needed columns only (at least one: rows must stay rows)."""
-    kept = sorted(needed) or [0]
-    pruned, positions = _prune(node, set(kept))
-    if len(pruned.schema) <= len(kept):
+def _narrow(node: lo.Node, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
+    """A join's input with the needed columns only (at least one: rows must stay rows), or with those that it keeps
+    together with others."""
+    chosen = sorted(needed) or [0]
+    pruned, positions = _prune(node, set(chosen), kept)
+    together = _with_others({positions[index] for index in chosen}, kept.get(fingerprint(pruned), ()))
+    chosen = sorted(index for index, place in positions.items() if place in together)
+    if len(pruned.schema) <= len(chosen):
         return pruned, positions
-    return _narrowed(pruned, positions, kept, node), {old: new for new, old in enumerate(kept)}
+    return _narrowed(pruned, positions, chosen, node), {old: new for new, old in enumerate(chosen)}
 
 
-def _narrowed(pruned: lo.Node, positions: Positions, kept: Iterable[int], original: lo.Node) -> lo.Node:
-    columns = [Column(original.schema[old].type, positions[old], original.schema[old].name) for old in kept]
+def _with_others(needed: set[int], kept: Sequence[tuple[int, ...]]) -> set[int]:
+    """Columns that another join keeps, if it keeps the needed ones: of several such joins the oldest, which equal
+    queries that come later will find too. Otherwise the needed ones, for others to come together with as many of what
+    is kept as do not more than double them."""
+    for columns in kept:
+        if needed.issubset(columns):
+            return set(columns)
+    joined = [needed.union(columns) for columns in kept]
+    return max((each for each in joined if len(each) <= 2 * len(needed)), key=len, default=needed)
+
+
+def _narrowed(pruned: lo.Node, positions: Positions, chosen: Iterable[int], original: lo.Node) -> lo.Node:
+    columns = [Column(original.schema[old].type, positions[old], original.schema[old].name) for old in chosen]
     return lo.Project(pruned, tuple(columns), tuple(column.name for column in columns))
 
 

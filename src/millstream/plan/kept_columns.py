@@ -1,0 +1,77 @@
+"""What joins keep of their inputs (their SteMs), so that a new one can keep the same.
+
+A join that reads fewer columns of some rows than another one keeps already is given those columns as well: then both
+keep the same segments (`kernel.common_work`), and the new one adds nothing to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from millstream.kernel.join import InnerJoin
+from millstream.kernel.linear import Project
+from millstream.kernel.operator import Operator, Progress
+from millstream.kernel.pipeline import Pipeline, Step
+from millstream.kernel.scalar.expressions import Column
+from millstream.kernel.stem_join import StemJoin
+from millstream.plan.cost import Kept
+
+_MOST = 100  # of each source: a query's entry says what it was planned by
+
+
+def kept_columns(pipeline: Pipeline) -> dict[str, tuple[Kept, ...]]:
+    """For each source what joins keep of it, the oldest first; only of rows that no other source takes part in."""
+    steps = {step.name: step for step in pipeline.steps}
+    found: dict[str, dict[Kept, None]] = {}
+    for step in pipeline.steps:
+        for edge in step.inputs if isinstance(step.operator, InnerJoin | StemJoin) else ():
+            rows, columns = _columns(edge, steps)
+            source = _source(rows, steps)
+            if source is not None and rows in steps:
+                found.setdefault(source, {})[fingerprint_in(rows), columns] = None
+    return {source: tuple(kept)[:_MOST] for source, kept in found.items()}
+
+
+def shared_stems(new: Pipeline, known: Pipeline) -> list[str]:
+    """The sources of the rows that joins of a new plan keep, and joins of the known one as well."""
+    names = {step.name for step in known.steps}
+    there = {stem for step in known.steps for stem in _stems(step)}
+    steps = {step.name: step for step in new.steps}
+    found = [stem for step in new.steps if step.name not in names for stem in _stems(step) if stem in there]
+    return sorted({source for edge, _ in found if (source := _source(edge, steps)) is not None})
+
+
+def _stems(step: Step) -> list[tuple[str, Hashable]]:
+    nowhere = (-1,) * len(step.inputs)
+    kept = step.operator.keeping(Progress(nowhere, nowhere))
+    return [(step.inputs[number], each.arrangement) for number, each in kept.items()]
+
+
+def fingerprint_in(edge: str) -> str:
+    """Of the plan that makes an edge, by the edge's name."""
+    return edge.partition("-")[2]
+
+
+def _columns(edge: str, steps: Mapping[str, Step]) -> tuple[str, tuple[int, ...]]:
+    """The rows that an edge has columns of, and these."""
+    operator = steps[edge].operator if edge in steps else None
+    chosen = _chosen(operator)
+    if chosen is not None:
+        return steps[edge].inputs[0], chosen
+    return edge, tuple(range(len(operator.schema))) if operator is not None else ()
+
+
+def _chosen(operator: Operator | None) -> tuple[int, ...] | None:
+    if not isinstance(operator, Project):
+        return None
+    columns = [each.index for each in operator.expressions if isinstance(each, Column)]
+    return tuple(columns) if len(columns) == len(operator.expressions) else None
+
+
+def _source(edge: str, steps: Mapping[str, Step]) -> str | None:
+    while edge in steps:
+        inputs = set(steps[edge].inputs)
+        if len(inputs) != 1:
+            return None
+        (edge,) = inputs
+    return edge
