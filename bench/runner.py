@@ -48,9 +48,10 @@ EXPERIMENTS = (
     "routing",
     "adaptivity",
     "query_storage",
-    "modes",  # this one and the two after it: late and lazy queries
+    "modes",  # this one and the three after it: late and lazy queries; the last starts Spark
     "mode_rates",
     "composite_probes",
+    "late_queries",
     "pipeline",  # starts Spark
     "join_memory",  # as does this one, in processes of their own
     "stocks_and_articles",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STREAM = "CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts"
-LIVE = "SELECT k, COUNT(*) AS n FROM s [RANGE 5000] GROUP BY k"
+LIVE = "SELECT k, COUNT(*) AS n FROM s [TUMBLE 5000] GROUP BY k"
 LATE = "SELECT k, SUM(v) AS total, MAX(v) AS most FROM s [RANGE 20000] GROUP BY k"
 IN_PROCESS, ON_SPARK = "epochs beside a backfill, in process", "epochs beside a backfill, on Spark"
 ALONE, BESIDE = "alone", "beside a backfill"
@@ -43,13 +43,11 @@ KEYS, RATE = 1_000, 100_000
 def trials(settings: Settings) -> list[Trial]:
     scale = 10 if settings.quick else 1
     return [
-        Trial(
-            IN_PROCESS, partial(backfilled, IN_PROCESS, "inprocess", 2_000_000 // scale, 4 if settings.quick else 10)
-        ),
-        Trial(ON_SPARK, partial(backfilled, ON_SPARK, "spark", 2_000_000 // scale, 4 if settings.quick else 10)),
-        Trial(SELECTIVE, partial(selective, 4_000_000 // scale, settings.repetitions)),
-        Trial(FOLLOWED, partial(followed, 6_000_000 // scale)),
-        Trial(ASKED, partial(asked, 3_000_000 // scale)),
+        Trial(IN_PROCESS, partial(backfilled, IN_PROCESS, "inprocess", 1_000_000 // scale, 4 if settings.quick else 8)),
+        Trial(ON_SPARK, partial(backfilled, ON_SPARK, "spark", 1_000_000 // scale, 4 if settings.quick else 8)),
+        Trial(SELECTIVE, partial(selective, 2_000_000 // scale, min(settings.repetitions, 2))),
+        Trial(FOLLOWED, partial(followed, 4_000_000 // scale)),
+        Trial(ASKED, partial(asked, 2_000_000 // scale)),
     ]
 
 

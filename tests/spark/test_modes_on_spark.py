@@ -18,8 +18,10 @@ QUERIES = {
     "selection": "SELECT b FROM S [RANGE 5] WHERE a > 1",
     "join": "SELECT S.b, T.c FROM S [RANGE 6], T [RANGE 3] WHERE S.a = T.a",
     "tree": "SELECT a, COUNT(*) AS n, SUM(b) AS b FROM S [RANGE 7] GROUP BY a",
+    "apart": "SELECT S.a, COUNT(*) AS n, MAX(c) AS c FROM S [RANGE 6], T [RANGE 3] WHERE S.a = T.a GROUP BY S.a",
     "outer": "SELECT S.b, T.c FROM S [RANGE 5] LEFT JOIN T [TUMBLE 4] ON S.a = T.a",
 }
+TREES, SUMMED = "SELECT COUNT(*) AS n, SUM(b) AS b FROM S [RANGE 8] WHERE b > ?", ["six", "seven", "eight"]
 TEMPLATE, VALUES = "SELECT S.b, T.c FROM S [RANGE 4], T [RANGE 9] WHERE S.a = T.a AND S.b > ?", [(3,), (30,), (35,)]
 
 
@@ -43,6 +45,8 @@ def test_modes_over_spark(
                     for mode in ("lazy", "none"):
                         db.register(text, name=f"{name}_{mode}", mode=mode)
                 right.register_many(TEMPLATE, VALUES, ["one", "two", "three"])
+                right.register_many(TREES, VALUES, SUMMED)
+                db.register_many(TREES, VALUES, [f"{name}_lazy" for name in SUMMED], mode="lazy")
                 db.register_many(TEMPLATE, VALUES, ["one_lazy", "two_lazy", "three_lazy"], mode="lazy")
             for each in (db, right):
                 each.insert("S", [(at % 4, at, at) for at in range(first, first + 10)])

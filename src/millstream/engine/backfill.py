@@ -17,7 +17,6 @@ for them alone, and in the end what it holds for them and what the group holds f
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -338,7 +337,7 @@ class Backfills:
 
     def _run_slice(self, job: Job, task: EpochTask, wanted: float) -> float:
         """Gives how many rows the next one should have."""
-        beside, begun = self._beside, time.perf_counter()
+        beside = self._beside
         assert beside is not None
         try:
             outcome = beside.run(task)
@@ -348,7 +347,7 @@ class Backfills:
             raise
         self._take(job, task, outcome)
         reach("backfill-slice-run")
-        change = beside.seconds / max(time.perf_counter() - begun, 1e-6)
+        change = beside.seconds / max(beside.busy, 1e-6)
         if task.arriving < wanted / 2 and change >= 1:
             return wanted
         smallest = min(_SMALLEST_SLICE, self.first_slice)

@@ -347,6 +347,8 @@ def _kept_part(part: Part) -> str:
     if isinstance(part.plan, lo.RankedTree):
         functions, windows = ", ".join(map(str, part.plan.calls)), ", ".join(dict.fromkeys(map(str, part.windows)))
         return f"a ranked tree is kept of {functions}, for any window: {windows} asked of it"
+    if isinstance(part.plan, lo.Guard):
+        return f"{', '.join(map(str, part.plan.expressions))} can fail, and is tried as rows come"
     if not part.windows:
         return "a part that no time-based window stands on is kept as in mode EAGER"
     apart = "" if len(part.windows) == 1 else ", by the oldest element"

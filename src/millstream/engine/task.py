@@ -167,6 +167,7 @@ def take_in(
         # Rows that were judged before are of no use to anyone but the steps that read them.
         if place % tasks != task or (part.is_judged and source not in plan.layouts):
             continue
+        _pause.get()()
         taken = take(part, store, source, work.periods[source], work.epoch)
         rows = {source: taken.accepted}
         if taken.file is not None:

@@ -5,7 +5,7 @@ Frames are taken apart into series, since a query of Polars costs a small batch 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,11 @@ def only(frame: pl.DataFrame, kept: npt.NDArray[np.bool_]) -> pl.DataFrame:
         return frame
     chosen = pl.Series(kept)
     return pl.DataFrame([series.filter(chosen) for series in frame.get_columns()])
+
+
+def as_one_row(columns: Iterable[pl.Series]) -> pl.DataFrame:
+    """Columns of any lengths as lists: one piece of a store, whatever it holds."""
+    return pl.DataFrame([pl.Series(column.name, [column]) for column in columns])
 
 
 def alive(segment: Segment, horizon: int) -> Segment:

@@ -68,6 +68,8 @@ def describe(node: lo.Node) -> str:
             )
         case lo.RankedTree():
             return f"Ranked tree computing {', '.join(map(str, node.calls))}"
+        case lo.Guard():
+            return f"Try {', '.join(map(str, node.expressions))} within {', '.join(map(str, node.windows))}"
         case lo.TreeSelection():
             return f"Ranked trees for many queries computing {', '.join(map(str, node.calls))}"
         case lo.MatchedSelection():

@@ -16,6 +16,8 @@ from millstream.kernel.scalar.expressions import Column
 from millstream.kernel.stem_join import StemJoin
 from millstream.plan.cost import Kept
 
+_MOST = 100  # of each source: a query's entry says what it was planned by
+
 
 def kept_columns(pipeline: Pipeline) -> dict[str, tuple[Kept, ...]]:
     """For each source what joins keep of it, the oldest first; only of rows that no other source takes part in."""
@@ -27,7 +29,7 @@ def kept_columns(pipeline: Pipeline) -> dict[str, tuple[Kept, ...]]:
             source = _source(rows, steps)
             if source is not None and rows in steps:
                 found.setdefault(source, {})[fingerprint_in(rows), columns] = None
-    return {source: tuple(kept) for source, kept in found.items()}
+    return {source: tuple(kept)[:_MOST] for source, kept in found.items()}
 
 
 def shared_stems(new: Pipeline, known: Pipeline) -> list[str]:

@@ -73,8 +73,11 @@ class NotLazy:
 TREE = "_tree"
 
 
+_PART = "_part"
+
+
 def part_name(index: int) -> str:
-    return f"_part{index}"
+    return f"{_PART}{index}"
 
 
 # Of a core, by its identity: how many ticks its elements may lie apart at most (None for ever), and whether it is of
@@ -120,32 +123,64 @@ class _Taking:
         return node.with_children(tuple(self.take(child) for child in node.children))
 
     def _core(self, node: lo.Node) -> lo.Node:
+        if _is_more_than_shown(node):
+            return self._guarded(node)
         projections: list[lo.Project] = []
         while isinstance(node, lo.Project) and not any(map(can_fail, node.expressions)):
             projections.append(node)
             node = node.input
-        above = self._matches(node)
+        above: lo.Node = self._matches(node)
         for projection in reversed(projections):
             above = replace(projection, input=above)
         return above
 
-    def _matches(self, node: lo.Node) -> lo.Node:
+    def _guarded(self, node: lo.Node) -> lo.Node:
+        """A core of which matches are more than what the windows let through: nothing that can fail is computed of
+        them but what the query computes of the rows that it sees, and that is tried as these come."""
+        core = node
+        while isinstance(core, lo.Project):
+            core = core.input
+        for inner in _core_nodes(core):
+            for expression in lo.expressions_of(inner):
+                _check(expression)
+        above = self._matches(core)
+        if not isinstance(node, lo.Project):
+            return above
+        computed = _over_core(node)
+        if any(map(can_fail, computed)):
+            matches = self.parts[int(above.name.removeprefix(_PART))]
+            tried = tuple(dict.fromkeys(filter(can_fail, computed)))
+            guard = Part(lo.Guard(matches.plan.children[0], matches.windows, tried), ())
+            self.parts += [guard] if guard not in self.parts else []
+        return lo.Project(above, computed, node.names)
+
+    def _matches(self, node: lo.Node) -> lo.MatchScan:
         windows = _windows(node)
-        if len(_leaves(node)) > 1 or any(map(_leaves_out, windows)):
-            # Matches are more than what the windows let through.
-            for inner in _core_nodes(node):
-                for expression in lo.expressions_of(inner):
-                    _check(expression)
         needed = _reach(windows)
         identity = fingerprint(_matched(node, None).plan.transform(_without_constants))
         kept = self.choose(identity, needed, len(_leaves(node)) == 1)
         return self._scan(replace(_matched(node, kept), identity=identity, core=node))
 
-    def _scan(self, part: Part) -> lo.Node:
+    def _scan(self, part: Part) -> lo.MatchScan:
         if part not in self.parts:
             self.parts.append(part)
         schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
         return lo.MatchScan(part_name(self.parts.index(part)), schema, part.is_timed)
+
+
+def _is_more_than_shown(node: lo.Node) -> bool:
+    """Whether matches of a core are more than what its windows let through."""
+    return len(_leaves(node)) > 1 or any(map(_leaves_out, _windows(node)))
+
+
+def _over_core(node: lo.Project) -> tuple[Expression, ...]:
+    """What projections on top of one another compute of the rows below all of them."""
+    computed, below = node.expressions, node.input
+    while isinstance(below, lo.Project):
+        inner = below.expressions
+        computed = tuple(map_columns(e, lambda column, inner=inner: inner[column.index]) for e in computed)  # type: ignore[misc]
+        below = below.input
+    return computed
 
 
 def can_fail(expression: Expression) -> bool:

@@ -13,7 +13,7 @@ from typing import Literal as OneOf
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
 from millstream.kernel.tree_shape import Shape
-from millstream.kernel.window import WindowSpecification
+from millstream.kernel.window import TimeSpecification, WindowSpecification
 from millstream.types import BIGINT, BOOLEAN, DataType, Field, Schema
 
 UserDefinition = type[UserAggregate]
@@ -298,6 +298,19 @@ class Matches(_Unary):
     def __post_init__(self) -> None:
         last = self.input.schema[len(self.input.schema) - self.instants :]
         _check(self.instants > 0 and all(f.type == BIGINT for f in last), "matches without instants")
+
+
+@dataclass(frozen=True)
+class Guard(_Unary):
+    """Nothing, but a failure where one of the expressions fails on a row that is in all windows at once; the instants
+    of its elements are in the last columns."""
+
+    windows: tuple[TimeSpecification, ...]
+    expressions: tuple[Expression, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return ()
 
 
 @dataclass(frozen=True)

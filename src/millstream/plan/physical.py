@@ -17,6 +17,7 @@ from millstream.kernel.change_log import ChangeLog
 from millstream.kernel.demand import JustInTime
 from millstream.kernel.elements import Elements
 from millstream.kernel.existence import ExistenceJoin
+from millstream.kernel.guard import Guard
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.join_tree import JoinTree
 from millstream.kernel.matches import Matches
@@ -109,6 +110,9 @@ class Lowering:
             case lo.Matches():
                 operator = Matches(node.schema, node.instants, node.kept, timed=node.timed)
                 return self._step(node, operator, self.lower(node.input))
+            case lo.Guard():
+                guard = Guard(len(node.input.schema), node.windows, node.expressions)
+                return self._step(node, guard, self.lower(node.input))
             case lo.RankedTree():
                 shape = tree_shape(node, node.input.schema)
                 return self._step(node, RankedTree(shape, node.kept), self.lower(node.input))

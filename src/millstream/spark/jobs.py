@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import base64
 import os
+import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache, partial
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import TaskContext, cloudpickle
+from pyspark import SparkContext, TaskContext, cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -25,6 +27,10 @@ from millstream.spark import envelopes
 from millstream.spark.envelopes import Kind, Sealed
 from millstream.state.store import Store
 
+# Of processes that work beside the epochs: they take one core at most, and that only while nobody else wants it.
+_NICE = "MILLSTREAM_NICE"
+_BESIDE = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", _NICE: "5"}
+_making = threading.Lock()
 _WORK = "millstream.work"  # the local property that tells a task of a reused job what is new
 
 
@@ -40,11 +46,13 @@ class OneTaskJob:
     plan, and what changes from epoch to epoch, mere names, comes with the task as a property.
     """
 
-    def __init__(self, session: SparkSession, plan: StagePlan, store: Store) -> None:
+    def __init__(self, session: SparkSession, plan: StagePlan, store: Store, *, beside: bool = False) -> None:
+        """`beside` the epochs: in processes of its own, which leave them what they need of the machine."""
         self._context = session.sparkContext
         self._store = store
         work = partial(_run_here, envelopes.dumps(plan))
-        self._frame = session.range(0, 1, 1, 1).mapInArrow(work, envelopes.SCHEMA)
+        with _workers(self._context, _BESIDE if beside else {}):
+            self._frame = session.range(0, 1, 1, 1).mapInArrow(work, envelopes.SCHEMA)
 
     def run(self, work: EpochWork) -> list[ShardOutcome]:
         packed = base64.b64encode(zlib.compress(envelopes.dumps((work, self._store)), level=1)).decode()
@@ -55,6 +63,19 @@ class OneTaskJob:
             self._context.setLocalProperty(_WORK, None)  # type: ignore[arg-type]  # which removes it
 
 
+@contextmanager
+def _workers(context: SparkContext, environment: Mapping[str, str]) -> Iterator[None]:
+    """Frames that are made within the block are run by processes with these variables, and by no others: Spark tells
+    its Python workers apart by their environment."""
+    with _making:
+        usual = context.environment
+        context.environment = {**usual, **environment}
+        try:
+            yield
+        finally:
+            context.environment = usual
+
+
 def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store: Store) -> list[ShardOutcome]:
     """Stage 0 as tasks that share what arrived, every further stage as a task per shard.
 
@@ -62,10 +83,11 @@ def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store:
     """
     payload = envelopes.dumps(plan), envelopes.dumps((work, store))
     tasks = min(plan.shards, max(1, len(work.arrived)))
-    frame = session.range(0, tasks, 1, tasks).mapInArrow(partial(_run_first, *payload, tasks), envelopes.SCHEMA)
-    for number in range(1, len(plan.stages)):
-        frame = frame.repartitionById(plan.shards, "shard")
-        frame = frame.mapInArrow(partial(_run_stage, *payload, number), envelopes.SCHEMA)
+    with _workers(session.sparkContext, {}):
+        frame = session.range(0, tasks, 1, tasks).mapInArrow(partial(_run_first, *payload, tasks), envelopes.SCHEMA)
+        for number in range(1, len(plan.stages)):
+            frame = frame.repartitionById(plan.shards, "shard")
+            frame = frame.mapInArrow(partial(_run_stage, *payload, number), envelopes.SCHEMA)
     return _outcomes(frame)
 
 
@@ -99,6 +121,8 @@ def _plan(pickled: bytes) -> StagePlan:
 def _run_here(plan: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         pass  # the one row only calls for the work
+    if (wanted := int(os.environ.get(_NICE, 0))) > (nice := os.nice(0)):
+        os.nice(wanted - nice)
     context = TaskContext.get()
     packed = context.getLocalProperty(_WORK) if context else None
     if packed is None:

@@ -9,6 +9,7 @@ it is, is run by the driver. The answers are the same.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from itertools import count
 
@@ -42,6 +43,7 @@ class SparkRunner:
     said otherwise."""
 
     runs_here = False
+    is_beside = False
 
     def __init__(self, session: SparkSession, store: Store, shards: int | None = None) -> None:
         self.session = session
@@ -80,7 +82,7 @@ class SparkRunner:
         if plan not in self._jobs:
             if len(self._jobs) >= _REMEMBERED:
                 self._jobs.clear()
-            self._jobs[plan] = OneTaskJob(self.session, plan, self.store)
+            self._jobs[plan] = OneTaskJob(self.session, plan, self.store, beside=self.is_beside)
         return self._jobs[plan].run(work)
 
     def another(self) -> SparkRunner:
@@ -96,24 +98,28 @@ class SparkRunner:
 
 
 class SparkBeside(SparkRunner):
-    """Jobs of one task each, so that all cores but one are left to the epochs. They have a tag of their own, by which
-    they are cancelled."""
+    """Jobs of one task each, so that all cores but one are left to the epochs, and that one too while they need it;
+    with a tag of their own, by which they are cancelled."""
 
+    is_beside = True
     seconds = 1.0
     _numbers = count(1)
 
     def __init__(self, session: SparkSession, store: Store, shards: int) -> None:
         super().__init__(session, store, shards)
         self.small_epoch = _MOST
+        self.busy = 0.0
         self._tag = f"millstream-backfill-{os.getpid()}-{next(self._numbers)}"
 
     def run(self, task: EpochTask) -> EpochOutcome:
         context = self.session.sparkContext
         context.addJobTag(self._tag)
+        begun = time.perf_counter()
         try:
             return super().run(task)
         finally:
             context.removeJobTag(self._tag)
+            self.busy = time.perf_counter() - begun
 
     def cancel(self) -> None:
         self.session.sparkContext.cancelJobsWithTag(self._tag)

@@ -40,7 +40,7 @@ from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, empty_batch,
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.matches import OLDEST, instant_column, oldest_of, with_oldest
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
-from millstream.kernel.segments import gather, numbers, only
+from millstream.kernel.segments import as_one_row, gather, numbers, only
 from millstream.types import Field, Schema
 
 Int64s = NDArray[np.int64]
@@ -174,7 +174,7 @@ def _packed(leaves: pl.DataFrame, index: Mapping[str, NDArray[Any]], levels: Ite
     columns = [*leaves.get_columns(), *(pl.Series(name, values) for name, values in index.items())]
     for level, nodes in enumerate(levels, start=1):
         columns += (column.alias(_named(level, column.name)) for column in nodes.get_columns())
-    packed = pl.DataFrame([column.implode() for column in columns])
+    packed = as_one_row(columns)
     return packed if leaves.height else packed.clear()
 
 

@@ -109,8 +109,9 @@ def any_bit(bitmaps: Bitmaps) -> Flags:
 
 def expand(bitmaps: Bitmaps) -> tuple[Positions, Positions]:
     """(row, bit) of each bit, by row and then by bit."""
-    rows, words = np.nonzero(bitmaps)
-    found = np.unpackbits(bitmaps[rows, words].view(np.uint8), bitorder="little")
+    # Flat and of booleans, which NumPy looks through many times as fast as through numbers in two dimensions.
+    rows, words = np.divmod(np.flatnonzero(bitmaps != 0), bitmaps.shape[1])
+    found = np.unpackbits(bitmaps[rows, words].view(np.uint8), bitorder="little").view(np.bool_)
     places = np.flatnonzero(found)
     at = places >> 6
     return rows[at], words[at] * WORD_BITS + (places & 63)

@@ -63,8 +63,8 @@ def wanted_rows(
     for first in range(0, max(batch.height, 1), _PIECE):
         piece = batch[first : first + _PIECE]
         # Of the selection only which rows it wants is needed, and not their values for each block.
-        numbered = piece.with_columns(pl.Series(ROW, np.arange(first, first + piece.height)))
+        numbered = pl.DataFrame([*piece.get_columns(), pl.Series(ROW, np.arange(first, first + piece.height))])
         found, own = selection.step([numbered], {**state, **learned}, progress)
         learned = {**learned, **own}
-        selected.append(found.select(ROW, BLOCK, LINEAGE) if LINEAGE in found.columns else found)
+        selected.append(found[[ROW, BLOCK, LINEAGE]] if LINEAGE in found.columns else found)
     return pl.concat(of_equal_width(selected)), learned

@@ -21,7 +21,7 @@ import polars as pl
 from millstream.kernel.keys import Positions
 from millstream.kernel.matches import OLDEST, instant_column, is_time, oldest_of
 from millstream.kernel.operator import Segment
-from millstream.kernel.segments import gather
+from millstream.kernel.segments import as_one_row, gather
 from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, Bitmaps
 
 Queries = npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ def _ordered(rows: pl.DataFrame, row: Positions) -> tuple[Positions, Queries]:
 def _segment(rows: pl.DataFrame, order: Positions, posted: _Posted) -> Segment:
     ordered = gather(rows, rows.columns, order)
     columns = [*ordered, *(pl.Series(name, posted[name], dtype) for name, dtype in _OWN.items())]
-    packed = pl.DataFrame([column.implode() for column in columns])
+    packed = as_one_row(columns)
     return packed if order.size else packed.clear()
 
 
@@ -108,7 +108,7 @@ def _of_bitmaps(queries: Queries, bitmaps: npt.NDArray[np.uint8], height: int) -
     counts = np.bitwise_count(bitmaps).sum(axis=1, dtype=np.int64)
     dense = counts * _POSITION_BYTES > _bitmap_bytes(height)
     listed = np.flatnonzero(~dense & (counts > 0))
-    _, positions = np.nonzero(np.unpackbits(bitmaps[listed], axis=1, count=height, bitorder="little"))
+    positions = _bits_of(bitmaps[listed], height) - np.repeat(np.arange(listed.size) * height, counts[listed])
     return {
         LISTED: queries[listed],
         LIST_END: np.cumsum(counts[listed]),
@@ -142,6 +142,11 @@ def _turned(lineage: Bitmaps) -> npt.NDArray[np.uint8]:
         swapped = (words ^ (words >> np.uint64(shift))) & np.uint64(mask)
         words ^= swapped ^ (swapped << np.uint64(shift))
     return np.ascontiguousarray(words.view(np.uint8).reshape(eights, width * WORD_BITS).T)
+
+
+def _bits_of(bitmaps: npt.NDArray[np.uint8], height: int) -> Positions:
+    """The places of the bits of bitmaps of so many bits each, these one behind the other."""
+    return np.flatnonzero(np.unpackbits(bitmaps, axis=1, count=height, bitorder="little").view(np.bool_))
 
 
 def _bitmap_bytes(height: int) -> int:
@@ -183,7 +188,7 @@ class Postings:
         # Only the bytes of the range are taken apart.
         first, behind = at * _bitmap_bytes(self.oldest.size) + begin // 8, (past + 7) // 8 - begin // 8
         bits = self.column(BITS)[first : first + max(behind, 0)].to_numpy()
-        found = np.flatnonzero(np.unpackbits(bits, bitorder="little")) + begin // 8 * 8
+        found = np.flatnonzero(np.unpackbits(bits, bitorder="little").view(np.bool_)) + begin // 8 * 8
         return found[slice(*np.searchsorted(found, [begin, past]))]
 
     def rows_of(self, query: int, first: int, last: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -200,7 +205,7 @@ class Postings:
         listed = np.repeat(self.column(LISTED).to_numpy(), np.diff(ends, prepend=0))
         dense, height = self.column(DENSE).to_numpy(), self.oldest.size
         bits = self.column(BITS).to_numpy().reshape(dense.size, _bitmap_bytes(height))
-        number, position = np.nonzero(np.unpackbits(bits, axis=1, count=height, bitorder="little"))
+        number, position = np.divmod(_bits_of(bits, height), max(height, 1))
         rows = np.concatenate([self.column(LIST).to_numpy().astype(np.intp), position])
         return rows, np.concatenate([listed, dense[number]])
 
@@ -228,6 +233,22 @@ class Postings:
         found[np.repeat(np.searchsorted(queries, listed[wanted]), counts[wanted]), positions] = 1
         return found
 
+    def bits_of(self, queries: Queries) -> npt.NDArray[np.uint8]:
+        """A bitmap over the rows for each of some queries, which are in order."""
+        width = _bitmap_bytes(self.oldest.size)
+        found = np.zeros((queries.size, width), np.uint8)
+        dense, listed, ends = (self.column(name).to_numpy() for name in (DENSE, LISTED, LIST_END))
+        there = np.isin(dense, queries)
+        found[np.searchsorted(queries, dense[there])] = self.column(BITS).to_numpy().reshape(dense.size, width)[there]
+        counts, wanted = np.diff(ends, prepend=0), np.isin(listed, queries)
+        position = self.column(LIST).to_numpy()[np.repeat(wanted, counts)].astype(np.int64)
+        if position.size:
+            byte = np.repeat(np.searchsorted(queries, listed[wanted]), counts[wanted]) * width + (position >> 3)
+            begins = np.flatnonzero(np.append(True, byte[1:] != byte[:-1]))  # positions of a query are in order
+            bits = (1 << (position & 7)).astype(np.uint8)
+            found.reshape(-1)[byte[begins]] = np.bitwise_or.reduceat(bits, begins)
+        return found
+
     def counts(self) -> tuple[Queries, Queries]:
         """Queries, and how many matches each has."""
         queries, counts = np.unique(self.pairs()[1], return_counts=True)
@@ -238,8 +259,23 @@ class Postings:
         return pl.DataFrame([self.column(name) for name in self.row_columns])
 
 
+def _appended(found: Sequence[Postings], queries: Queries) -> npt.NDArray[np.uint8]:
+    """Bitmaps of some queries over the rows of all segments, one behind the other."""
+    made = np.zeros((queries.size, _bitmap_bytes(sum(each.oldest.size for each in found))), np.uint8)
+    begin = 0
+    for each in found:
+        bits, (byte, shift) = each.bits_of(queries), divmod(begin, 8)
+        made[:, byte : byte + bits.shape[1]] |= bits << np.uint8(shift)
+        if shift:
+            after = made[:, byte + 1 : byte + 1 + bits.shape[1]]
+            after |= (bits >> np.uint8(8 - shift))[:, : after.shape[1]]
+        begin += each.oldest.size
+    return made
+
+
 def _merged_bitmaps(found: Sequence[Postings], rows: pl.DataFrame, queries: Queries, first: int) -> Segment:
-    """Where many queries want many rows: some of them at a time, a byte for each row and query."""
+    """Where many queries want many rows: some of them at a time; a byte for each row and query, where segments overlap
+    in time."""
     oldest = oldest_of(rows)
     order = np.argsort(oldest, kind="stable")
     order = order[np.searchsorted(oldest[order], first) :]
@@ -248,8 +284,10 @@ def _merged_bitmaps(found: Sequence[Postings], rows: pl.DataFrame, queries: Quer
     posted = []
     for low in range(0, queries.size, at_once):
         some = queries[low : low + at_once]
-        flags = np.concatenate([each.bitmaps(some) for each in found], axis=1)
-        flags = flags if in_order else flags[:, order]
+        if in_order:
+            posted.append(_of_bitmaps(some, _appended(found, some), order.size))
+            continue
+        flags = np.concatenate([each.bitmaps(some) for each in found], axis=1)[:, order]
         posted.append(_of_bitmaps(some, np.packbits(flags, axis=1, bitorder="little"), order.size))
     # Lists and bitmaps are each in the order of the queries, since their parts were.
     return _segment(rows, order, _together(posted))
