@@ -9,6 +9,7 @@ from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, Statistics, estimate
+from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.rewrite import rewrite
 from millstream.plan.rules.gather_joins import JoinChoice
 
@@ -94,6 +95,13 @@ WASTEFUL = {
     "u": SourceStatistics(rate=0.1, distinct=(2_000.0, 500.0)),
 }
 
+# Windows of 500 rows, where every row of S has 10 partners in T; but most of U.b is found nowhere in T.
+ASLEEP = {
+    "s": SourceStatistics(rate=0.1, distinct=(50.0, 50.0)),
+    "t": SourceStatistics(rate=0.1, distinct=(50.0, 50.0)),
+    "u": SourceStatistics(rate=0.1, distinct=(50.0, 5_000.0)),
+}
+
 
 @pytest.mark.parametrize(
     ("jit", "statistics", "shards", "expected"),
@@ -111,6 +119,17 @@ def test_a_tree_works_just_in_time_where_most_of_what_it_would_make_is_useless(
 ) -> None:
     plan = rewritten(CHAIN, "tree", statistics, shards, jit)
     assert [node.shape for node in plan.walk() if isinstance(node, lo.JoinTree)] == [((0, 1), 2)] * expected
+
+
+def test_a_small_tree_works_just_in_time_if_it_sleeps() -> None:
+    cql = "SELECT S.b FROM (S [RANGE 5000] JOIN T [RANGE 5000] ON S.a = T.a) JOIN U [RANGE 5000] ON T.b = U.b"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(SCHEMA)
+        plan = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql)).plan
+    joins = sorted((node for node in plan.walk() if isinstance(node, lo.Join)), key=lambda join: -len(join.schema))
+    assert is_just_in_time_cheaper(joins, ASLEEP)
+    common = {**ASLEEP, "u": SourceStatistics(rate=0.1, distinct=(50.0, 50.0))}
+    assert not is_just_in_time_cheaper(joins, common)
 
 
 @pytest.mark.parametrize("join_plan", ["eddy", "tree"])

@@ -96,6 +96,10 @@ class Experience:
         if not self.given_up:
             self.asked, self.met = self.asked * _DECAY, self.met * _DECAY
 
+    @property
+    def part_met(self) -> float:
+        return self.met / self.asked if self.asked else 1.0
+
     def is_met_mostly(self, kind: str) -> bool:
         return self.asked >= _ENOUGH and self.met > MOST_MET[kind] * self.asked
 
@@ -196,9 +200,11 @@ class Gate:
         known: Sequence[Experience],
         found: Sequence[Flags] | None = None,
     ) -> Waits:
-        """The first demand that is not met for each row; of each demand some may be known to have `found` theirs."""
+        """A demand that is not met for each row; of each demand some may be known to have `found` theirs."""
         waits = np.zeros(count, np.uint8)
-        for number, (asking, experience) in enumerate(zip(self.asking, known, strict=True)):
+        # Those first that the fewest rows meet: the others need not be asked then.
+        for number in sorted(range(len(known)), key=lambda number: known[number].part_met):
+            asking, experience = self.asking[number], known[number]
             if experience.given_up:
                 continue
             left = np.flatnonzero(waits == IN if found is None else (waits == IN) & ~found[number])

@@ -3,6 +3,9 @@
 Holding rows back costs every step some questions, however few rows it brings, and saves the rows that are made for
 nothing. The cost model takes rows with keys of several columns to have partners, as most joins are along keys; here the
 question is whether they have any, so columns are taken to be independent.
+
+A tree sleeps whose last join is with an input most of whose rows have no partner in one of the other inputs: then
+hardly anything is let in at all, and holding back pays however small the tree is.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from millstream.plan.keys import split_condition
 
 # As `millstream bench just_in_time` has it: with fewer rows stored for nothing, a tree that makes them is as fast.
 LEAST_USELESS = 60_000
-MOST_PARTNERS = 0.5  # of a made row in the join above, on average: with more, most rows are needed
+LEAST_ASLEEP = 1_000  # the same for trees that sleep
+MOST_PARTNERS = 0.5  # of a row, on average: with more, most rows are needed
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,37 @@ def is_just_in_time_cheaper(joins: Sequence[lo.Join], statistics: Statistics) ->
         for made in filter(None, map(_join_below, join.children)):
             size = _size(made, statistics).rows
             useless += size if rows < MOST_PARTNERS * size else 0.0
-    return useless > LEAST_USELESS
+    return useless > (LEAST_ASLEEP if joins and _sleeps(joins[0], statistics) else LEAST_USELESS)
+
+
+def _sleeps(join: lo.Join, statistics: Statistics) -> bool:
+    """Whether one side of a join is an input most of whose rows have no partner in one of the other side's inputs."""
+    distinct = _size(join, statistics).distinct
+    width = len(join.children[0].schema)
+    origins = [origin for child in join.children for origin in _origins(child, statistics)]
+    keys, _ = split_condition(join.condition, width)
+    for own, other in ((0, 1), (1, 0)):
+        if _join_below(join.children[own]) is not None or _join_below(join.children[other]) is None:
+            continue
+        matched: dict[int, float] = {}  # by each input of the other side, the part of the rows
+        for key in keys:
+            if isinstance(theirs := key[other], Column):
+                source, rows = origins[theirs.index]
+                values, mine = _values(theirs, distinct), max(_values(key[own], distinct), 1.0)
+                matched[source] = matched.get(source, 1.0) * min(values / mine, rows / mine, 1.0)
+        if min(matched.values(), default=1.0) < MOST_PARTNERS:
+            return True
+    return False
+
+
+def _origins(node: lo.Node, statistics: Statistics) -> list[tuple[int, float]]:
+    """Of each column the input of the tree that it is of, and how many rows that has."""
+    if _join_below(node) is None:
+        return [(id(node), estimate(node, statistics).size)] * len(node.schema)
+    below = [origin for child in node.children for origin in _origins(child, statistics)]
+    if isinstance(node, lo.Project):
+        return [below[e.index] if isinstance(e, Column) else (id(node), 0.0) for e in node.expressions]
+    return below
 
 
 def _size(node: lo.Node, statistics: Statistics) -> _Size:
