@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 
 _GLANCE = 0.5  # seconds
+# Followers that are woken together read by turns: it is short, and many that want to would only wait for one another.
+_FOLLOWING = threading.BoundedSemaphore(2)
 
 
 class Query:
@@ -215,7 +218,8 @@ class Query:
                 return  # for longer than anybody wants to wait
             final = self._final()
             if final > seen:
-                changes = self.changes_between(seen, final)
+                with _FOLLOWING:
+                    changes = self.changes_between(seen, final)
                 seen = final
                 if changes.num_rows:
                     yield changes

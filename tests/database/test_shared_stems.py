@@ -64,19 +64,19 @@ def test_joins_that_read_a_stream_keep_its_rows_once(plan: str) -> None:
         queries = {name: db.register(text, name=name) for name, text in JOINS.items() if name != "abc"}
         assert "sharing: keeps the rows of a, b" in db.explain(JOINS["abc"])
         queries["abc"] = db.register(JOINS["abc"], name="abc")
-        feed(db, 0, 400)
+        feed(db, 0, 250)
         kept = stems(db)
         segments = [name for inputs in kept.values() for names in inputs for name in names]
         assert len(set(segments)) < len(segments)
         # Of each of the three streams, and of a join of two of them where there is one: as if it were one join.
         different = {frozenset(names) for inputs in kept.values() for names in inputs}
         assert len(different) == (3 if plan == "eddy" else 4)
-        assert {name: rows(query) for name, query in queries.items()} == alone(JOINS, 400)
+        assert {name: rows(query) for name, query in queries.items()} == alone(JOINS, 250)
         with_both = sum(db.stats()["state_bytes"].values())
         for name in ("ac", "bc", "abc"):
             db.execute(f"DROP QUERY {name}")
         assert len(stems(db)) == 1
-        feed(db, 400, 500)
+        feed(db, 250, 350)
         assert sum(db.stats()["state_bytes"].values()) < with_both
 
 

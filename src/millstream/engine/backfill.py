@@ -17,6 +17,7 @@ for them alone, and in the end what it holds for them and what the group holds f
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _SMALLEST_SLICE, _LARGEST_SLICE = 1_000, 4_000_000  # rows
 _SHRINKING = 0.7  # what is left must have become so much less in a round, or else ingest is as fast as we are
 _GIVING_WAY = 0.5  # seconds that a slice waits for an epoch to end
+_REST, _LONGEST_REST = 1.5, 2.0  # between slices: times as long as the last one, and seconds at most
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Backfills:
         self._thread: threading.Thread | None = None
         self._beside: Beside | None = None
         self._is_started = self._is_closed = False
+        self._closing = threading.Event()
         self._numbers = count(1)
         self.on_published: Callable[[], None] = lambda: None
         self.least_rows = 200_000  # of history that are worth a backfill
@@ -210,6 +213,7 @@ class Backfills:
         """Stop, and wait for the thread. What it was at is begun again when the database is opened next."""
         with self._lock:
             self._is_closed = True
+            self._closing.set()
             self._waiting.clear()
             self._groups.clear()
             thread = self._thread
@@ -221,8 +225,12 @@ class Backfills:
     # The thread
 
     def _work(self) -> None:
+        begun, epoch = time.perf_counter(), self._engine.snapshot.epoch
         for _ in self.slices():
-            pass
+            if self._engine.snapshot.epoch != epoch:
+                # Epochs go on: a slice slows those down that run beside it, so that not all of them may have one.
+                self._closing.wait(min(_REST * (time.perf_counter() - begun), _LONGEST_REST))
+            begun, epoch = time.perf_counter(), self._engine.snapshot.epoch
 
     def slices(self) -> Iterator[None]:
         """All the work there is, slice by slice."""
