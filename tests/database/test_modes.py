@@ -42,6 +42,13 @@ def same(db: Database, name: str, other: str) -> None:
         assert one.changes(since).equals(two.changes(since)), (name, since)
 
 
+def all_same(db: Database, templates: int, rows: int) -> None:
+    """The queries of some templates, registered in both modes with some rows of values."""
+    for n in range(templates):
+        for at in range(rows):
+            same(db, f"lazy{n}_{at}", f"eager{n}_{at}")
+
+
 def register_all(db: Database) -> None:
     for name, text in QUERIES.items():
         for mode in ("eager", "lazy", "none"):
@@ -194,11 +201,6 @@ def test_groups_have_trees(template: str, tmp_path: Path) -> None:
     """Of each query, over rows that are kept once, whatever the window is."""
     windows, values = ["RANGE 5", "RANGE 9"], [(0,), (-4,), (2,), (30,)]
 
-    def check(db: Database) -> None:
-        for n in range(len(windows)):
-            for at in range(len(values)):
-                same(db, f"lazy{n}_{at}", f"eager{n}_{at}")
-
     with ms.connect(tmp_path, engine="inprocess") as db:
         db.execute(STREAMS)
         feed(db, 0, 6)
@@ -214,11 +216,11 @@ def test_groups_have_trees(template: str, tmp_path: Path) -> None:
         query = db.query("lazy0_0")
         assert "ranked tree" in query.explain()
         assert query.number is not None
-        check(db)
+        all_same(db, len(windows), len(values))
         assert query.stats()["rows"] >= db.query("lazy0_3").stats()["rows"]
     with ms.connect(tmp_path, engine="inprocess") as db:
         feed(db, 14, 60, at_once=2)  # segments are merged
-        check(db)
+        all_same(db, len(windows), len(values))
 
 
 def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
@@ -228,12 +230,6 @@ def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
         "SELECT DISTINCT a FROM S [TUMBLE 4] WHERE a > ? AND b < ?",
     )
     values = [(low, high) for low in range(3) for high in (-5, 9)]
-
-    def check(db: Database) -> None:
-        for n in range(len(texts)):
-            for at in range(len(values)):
-                same(db, f"lazy{n}_{at}", f"eager{n}_{at}")
-
     with ms.connect(tmp_path, engine="inprocess") as db:
         db.execute(STREAMS)
         feed(db, 0, 6)
@@ -242,10 +238,10 @@ def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
                 db.register_many(text, values, [f"{mode}{n}_{at}" for at in range(len(values))], mode)
         feed(db, 6, 14)
         assert db.query("lazy0_0").stats()["shared_by"] == len(texts) * len(values)
-        check(db)
+        all_same(db, len(texts), len(values))
     with ms.connect(tmp_path, engine="inprocess") as db:
         feed(db, 14, 25)
-        check(db)
+        all_same(db, len(texts), len(values))
         db.query("lazy0_1").drop()
         assert db.query("lazy0_0").stats()["shared_by"] == len(texts) * len(values) - 1
         same(db, "lazy0_2", "eager0_2")

@@ -18,7 +18,7 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.elements import Elements
 from millstream.kernel.operator import NO_STATE, Progress
-from millstream.kernel.segments import numbers, only
+from millstream.kernel.segments import gather, numbers, only
 from millstream.plan.definitions import TimeDomain
 from millstream.types import BIGINT, Field, Schema, arrow_schema, to_arrow
 
@@ -35,11 +35,8 @@ def relation_at(rows: Batch, schema: Schema, at: int) -> pa.Table:
     ordered, is_first = _in_order(alive, columns)
     counted = ordered
     if (numbers(ordered, WEIGHT) < 0).any():
-        firsts = np.flatnonzero(is_first)
-        counts = np.add.reduceat(numbers(ordered, WEIGHT), firsts) if firsts.size else firsts
-        values = _rows(ordered[columns], firsts)
-        counted = values.hstack([pl.Series(WEIGHT, counts, pl.Int64)])
-        counted = only(counted, counts > 0)
+        summed = _summed(ordered, is_first)
+        counted = only(summed, numbers(summed, WEIGHT) > 0)
     copies = counted[columns]
     if (numbers(counted, WEIGHT) != 1).any():
         copies = counted.select(pl.col(*columns).repeat_by(WEIGHT)).explode(*columns)
@@ -56,7 +53,7 @@ def _in_order(rows: Batch, columns: list[str]) -> tuple[Batch, npt.NDArray[np.bo
         values = [rows[name].to_numpy() for name in columns]
         order = np.lexsort(values[::-1])
         is_first[1:] = np.logical_or.reduce([np.diff(column[order]) != 0 for column in values])
-        return _rows(rows, order), is_first
+        return pl.DataFrame(gather(rows, rows.columns, order)), is_first
     ordered = rows.sort(columns)
     changed = ordered.select(pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in columns))
     is_first[1:] = changed.to_series().to_numpy()[1:]
@@ -110,20 +107,21 @@ def _net(points: Batch, columns: list[str]) -> Batch:
     ordered, is_first = _in_order(points, [START, *columns])
     if is_first.all():
         return ordered
+    summed = _summed(ordered, is_first)
+    return only(summed, numbers(summed, WEIGHT) != 0)
+
+
+def _summed(ordered: Batch, is_first: npt.NDArray[np.bool_]) -> Batch:
+    """One row of those in order that follow a first one, with the weights of all of them."""
     firsts = np.flatnonzero(is_first)
-    weights = np.add.reduceat(numbers(ordered, WEIGHT), firsts)
-    summed = _rows(ordered, firsts).with_columns(pl.Series(WEIGHT, weights))
-    return only(summed, weights != 0)
+    weights = np.add.reduceat(numbers(ordered, WEIGHT), firsts) if firsts.size else firsts
+    found = pl.DataFrame(gather(ordered, ordered.columns, firsts))
+    return found.with_columns(pl.Series(WEIGHT, weights, pl.Int64))
 
 
 def _are_numbers(rows: Batch, columns: list[str]) -> bool:
     """Whether NumPy sorts the columns as Polars does."""
     return all(rows[name].dtype.is_integer() and not rows[name].null_count() for name in columns)
-
-
-def _rows(frame: Batch, positions: npt.NDArray[np.intp]) -> Batch:
-    chosen = pl.Series(positions)
-    return pl.DataFrame([series[chosen] for series in frame.get_columns()])
 
 
 def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: int) -> int:

@@ -9,6 +9,7 @@ condition alone; what it finds is a segment beside the others.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,38 +24,52 @@ from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, lineage_of, of_equal_width
 from millstream.kernel.sharing.postings import pack, pack_lineage
+from millstream.types import Schema
 
 ROW = "_row"
 _PIECE = 1 << 15  # rows selected at a time, since lineage is wide
 
 
-class MatchedSelection(Operator):
-    """`projection` makes the columns of the matches from the rows that are selected, `matches` says which of them are
-    instants."""
+class KeptSelection(Operator):
+    """Keeps the rows of a batch once, as `projection` makes them, and for each query which of them it wants; what holds
+    on a row is found wherever the row is. How both are packed is the subclass's."""
 
-    def __init__(self, selection: GroupedSelection | KeyedSelection, projection: Project, matches: Matches) -> None:
-        self.schema = matches.schema
+    def __init__(self, selection: GroupedSelection | KeyedSelection, projection: Project, schema: Schema) -> None:
+        self.schema = schema
         self.selection = selection
         self.projection = projection
-        self.matches = matches
-        self.kept = matches.kept
 
     @property
     def distribution(self) -> Distribution:
         return anywhere(())
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        batch = inputs[0]
-        wanted, learned = wanted_rows(self.selection, batch, state, progress)
-        projected, _ = self.projection.step([batch], {}, progress)
-        rows = self.matches.timed_rows(projected)
-        row = wanted[ROW].to_numpy().astype(np.intp)
+        wanted, learned = _wanted_rows(self.selection, inputs[0], state, progress)
+        projected, _ = self.projection.step(inputs, {}, progress)
+        return self.packed(projected, wanted), learned
+
+    @abstractmethod
+    def packed(self, projected: Batch, wanted: pl.DataFrame) -> Batch:
+        """The rows, and who wants them: by their places (`ROW`), with the lineage of each block, or the query."""
+
+
+class MatchedSelection(KeptSelection):
+    """`projection` makes the columns of the matches from the rows that are selected, `matches` says which of them are
+    instants."""
+
+    def __init__(self, selection: GroupedSelection | KeyedSelection, projection: Project, matches: Matches) -> None:
+        super().__init__(selection, projection, matches.schema)
+        self.matches = matches
+        self.kept = matches.kept
+
+    def packed(self, projected: Batch, wanted: pl.DataFrame) -> Batch:
+        rows, row = self.matches.timed_rows(projected), wanted[ROW].to_numpy().astype(np.intp)
         if LINEAGE in wanted.columns:
-            return pack_lineage(rows, row, wanted[BLOCK].to_numpy(), lineage_of(wanted)), learned
-        return pack(rows, row, wanted[value_column(0)].to_numpy().astype(np.int64)), learned
+            return pack_lineage(rows, row, wanted[BLOCK].to_numpy(), lineage_of(wanted))
+        return pack(rows, row, wanted[value_column(0)].to_numpy().astype(np.int64))
 
 
-def wanted_rows(
+def _wanted_rows(
     selection: GroupedSelection | KeyedSelection, batch: Batch, state: State, progress: Progress
 ) -> tuple[pl.DataFrame, State]:
     """Which rows of a batch a selection wants, by their places in it: with the lineage of each block, or the query."""

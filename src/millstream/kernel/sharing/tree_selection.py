@@ -7,26 +7,22 @@ A query has nodes of its own, so that it is answered without reading its rows, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.aggregation.ranked_tree import TreeShape, build_for_many, placed, timed_rows
 from millstream.kernel.batch import Batch, value_column
-from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.linear import Project
-from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, LINEAGE, expand, lineage_of
-from millstream.kernel.sharing.matched_selection import ROW, wanted_rows
+from millstream.kernel.sharing.matched_selection import ROW, KeptSelection
 
 Int64s = npt.NDArray[np.int64]
 
 
-class TreeSelection(Operator):
+class TreeSelection(KeptSelection):
     """`projection` makes the columns of the tree from the rows that are selected, instants being the last."""
 
     def __init__(
@@ -36,22 +32,12 @@ class TreeSelection(Operator):
         shape: TreeShape,
         kept: int | None,
     ) -> None:
-        self.schema = shape.schema
-        self.selection = selection
-        self.projection = projection
+        super().__init__(selection, projection, shape.schema)
         self.shape = shape
         self.kept = kept
 
-    @property
-    def distribution(self) -> Distribution:
-        return anywhere(())
-
-    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        batch = inputs[0]
-        wanted, learned = wanted_rows(self.selection, batch, state, progress)
-        projected, _ = self.projection.step([batch], {}, progress)
-        rows = timed_rows(projected, self.shape)
-        return build_for_many(rows, self.shape, lambda order: _pairs(wanted, order)), learned
+    def packed(self, projected: Batch, wanted: pl.DataFrame) -> Batch:
+        return build_for_many(timed_rows(projected, self.shape), self.shape, lambda order: _pairs(wanted, order))
 
 
 def _pairs(wanted: pl.DataFrame, order: Int64s) -> tuple[Int64s, Int64s]:
