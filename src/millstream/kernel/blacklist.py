@@ -113,9 +113,7 @@ class Blacklist:
     def suspend(self, number: int, positions: Positions, waits: Waits) -> None:
         """Rows that are in wait from this step on."""
         part = self.parts[number]
-        assert part.spans is not None
-        assert self.step is not None
-        spans = part.spans.end(positions, self.step)
+        spans = part.spans.end(positions, self.step) if part.spans is not None and self.step is not None else None
         self.parts[number] = Part(part.rows, _changed(part.waits, positions, waits), spans)
 
     def retain(self, arrived: Segment, waits: Waits, horizon: int) -> list[Part]:

@@ -113,6 +113,17 @@ class Link:
             left = left[~there]
         return found
 
+    def has_living(self, codes: Codes, segments: Sequence[Segment], horizon: int) -> Flags:
+        """Which of the codes are those of rows that last beyond the horizon."""
+        found = np.zeros(codes.size, np.bool_)
+        left = np.arange(codes.size)
+        for segment in segments:
+            if segment.height and left.size:
+                there = self._index(segment).lasts_beyond(horizon, codes[left])
+                found[left[there]] = True
+                left = left[~there]
+        return found
+
     def partners(self, rows: Rows, segments: Sequence[Segment]) -> list[Positions]:
         """For each segment the positions of its rows that are partners of any of the rows, some perhaps repeatedly."""
         if not number_of(rows):
