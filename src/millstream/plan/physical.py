@@ -14,6 +14,7 @@ from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.ranked_tree import RankedTree, TreeShape
 from millstream.kernel.change_log import ChangeLog
+from millstream.kernel.consumers import Consumer
 from millstream.kernel.demand import JustInTime
 from millstream.kernel.elements import Elements
 from millstream.kernel.existence import ExistenceJoin
@@ -268,10 +269,34 @@ class Lowering:
                 hint="join it with windows on streams, before they are aggregated or compared",
             )
         # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
-        retracting, tables = edges[0] in self._retracting, any(isinstance(n, lo.TableScan) for n in node.left.walk())
-        punctual = not retracting and not tables and _keeps_births(node.left)
-        edge = self._step(node, NonRetroactiveJoin(*arguments, lag=0 if punctual else None), *edges)
+        lag = 0 if self._is_punctual(node.left, edges[:1]) else None
+        edge = self._step(node, NonRetroactiveJoin(*arguments, lag=lag), *edges)
         return self._marked(edge, edges[0] in self._retracting)
+
+    def _join_tree(self, node: lo.JoinTree, edges: Sequence[str], synopses: Sequence[Synopsis]) -> str:
+        consumers = node.consumers
+        if any(consumer.as_of for consumer in consumers) and not self._is_punctual(node, edges):
+            consumers = ()
+        every = [*edges, *(self.lower(consumer.keys) for consumer in consumers)]
+        operator = JoinTree(
+            [child.schema for child in node.inputs],
+            node.shape,
+            node.condition,
+            synopses,
+            JustInTime(bloom=node.detection == "bloom", combinations=node.detection == "all"),
+            frozenset(number for number, edge in enumerate(every) if edge in self._retracting),
+            [Consumer(one.keys.schema, one.own, one.refuses, one.null_safe, one.alternative) for one in consumers],
+            generated=any(consumer.as_of for consumer in consumers),
+        )
+        edge = self._step(node, operator, *every)
+        # Of consumers only keys are looked at: that those are taken back takes no row back.
+        return self._marked(edge, bool(self._retracting.intersection(edges)))
+
+    def _is_punctual(self, left: lo.Node, edges: Sequence[str]) -> bool:
+        """Whether the rows of a node, which come on some edges, start when they are generated."""
+        left = lo.without_consumers(left)
+        tables = any(isinstance(node, lo.TableScan) for node in left.walk())
+        return not self._retracting.intersection(edges) and not tables and _keeps_births(left)
 
     def _many_join(self, node: lo.ManyJoin) -> str:
         edges = [self.lower(child) for child in node.inputs]
@@ -280,9 +305,8 @@ class Lowering:
         retracting = frozenset(n for n, edge in enumerate(edges) if edge in self._retracting)
         operator: Operator
         if isinstance(node, lo.JoinTree):
-            jit = JustInTime(bloom=node.detection == "bloom", combinations=node.detection == "all")
-            operator = JoinTree(schemas, node.shape, node.condition, synopses, jit, retracting)
-        elif isinstance(node, lo.StemJoin):
+            return self._join_tree(node, edges, synopses)
+        if isinstance(node, lo.StemJoin):
             held = JustInTime() if node.jit else None
             operator = StemJoin(
                 schemas, node.condition, synopses, node.routing, edges=edges, jit=held, retracting=retracting
