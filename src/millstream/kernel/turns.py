@@ -28,7 +28,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.blacklist import IN, Part, Waits
-from millstream.kernel.demand import Experience, Gate
+from millstream.kernel.demand import Asking, Experience, Gate
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.segments import codes_of
@@ -88,8 +88,10 @@ def waits_of(gate: Gate, rows: Segment, positions: Positions, known: Sequence[Ex
     near, places = rows.slice(first, int(positions[-1]) + 1 - first), positions - first
     for number, (asking, experience) in enumerate(zip(gate.asking, known, strict=True)):
         left = np.flatnonzero(waits == IN)
-        if experience.given_up or not left.size or not isinstance(asking.opposite, int):
+        if experience.given_up or not left.size:
             continue
+        if not isinstance(asking, Asking) or not isinstance(asking.opposite, int):
+            raise AssertionError("SteMs are asked one by one")
         link = asking.to_opposite
         codes = link.codes(near)[places[left]]
         waits[left[~link.has_living(codes, *living(asking.opposite))]] = number + 1
