@@ -27,7 +27,7 @@ from millstream.plan.cost import Statistics
 from millstream.plan.keys import split_condition
 from millstream.plan.monotonic import is_non_retroactive
 
-_Asked = tuple[lo.Consumer, ...]
+Asked = tuple[lo.Consumer, ...]
 
 
 def add_consumers(plan: lo.Node, statistics: Statistics, shards: int = 1) -> lo.Node:
@@ -41,15 +41,15 @@ def add_consumers(plan: lo.Node, statistics: Statistics, shards: int = 1) -> lo.
 class _Found:
     """For every tree what each place where it stands asks of it."""
 
-    places: dict[lo.JoinTree, list[_Asked]]
+    places: dict[lo.JoinTree, list[Asked]]
     shards: int
 
-    def visit(self, node: lo.Node, asked: _Asked) -> None:
+    def visit(self, node: lo.Node, asked: Asked) -> None:
         if isinstance(node, lo.JoinTree):
             self.places.setdefault(node, []).append(asked)
             asked = ()
         for side, child in enumerate(node.children):
-            self.visit(child, _asked_of(node, side, asked))
+            self.visit(child, asked_of(node, side, asked))
 
     def told(self, node: lo.JoinTree) -> lo.JoinTree:
         """The tree with its consumers, if all places have some."""
@@ -68,7 +68,7 @@ class _Found:
         return replace(node, consumers=consumers)
 
 
-def _is_spread(node: lo.JoinTree, consumers: _Asked) -> bool:
+def _is_spread(node: lo.JoinTree, consumers: Asked) -> bool:
     """Whether the rows of a tree and of its consumers can be on several shards."""
     schemas = [child.schema for child in node.inputs]
     asked = [Consumer(one.keys.schema, one.own, one.refuses, one.null_safe, one.alternative) for one in consumers]
@@ -77,13 +77,7 @@ def _is_spread(node: lo.JoinTree, consumers: _Asked) -> bool:
     )
 
 
-def is_asking(node: lo.Node, side: int) -> bool:
-    """Whether a node may have no use for some rows of a child, other than by joining it."""
-    inner = isinstance(node, lo.Join) and node.join == "inner" and not any(map(is_non_retroactive, node.children))
-    return isinstance(node, lo.Join) and not inner and bool(_asked_of(node, side, ()))
-
-
-def _asked_of(node: lo.Node, side: int, asked: _Asked) -> _Asked:
+def asked_of(node: lo.Node, side: int, asked: Asked) -> Asked:
     """What is asked of a child, by what is asked of a node and by the node itself."""
     match node:
         case lo.Filter() if not can_fail(node.condition):
@@ -112,12 +106,12 @@ def _asked_of(node: lo.Node, side: int, asked: _Asked) -> _Asked:
             return ()
 
 
-def _always(asked: _Asked) -> _Asked:
+def _always(asked: Asked) -> Asked:
     """Those that do not depend on the instant at which a row is generated."""
     return tuple(one for one in asked if not one.as_of)
 
 
-def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False) -> _Asked:
+def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False) -> Asked:
     """That one side of a join has partners for rows of the other."""
     width, other = len(join.left.schema), join.children[1 - side]
     if any(isinstance(node, lo.JoinTree) for node in other.walk()):
@@ -158,5 +152,5 @@ def _of_side(value: Expression, join: lo.Join, side: int) -> Expression | None:
     return shift_columns(value, -width * side)
 
 
-def _present(consumers: Iterable[lo.Consumer | None]) -> _Asked:
+def _present(consumers: Iterable[lo.Consumer | None]) -> Asked:
     return tuple(consumer for consumer in consumers if consumer is not None)

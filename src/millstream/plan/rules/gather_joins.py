@@ -41,7 +41,7 @@ from millstream.plan.column_keys import extended
 from millstream.plan.cost import Statistics, estimate
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.monotonic import is_non_retroactive
-from millstream.plan.rules.add_consumers import is_asking
+from millstream.plan.rules.add_consumers import Asked, asked_of
 from millstream.plan.rules.merge_projections import merge_projections
 
 
@@ -83,18 +83,14 @@ class _Gathering:
     shards: int
     repeated: frozenset[lo.Node]  # joins that are kept apart, since several places read them
 
-    def visit(self, node: lo.Node, *, asked: bool = False) -> lo.Node:
+    def visit(self, node: lo.Node, asked: Asked = ()) -> lo.Node:
         """Top-down, so that neighbours are seen together; something above may ask for some of the rows only."""
         if not _is_member(node):
-            passes = isinstance(node, lo.Filter | lo.Project)
-            children = (
-                self.visit(child, asked=is_asking(node, side) or (asked and passes))
-                for side, child in enumerate(node.children)
-            )
+            children = (self.visit(child, asked_of(node, side, asked)) for side, child in enumerate(node.children))
             return node.with_children(tuple(children)) if node.children else node
         cluster = _cluster(node, self.repeated)
         stems = _stems(cluster)
-        joined = self._joined(node, cluster, stems, asked=asked or node in self.repeated)
+        joined = self._joined(node, cluster, stems, asked=bool(asked) or node in self.repeated)
         if joined is None:
             return self._tree(node)
         joined = replace(joined, inputs=tuple(self.visit(child) for child in stems.inputs))
