@@ -79,7 +79,9 @@ class _Distinct:
         """Of the columns that a condition reads, for some rows. Values that are not plain numbers count as different,
         and so do those of several columns."""
         columns = [name for name in _read(condition) if name in frame.columns]
-        values = gather(frame, columns, positions)
+        values = [frame.get_column(name) for name in columns]
+        if positions.size < frame.height:
+            values = gather(frame, columns, positions)
         plain = all(one.dtype.is_integer() or one.dtype.is_temporal() for one in values)
         if len(values) != 1 or not plain or values[0].null_count():
             return cls(pl.DataFrame(values), np.arange(positions.size))
@@ -97,5 +99,5 @@ def holds(condition: Expression, *sides: tuple[pl.DataFrame, Positions]) -> Flag
     for frame, positions in sides:
         columns += gather(frame, [name for name in _read(condition) if name in frame.columns], positions)
     truth = evaluate(pl.DataFrame(columns), [condition], ["holds"]).to_series()
-    flags: Flags = truth.fill_null(value=False).to_numpy()
+    flags: Flags = (truth.fill_null(value=False) if truth.null_count() else truth).to_numpy()
     return flags

@@ -209,7 +209,8 @@ class Link:
         """The rows with the columns of their partners, of which some are kept: one row for each pair."""
         of_rows = [name for name in kept if name in rows.columns]
         of_stored = [name for name in kept if name not in rows.columns]
-        like = pl.DataFrame([*rows.clear().select(of_rows), *segments[0].clear().select(of_stored)])
+        sides = (rows, of_rows), (segments[0], of_stored)
+        like = pl.DataFrame([frame.get_column(name).clear() for frame, names in sides for name in names])
         pieces = [like]
         for segment in segments:
             for i, j in self._pairs(rows, segment, None) if segment.height and rows.height else ():
