@@ -390,13 +390,14 @@ def kept_experiences(known: Sequence[Sequence[Experience]]) -> Segment:
 @dataclass
 class Tally:
     """What a tree did so far: rows its inner joins made, rows suspended as they arrived, rows resumed, combinations
-    withheld; and how many rows wait."""
+    withheld; how many rows wait; and rows that were dropped, since nothing will ever be made of them."""
 
     made: int = 0
     suspended: int = 0
     resumed: int = 0
     withheld: int = 0
     waiting: int = 0
+    dropped: int = 0
 
     @classmethod
     def of(cls, kept: Sequence[Segment]) -> Tally:

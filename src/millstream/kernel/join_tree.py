@@ -44,7 +44,7 @@ from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Access, EqualColumns, Inputs, JoinGraph
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Operator, Progress, Segment, State
-from millstream.kernel.partners import Rows, Stored
+from millstream.kernel.partners import Link, Rows, Stored
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction, conjuncts
 from millstream.kernel.segments import alive, gather, horizon_of, numbers, only
@@ -88,6 +88,7 @@ class JoinTree(Operator):
         retracting: Inputs = frozenset(),
         consumers: Sequence[Consumer] = (),
         generated: bool = False,
+        static: Inputs = frozenset(),
     ) -> None:
         if consumers and jit is None:
             raise AssertionError("consumers of a tree that makes everything")
@@ -129,6 +130,7 @@ class JoinTree(Operator):
                 self.lasting[side] = others - inputs_of(side)
         for one in self.placed:
             self.usual[one.source], self.lasting[one.source] = one.usual, self.root.inputs
+        self.static = self._static(static) if jit is not None else []
         self.combination_gates = self._combination_gates(jit, retracting)
         through = (join.inputs for join, gate in self.combination_gates.items() if gate.looks_through)
         looked_through = frozenset(chain.from_iterable(through))
@@ -145,6 +147,12 @@ class JoinTree(Operator):
                 raise AssertionError("a tree without joins")
             join = join.left
         return join
+
+    def _static(self, static: Inputs) -> list[tuple[int, int, Link]]:
+        """(input, input that never changes, how rows of the one find partners in the other)."""
+        pairs = ((source, never) for never in sorted(static & self.root.inputs) for source in self.top.inputs - static)
+        links = ((s, n, Link.between(self.graph, frozenset({n}), frozenset({s}), self.usual[n])) for s, n in pairs)
+        return [(source, never, link) for source, never, link in links if link.access.probing]
 
     def _gates(self, jit: JustInTime | None, retracting: Inputs, looked_through: Inputs) -> list[Gate]:
         if jit is None:
@@ -275,6 +283,12 @@ class _Run:
         self.arrived = [self._arranged(source, batch) for source, batch in enumerate(inputs)]
         self.sides: dict[Join | int, _Side] = {}
         self.tally = Tally.of(state.get(COUNTS, ()))
+        for source, never, link in tree.static:
+            if progress.after[never] >= 0:  # all its rows start at tick 0, so they are there
+                rows = [(segment, None) for segment in self.all_rows(never)]
+                met = link.has_partner(self.arrived[source], rows)
+                self.tally.dropped += int(np.count_nonzero(~met))
+                self.arrived[source] = only(self.arrived[source], met)
         single = [*tree.combination_gates, *sorted(tree.again)]
         counts = [*(len(gate.asking) for gate in tree.gates), *(1 for _ in single)]
         self.known = experiences(counts, state.get(KNOWN, ()))

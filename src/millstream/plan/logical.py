@@ -21,7 +21,7 @@ Kind = OneOf["stream", "relation"]
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
 SetKind = OneOf["union all", "union", "intersect all", "intersect", "except all", "except"]
 StreamKind = OneOf["istream", "dstream", "rstream"]
-TableNature = OneOf["", "NON RETROACTIVE", "APPEND ONLY"]
+TableNature = OneOf["", "NON RETROACTIVE", "APPEND ONLY", "STATIC"]
 
 
 @dataclass(frozen=True)

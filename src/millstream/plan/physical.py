@@ -45,7 +45,7 @@ from millstream.plan.expand_joins import columns, expand_join, swapped_join
 from millstream.plan.explain import describe
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.lifetime import longest_window
-from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.monotonic import is_non_retroactive, is_static
 from millstream.plan.patterns import Pattern, pattern_of
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 from millstream.types import Schema
@@ -83,7 +83,7 @@ class Lowering:
             case lo.StreamScan():
                 return node.name
             case lo.TableScan(log=None):
-                return self._marked(node.name, node.nature != "APPEND ONLY")
+                return self._marked(node.name, node.nature not in ("APPEND ONLY", "STATIC"))
             case lo.TableScan():
                 return self._change_log(node)
             case lo.OneRow():
@@ -277,6 +277,7 @@ class Lowering:
         consumers = node.consumers
         if any(consumer.as_of for consumer in consumers) and not self._is_punctual(node, edges):
             consumers = ()
+        read = [*node.inputs, *(consumer.keys for consumer in consumers)]
         every = [*edges, *(self.lower(consumer.keys) for consumer in consumers)]
         operator = JoinTree(
             [child.schema for child in node.inputs],
@@ -287,6 +288,7 @@ class Lowering:
             frozenset(number for number, edge in enumerate(every) if edge in self._retracting),
             [Consumer(one.keys.schema, one.own, one.refuses, one.null_safe, one.alternative) for one in consumers],
             generated=any(consumer.as_of for consumer in consumers),
+            static=frozenset(number for number, child in enumerate(read) if is_static(child)),
         )
         edge = self._step(node, operator, *every)
         # Of consumers only keys are looked at: that those are taken back takes no row back.
