@@ -48,19 +48,25 @@ class Crossing:
         if not positions.size:
             return
         other = _Distinct.of(segment, positions, self.first)
-        height = max(1, _CHUNK // positions.size)
-        for low in range(0, rows.height, height):
-            part = np.arange(low, min(low + height, rows.height))
+        for part in _parts(np.arange(rows.height), other.count):
             own = _Distinct.of(rows, part, self.first)
             # Each value of one side with all of the other.
             i, j = np.arange(own.count).repeat(other.count), np.tile(np.arange(other.count), own.count)
             truth = holds(self.first, (own.values, i), (other.values, j)).reshape(own.count, other.count)
-            i, j = np.divmod(np.flatnonzero(truth[own.numbers][:, other.numbers]), positions.size)
-            i, j = part[i], positions[j]
-            if self.rest != TRUE and i.size:
-                kept = holds(self.rest, (rows, i), (segment, j))
-                i, j = i[kept], j[kept]
-            yield i, j
+            for some in _parts(np.arange(part.size), positions.size):
+                i, j = np.divmod(np.flatnonzero(truth[own.numbers[some]][:, other.numbers]), positions.size)
+                i, j = part[some[i]], positions[j]
+                if self.rest != TRUE and i.size:
+                    kept = holds(self.rest, (rows, i), (segment, j))
+                    i, j = i[kept], j[kept]
+                yield i, j
+
+
+def _parts(positions: Positions, partners: int) -> Iterator[Positions]:
+    """So many together that the pairs with the partners are not too many."""
+    height = max(1, _CHUNK // partners)
+    for low in range(0, positions.size, height):
+        yield positions[low : low + height]
 
 
 @dataclass(frozen=True)
