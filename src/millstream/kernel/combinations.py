@@ -28,6 +28,7 @@ from millstream.kernel.keys import Positions, mixed, word_of
 from millstream.kernel.operator import Segment
 from millstream.kernel.partners import Link, Stored, rows_at, words_of
 from millstream.kernel.scalar.expressions import TRUE
+from millstream.kernel.segments import gather
 from millstream.kernel.stem import Probe
 from millstream.kernel.tree_shape import Demand, Join, inputs_of
 
@@ -137,7 +138,7 @@ class CombinationGate:
         flags = self.is_met(rows, around)
         left = np.flatnonzero(~flags)
         if left.size:
-            flags[left] = self.is_made(rows[left], made)
+            flags[left] = self.is_made(_at(rows, left), made)
         return flags
 
     def is_due(self, rows: pl.DataFrame, made: Sequence[Segment], around: Surroundings) -> Flags:
@@ -145,7 +146,7 @@ class CombinationGate:
         flags = self.is_met(rows, around)
         left = np.flatnonzero(flags)
         if left.size:
-            flags[left] = ~self.is_made(rows[left], made)
+            flags[left] = ~self.is_made(_at(rows, left), made)
         return flags
 
     def new_partners(self, around: Surroundings) -> int:
@@ -161,7 +162,7 @@ class CombinationGate:
         for asking in self.asking:
             left = np.flatnonzero(flags)
             if left.size:
-                asked = rows if left.size == rows.height else rows[left]
+                asked = rows if left.size == rows.height else _at(rows, left)
                 flags[left] = asking.to_opposite.has_partner(asked, asking.stored(around))
         return flags
 
@@ -172,6 +173,10 @@ class CombinationGate:
             for i, j in probe.candidates(segment):
                 found[i[probe.agreeing(segment, i, j, np.arange(i.size))]] = True
         return found
+
+
+def _at(rows: pl.DataFrame, positions: Positions) -> pl.DataFrame:
+    return pl.DataFrame(gather(rows, rows.columns, positions))
 
 
 def _looked_through(demand: Demand) -> list[Demand]:
