@@ -37,20 +37,30 @@ _DECAY = 0.9  # per step, of what is known of a demand
 _ENOUGH = 200.0  # rows to have asked for before a demand is judged
 _EVERY = 32  # steps after which a demand that was given up is tried again
 # The part of the rows from which on asking is not worth it
-MOST_MET = {"input": 0.8, "made": 0.8, "foreseen": 0.6, "arrived": 0.6, "combinations": 0.7, "again": 0.9}
+MOST_MET = {
+    "input": 0.8,
+    "made": 0.8,
+    "foreseen": 0.6,
+    "arrived": 0.6,
+    "combinations": 0.7,
+    "again": 0.9,
+    "lattice": 0.9,
+}
 
 
 @dataclass(frozen=True)
 class JustInTime:
     """How rows are held back: whether partners are looked for in Bloom filters instead of indexes, whether joins are
     looked through that are not made yet, whether combinations are held back too, whether demands that nearly all rows
-    meet are given up for a while, and whether rows are suspended again when their partners have left."""
+    meet are given up for a while, whether rows are suspended again when their partners have left, and whether
+    combinations are held back by minimal sub-tuples, which are remembered."""
 
     bloom: bool = False
     foreseen: bool = True
     combinations: bool = True
     adaptive: bool = True
     again: bool = True
+    lattice: bool = False
 
 
 class Surroundings(Protocol):
@@ -339,13 +349,18 @@ def kept_experiences(known: Sequence[Sequence[Experience]]) -> Segment:
 @dataclass
 class Tally:
     """What a tree did so far: rows its inner joins made, rows suspended as they arrived, rows resumed, combinations
-    withheld; and how many rows wait."""
+    withheld; and how many rows wait. With a lattice: rows of inner joins that were withdrawn, and how many sub-tuples
+    of one component, of two and of more are known not to be demanded."""
 
     made: int = 0
     suspended: int = 0
     resumed: int = 0
     withheld: int = 0
     waiting: int = 0
+    withdrawn: int = 0
+    marks_of_1: int = 0
+    marks_of_2: int = 0
+    marks_of_more: int = 0
 
     @classmethod
     def of(cls, kept: Sequence[Segment]) -> Tally:
@@ -353,3 +368,9 @@ class Tally:
 
     def segment(self) -> Segment:
         return pl.DataFrame([pl.Series(f.name, [getattr(self, f.name)]) for f in fields(self)])
+
+    def shown(self) -> dict[str, int]:
+        """What there is to say of any tree, and of a lattice where it has found something."""
+        counts = {f.name: int(getattr(self, f.name)) for f in fields(self)}
+        of_lattice = ("withdrawn", "marks_of_1", "marks_of_2", "marks_of_more")
+        return {name: n for name, n in counts.items() if n or name not in of_lattice}

@@ -280,7 +280,9 @@ class Lowering:
         retracting = frozenset(n for n, edge in enumerate(edges) if edge in self._retracting)
         operator: Operator
         if isinstance(node, lo.JoinTree):
-            jit = JustInTime(bloom=node.detection == "bloom", combinations=node.detection == "all")
+            ways = node.detection.split()
+            combined = bool({"all", "lattice"} & {*ways})
+            jit = JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways)
             operator = JoinTree(schemas, node.shape, node.condition, synopses, jit, retracting)
         elif isinstance(node, lo.StemJoin):
             held = JustInTime() if node.jit else None

@@ -1,0 +1,252 @@
+"""Which sub-tuples of combinations a join above has no partner for: the lattice of Yang and Papadias (Figures 7 and 8).
+
+A combination is a pair of rows, of the left and of the right side of a join. Its components are those inputs of the
+join that a demand looks at, and a sub-tuple is a set of components (a `Node`) with the code of their keys. It is
+demanded if a row opposite has equal keys, or if a combination with it has been made; a part of it is demanded then too.
+
+    level 3        abc                 Of a combination that is not demanded, the minimal sub-tuples that are not are
+    level 2     ab  ac  bc             asked for level by level, each distinct one once, and only if all its parts are
+    level 1      a   b   c             demanded: in the paper's line 14, a node that was matched is no MNS either.
+    level 0          ∅                 ∅ is for whoever asks to know: that there is nothing opposite at all.
+
+A sub-tuple that lies on one side of the join is carried by rows of that side, one that does not by pairs only. Pairs of
+which a row carries one are not needed whatever else they are, so that they are not asked for across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.kernel.batch import END
+from millstream.kernel.blacklist import Flags
+from millstream.kernel.join_graph import Access, Inputs, JoinGraph
+from millstream.kernel.keys import Codes, Positions, mixed, word_of
+from millstream.kernel.operator import Segment
+from millstream.kernel.partners import Link, Words
+from millstream.kernel.scalar.expressions import TRUE
+from millstream.kernel.segments import gather, numbers
+from millstream.kernel.tree_shape import Join, inputs_of
+
+_MOST_IN_FULL = 4  # components up to which every set of them is a node; of more, the single ones, pairs, and all
+Columns = tuple[str, ...]
+Ends = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A set of components: their columns, those on either side, and how partners and combinations are found by them."""
+
+    components: Inputs
+    columns: Columns
+    sides: tuple[Columns, Columns]
+    to_opposite: Link
+    like: Link
+    is_whole: bool
+
+    @property
+    def side(self) -> int | None:
+        """The side on which all of it lies."""
+        return None if all(self.sides) else 0 if self.sides[0] else 1
+
+    @property
+    def number(self) -> int:
+        """Its name in the state, which says the components."""
+        return sum(1 << component for component in self.components)
+
+
+def nodes_of(graph: JoinGraph, join: Join, to_opposite: Link, like: Link) -> tuple[Node, ...]:
+    """All nodes for the combinations of a join that look for partners by the link, the smaller ones first."""
+    access = to_opposite.access
+    owner = {name: graph.places[name][0] for name in access.probing}
+    components = sorted(set(owner.values()))
+    count = len(components)
+    sizes = [size for size in range(1, count + 1) if count <= _MOST_IN_FULL or size <= 2 or size == count]
+    left = inputs_of(join.left)
+    nodes = []
+    for chosen in (frozenset(some) for size in sizes for some in combinations(components, size)):
+        both = [pair for pair in zip(access.stored, access.probing, strict=True) if owner[pair[1]] in chosen]
+        own = tuple(name for _, name in both)
+        there = Link(Access(tuple(name for name, _ in both), own), to_opposite.usual, TRUE)
+        sides = (
+            tuple(name for name in own if owner[name] in left),
+            tuple(name for name in own if owner[name] not in left),
+        )
+        nodes.append(Node(chosen, own, sides, there, Link(Access(own, own), like.usual, TRUE), len(chosen) == count))
+    return tuple(nodes)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The distinct keys among rows: their codes, a row that has each, and which one each row has."""
+
+    codes: Codes
+    rows: Positions
+    of_rows: Positions
+
+
+class SideOfPairs:
+    """The rows of a side that are in any of the pairs."""
+
+    def __init__(self, rows: Segment, positions: Positions) -> None:
+        self.segment = rows
+        if rows.height <= 4 * positions.size:
+            there = np.zeros(rows.height, np.bool_)
+            there[positions] = True
+            self.rows = np.flatnonzero(there)
+            places = np.zeros(rows.height, np.intp)
+            places[self.rows] = np.arange(self.rows.size)
+            self.of_pairs = places[positions]
+        else:
+            self.rows, self.of_pairs = np.unique(positions, return_inverse=True)
+        self._words: dict[str, Codes] = {}
+        self._parts: dict[Columns, Parts] = {}
+
+    def word(self, name: str) -> Codes:
+        if name not in self._words:
+            self._words[name] = word_of(gather(self.segment, [name], self.rows)[0])
+        return self._words[name]
+
+    @cached_property
+    def ends(self) -> Ends:
+        return numbers(self.segment, END)[self.rows]
+
+    def parts(self, columns: Columns) -> Parts:
+        if columns not in self._parts:
+            codes = mixed([self.word(name) for name in columns])
+            self._parts[columns] = Parts(*np.unique(codes, return_index=True, return_inverse=True))
+        return self._parts[columns]
+
+
+class Consumer(Protocol):
+    """Whoever demands, and remembers what it does not."""
+
+    def knows(self, node: Node, codes: Codes) -> Flags:
+        """Which sub-tuples are known not to be demanded."""
+        ...
+
+    def marks(self, node: Node, side: int, codes: Codes) -> Flags:
+        """Which parts of sub-tuples belong to such a one."""
+        ...
+
+    def is_asking(self, node: Node) -> bool:
+        """Whether it is worth while to ask for sub-tuples of a node."""
+        ...
+
+    def demands(self, node: Node, words: Words) -> Flags:
+        """Which sub-tuples are demanded."""
+        ...
+
+    def note(self, node: Node, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
+        """Sub-tuples that are not; how many of them, from the first on, will be remembered."""
+        ...
+
+
+def carrying(nodes: Sequence[Node], left: SideOfPairs, right: SideOfPairs, consumer: Consumer) -> Flags:
+    """Which of the pairs have a minimal sub-tuple that is not demanded."""
+    flags = np.zeros(left.of_pairs.size, np.bool_)
+    for number, side in enumerate((left, right)):
+        of_rows = _within([node for node in nodes if node.side == number], number, side, consumer)
+        if of_rows is not None:
+            flags |= of_rows[side.of_pairs]
+    across = [node for node in nodes if node.side is None]
+    pairs = np.flatnonzero(~flags) if across else np.zeros(0, np.intp)
+    if pairs.size:
+        flags[pairs] = _across(across, pairs, left, right, consumer)
+    return flags
+
+
+def _within(nodes: Sequence[Node], number: int, side: SideOfPairs, consumer: Consumer) -> Flags | None:
+    """The same for the rows of a side; None where there are no nodes."""
+    carried: dict[Inputs, Flags] = {}
+    for node in nodes:
+        parts = side.parts(node.columns)
+        known = consumer.knows(node, parts.codes)
+        asked = ~known
+        below = [flags for components, flags in carried.items() if components < node.components]
+        if below:
+            alive = np.zeros(asked.size, np.bool_)
+            alive[parts.of_rows[~np.logical_or.reduce(below)]] = True
+            asked &= alive
+        asked_parts = np.flatnonzero(asked)
+        if asked_parts.size and (node.is_whole or consumer.is_asking(node)):
+            at = parts.rows[asked_parts]
+            new = asked_parts[~consumer.demands(node, {name: side.word(name)[at] for name in node.columns})]
+            if new.size:
+                nothing = np.zeros(new.size, np.uint64)
+                codes = parts.codes[new]
+                both = (codes, nothing) if number == 0 else (nothing, codes)
+                noted = consumer.note(node, codes, both, side.ends[parts.rows[new]])
+                known[new if node.is_whole else new[:noted]] = True
+        carried[node.components] = known[parts.of_rows]
+    return np.logical_or.reduce(list(carried.values())) if carried else None
+
+
+def _across(
+    nodes: Sequence[Node], pairs: Positions, left: SideOfPairs, right: SideOfPairs, consumer: Consumer
+) -> Flags:
+    """For the pairs, none of whose rows carries one."""
+    carried: dict[Inputs, Flags] = {}
+    found_so_far = np.zeros(pairs.size, np.bool_)
+    for node in nodes:
+        parts = left.parts(node.sides[0]), right.parts(node.sides[1])
+        of_pairs = tuple(part.of_rows[side.of_pairs[pairs]] for part, side in zip(parts, (left, right), strict=True))
+        flags = np.zeros(pairs.size, np.bool_)
+        marked = [consumer.marks(node, number, part.codes) for number, part in enumerate(parts)]
+        both = np.flatnonzero(marked[0][of_pairs[0]] & marked[1][of_pairs[1]])
+        if both.size:
+            words = _words(node, parts, (of_pairs[0][both], of_pairs[1][both]), left, right)
+            flags[both] = consumer.knows(node, mixed([words[name] for name in node.columns]))
+        asked = ~flags
+        for components, below in carried.items():
+            if components < node.components:
+                asked &= ~below
+        left_over = np.flatnonzero(asked)
+        if left_over.size and (node.is_whole or consumer.is_asking(node)):
+            one, other, of_left_over = _distinct(of_pairs[0][left_over], of_pairs[1][left_over], parts)
+            words = _words(node, parts, (one, other), left, right)
+            new = np.flatnonzero(~consumer.demands(node, words))
+            if new.size:
+                codes = mixed([words[name][new] for name in node.columns])
+                both_parts = parts[0].codes[one[new]], parts[1].codes[other[new]]
+                ends = np.minimum(left.ends[parts[0].rows[one[new]]], right.ends[parts[1].rows[other[new]]])
+                noted = consumer.note(node, codes, both_parts, ends)
+                found = np.zeros(one.size, np.bool_)
+                found[new if node.is_whole else new[:noted]] = True
+                flags[left_over] = found[of_left_over]
+        carried[node.components] = flags
+        found_so_far |= flags
+    return found_so_far
+
+
+def _words(
+    node: Node, parts: tuple[Parts, Parts], of: tuple[Positions, Positions], left: SideOfPairs, right: SideOfPairs
+) -> dict[str, Codes]:
+    """Of pairs of parts."""
+    words: dict[str, Codes] = {}
+    for columns, part, numbers_of, side in zip(node.sides, parts, of, (left, right), strict=True):
+        at = part.rows[numbers_of]
+        words |= {name: side.word(name)[at] for name in columns}
+    return words
+
+
+def _distinct(one: Positions, other: Positions, parts: tuple[Parts, Parts]) -> tuple[Positions, Positions, Positions]:
+    """The distinct pairs of numbers of parts, and which of them each pair is."""
+    width = parts[1].codes.size
+    together = one * width + other
+    if parts[0].codes.size * width <= 4 * together.size:
+        there = np.zeros(parts[0].codes.size * width, np.bool_)
+        there[together] = True
+        found = np.flatnonzero(there)
+        places = np.zeros(there.size, np.intp)
+        places[found] = np.arange(found.size)
+        which = places[together]
+    else:
+        found, which = np.unique(together, return_inverse=True)
+    return found // width, found % width, which
