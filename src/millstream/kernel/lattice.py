@@ -136,7 +136,8 @@ class Consumer(Protocol):
         ...
 
     def is_asking(self, node: Node) -> bool:
-        """Whether it is worth while to ask for sub-tuples of a node."""
+        """Whether it is worth while to ask for sub-tuples of a node; of the whole, to ask for each once and to remember
+        it, since the pairs must be asked for anyway."""
         ...
 
     def demands(self, node: Node, words: Words) -> Flags:
@@ -145,6 +146,10 @@ class Consumer(Protocol):
 
     def note(self, node: Node, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
         """Sub-tuples that are not; how many of them, from the first on, will be remembered."""
+        ...
+
+    def count(self, node: Node, pairs: int, asked: int) -> None:
+        """For so many pairs there were so many sub-tuples to ask for."""
         ...
 
 
@@ -193,36 +198,51 @@ def _across(
 ) -> Flags:
     """For the pairs, none of whose rows carries one."""
     carried: dict[Inputs, Flags] = {}
-    found_so_far = np.zeros(pairs.size, np.bool_)
+    carry_any = np.zeros(pairs.size, np.bool_)
     for node in nodes:
-        parts = left.parts(node.sides[0]), right.parts(node.sides[1])
-        of_pairs = tuple(part.of_rows[side.of_pairs[pairs]] for part, side in zip(parts, (left, right), strict=True))
-        flags = np.zeros(pairs.size, np.bool_)
-        marked = [consumer.marks(node, number, part.codes) for number, part in enumerate(parts)]
-        both = np.flatnonzero(marked[0][of_pairs[0]] & marked[1][of_pairs[1]])
-        if both.size:
-            words = _words(node, parts, (of_pairs[0][both], of_pairs[1][both]), left, right)
-            flags[both] = consumer.knows(node, mixed([words[name] for name in node.columns]))
-        asked = ~flags
-        for components, below in carried.items():
-            if components < node.components:
-                asked &= ~below
-        left_over = np.flatnonzero(asked)
-        if left_over.size and (node.is_whole or consumer.is_asking(node)):
-            one, other, of_left_over = _distinct(of_pairs[0][left_over], of_pairs[1][left_over], parts)
-            words = _words(node, parts, (one, other), left, right)
-            new = np.flatnonzero(~consumer.demands(node, words))
-            if new.size:
-                codes = mixed([words[name][new] for name in node.columns])
-                both_parts = parts[0].codes[one[new]], parts[1].codes[other[new]]
-                ends = np.minimum(left.ends[parts[0].rows[one[new]]], right.ends[parts[1].rows[other[new]]])
-                noted = consumer.note(node, codes, both_parts, ends)
-                found = np.zeros(one.size, np.bool_)
-                found[new if node.is_whole else new[:noted]] = True
-                flags[left_over] = found[of_left_over]
-        carried[node.components] = flags
-        found_so_far |= flags
-    return found_so_far
+        below = [flags for components, flags in carried.items() if components < node.components]
+        alive = np.flatnonzero(~np.logical_or.reduce(below)) if below else np.arange(pairs.size)
+        if alive.size:
+            flags = np.zeros(pairs.size, np.bool_)
+            flags[alive] = _carry(node, pairs[alive], left, right, consumer)
+            carried[node.components] = flags
+            carry_any |= flags
+    return carry_any
+
+
+def _carry(node: Node, pairs: Positions, left: SideOfPairs, right: SideOfPairs, consumer: Consumer) -> Flags:
+    """Which of the pairs have a sub-tuple of a node that is not demanded, if its parts are."""
+    if node.is_whole and not consumer.is_asking(node):
+        at = left.of_pairs[pairs], right.of_pairs[pairs]
+        words = {
+            name: side.word(name)[i] for own, side, i in zip(node.sides, (left, right), at, strict=True) for name in own
+        }
+        return ~consumer.demands(node, words)
+    parts = left.parts(node.sides[0]), right.parts(node.sides[1])
+    one, other = parts[0].of_rows[left.of_pairs[pairs]], parts[1].of_rows[right.of_pairs[pairs]]
+    flags = np.zeros(pairs.size, np.bool_)
+    marked = [consumer.marks(node, number, part.codes) for number, part in enumerate(parts)]
+    both = np.flatnonzero(marked[0][one] & marked[1][other])
+    if both.size:
+        words = _words(node, parts, (one[both], other[both]), left, right)
+        flags[both] = consumer.knows(node, mixed([words[name] for name in node.columns]))
+    asked = np.flatnonzero(~flags)
+    if not asked.size or not consumer.is_asking(node):
+        return flags
+    one, other, which = _distinct(one[asked], other[asked], parts)
+    words = _words(node, parts, (one, other), left, right)
+    demanded = consumer.demands(node, words)
+    new = np.flatnonzero(~demanded)
+    if new.size:
+        codes = mixed([words[name][new] for name in node.columns])
+        ends = np.minimum(left.ends[parts[0].rows[one[new]]], right.ends[parts[1].rows[other[new]]])
+        noted = consumer.note(node, codes, (parts[0].codes[one[new]], parts[1].codes[other[new]]), ends)
+        if not node.is_whole:
+            demanded[new[noted:]] = True
+        flags[asked] = ~demanded[which]
+    if node.is_whole:
+        consumer.count(node, pairs.size, one.size)
+    return flags
 
 
 def _words(

@@ -79,8 +79,10 @@ class LatticeGate(CombinationGate):
             self.marks.clear()
             return
         if self.jit.adaptive:
-            for experience in self.known.values():
+            for name, experience in self.known.items():
                 experience.judge("lattice")
+                if experience.given_up and self.by_name[name].is_whole:
+                    self.marks.forget(name)  # which is found again by asking
         for name, node in self.by_name.items():
             new = self.asking[name[0]].new_partners(around)
             if new.height and self.marks.segments.get(name):
@@ -97,12 +99,17 @@ class LatticeGate(CombinationGate):
         around: Surroundings,
     ) -> Flags:
         stored = self.asking[number].stored(around)
-        if not any(segment.height for segment, _ in stored):
-            return super().may_meet(number, rows, i, others, j, made, around)  # ∅, which nothing is remembered of
+        names = [(number, node.number) for node in self.nodes[number]]
+        if not any(segment.height for segment, _ in stored) or not any(map(self._is_used, names)):
+            # ∅, which nothing is remembered of, or nothing that would save asking
+            return super().may_meet(number, rows, i, others, j, made, around)
         sides = SideOfPairs(rows, i), SideOfPairs(others, j)
         if self.left_column not in rows.columns:
             sides = sides[::-1]
         return ~carrying(self.nodes[number], *sides, _Consumer(self, number, stored, made))
+
+    def _is_used(self, name: Name) -> bool:
+        return not self.known[name].given_up or bool(self.marks.segments.get(name))
 
     def is_met(self, rows: pl.DataFrame, around: Surroundings) -> Flags:
         """Rows with a sub-tuple that is not demanded are not, even if as a whole they have the code of a partner."""
@@ -229,6 +236,10 @@ class _Consumer:
         if noted and node.side is not None and isinstance(self.gate.join.sides[node.side], Join):
             self.gate.descending.add(name)
         return noted
+
+    def count(self, node: Node, pairs: int, asked: int) -> None:
+        experience = self.gate.known[self.number, node.number]
+        experience.asked, experience.met = experience.asked + pairs, experience.met + asked
 
 
 def _synopsis_of(side: Join | int) -> str:

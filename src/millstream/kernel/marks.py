@@ -18,6 +18,7 @@ import polars as pl
 
 from millstream.kernel.batch import END
 from millstream.kernel.blacklist import Flags
+from millstream.kernel.bloom import bloom_of
 from millstream.kernel.code_index import code_index
 from millstream.kernel.keys import KEY, Codes, mixed, word_of
 from millstream.kernel.lattice import Ends
@@ -25,6 +26,7 @@ from millstream.kernel.operator import Segment
 from millstream.kernel.segments import codes_of, numbers, only
 from millstream.kernel.synopsis import merged, size_classes_to_merge
 
+_MANY = 2_000  # codes above which a Bloom filter is asked first
 PARTS = "_left", "_right"
 Name = tuple[int, int]  # a demand, and a node
 
@@ -44,7 +46,11 @@ class Marks:
     def knows(self, name: Name, codes: Codes) -> Flags:
         found = np.zeros(codes.size, np.bool_)
         for segment in self.segments.get(name, ()):
-            found |= is_in(codes_of(segment), codes)
+            if codes.size > _MANY:
+                maybe = np.flatnonzero(bloom_of(segment, (KEY,)).may_have(codes))
+                found[maybe] |= is_in(codes_of(segment), codes[maybe])
+            else:
+                found |= is_in(codes_of(segment), codes)
         return found
 
     def has_part(self, name: Name, side: int, codes: Codes) -> Flags:
@@ -70,6 +76,9 @@ class Marks:
     def remove(self, name: Name, codes: Codes) -> None:
         """Those that have one of the codes."""
         self._change(name, lambda segment: ~_at(codes_of(segment), codes))
+
+    def forget(self, name: Name) -> None:
+        self.segments.pop(name, None)
 
     def clear(self) -> None:
         self.segments = {}
