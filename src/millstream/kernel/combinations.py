@@ -27,6 +27,7 @@ from millstream.kernel.join_graph import Access, JoinGraph
 from millstream.kernel.keys import Positions, mixed, word_of
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.partners import Link, Stored, rows_at, words_of
+from millstream.kernel.probing import equal_values
 from millstream.kernel.scalar.expressions import TRUE
 from millstream.kernel.stem import Probe
 from millstream.kernel.tree_shape import Demand, Join, inputs_of
@@ -188,10 +189,22 @@ class CombinationGate:
 
     def is_made(self, rows: pl.DataFrame, made: Sequence[Segment]) -> Flags:
         found = np.zeros(rows.height, np.bool_)
-        probe = Probe(rows, self.alike, self.usual)
+        if not rows.height or not made:
+            return found
+        like = Link(self.alike, self.usual, TRUE)
+        codes = like.codes(rows)
         for segment in made:
-            for i, j in probe.candidates(segment):
-                found[i[probe.agreeing(segment, i, j, np.arange(i.size))]] = True
+            left = np.flatnonzero(~found)
+            # One of equal code is like nearly all others that have it, of which there may be many.
+            first = like.first(segment, codes[left])
+            left, first = left[first >= 0], first[first >= 0]
+            equal = equal_values(rows, segment, left, first, self.alike.probing, self.alike.stored)
+            found[left[equal]] = True
+            others = left[~equal]
+            if others.size:
+                probe = Probe(rows[others], self.alike, self.usual)
+                for i, j in probe.candidates(segment):
+                    found[others[i[probe.agreeing(segment, i, j, np.arange(i.size))]]] = True
         return found
 
 
