@@ -37,15 +37,8 @@ _DECAY = 0.9  # per step, of what is known of a demand
 _ENOUGH = 200.0  # rows to have asked for before a demand is judged
 _EVERY = 32  # steps after which a demand that was given up is tried again
 # The part of the rows from which on asking is not worth it
-MOST_MET = {
-    "input": 0.8,
-    "made": 0.8,
-    "foreseen": 0.6,
-    "arrived": 0.6,
-    "combinations": 0.7,
-    "again": 0.9,
-    "lattice": 0.9,
-}
+MOST_MET = {"input": 0.8, "made": 0.8, "foreseen": 0.6, "arrived": 0.6, "combinations": 0.7, "again": 0.9}
+MOST_MET |= {"sub-tuples": 0.9, "distinct": 0.5}  # of a lattice
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from millstream.kernel.segments import gather, numbers
 from millstream.kernel.tree_shape import Join, inputs_of
 
 _MOST_IN_FULL = 4  # components up to which every set of them is a node; of more, the single ones, pairs, and all
+_WIDEST_TABLE = 16  # places in a table, for each pair, up to which it is quicker than sorting
 Columns = tuple[str, ...]
 Ends = npt.NDArray[np.int64]
 
@@ -100,13 +101,14 @@ class SideOfPairs:
             there = np.zeros(rows.height, np.bool_)
             there[positions] = True
             self.rows = np.flatnonzero(there)
-            places = np.zeros(rows.height, np.intp)
+            places = np.empty(rows.height, np.int32)  # of those that are there
             places[self.rows] = np.arange(self.rows.size)
-            self.of_pairs = places[positions]
+            self.of_pairs: Positions = places[positions].astype(np.intp)
         else:
             self.rows, self.of_pairs = np.unique(positions, return_inverse=True)
         self._words: dict[str, Codes] = {}
         self._parts: dict[Columns, Parts] = {}
+        self._of_pairs: dict[Columns, Positions] = {}
 
     def word(self, name: str) -> Codes:
         if name not in self._words:
@@ -122,6 +124,13 @@ class SideOfPairs:
             codes = mixed([self.word(name) for name in columns])
             self._parts[columns] = Parts(*np.unique(codes, return_index=True, return_inverse=True))
         return self._parts[columns]
+
+    def parts_of_pairs(self, columns: Columns, pairs: Positions) -> Positions:
+        """The number of the part in each of these pairs."""
+        if columns not in self._of_pairs:
+            self._of_pairs[columns] = self.parts(columns).of_rows[self.of_pairs]
+        every = self._of_pairs[columns]
+        return every if pairs.size == every.size else every[pairs]
 
 
 class Consumer(Protocol):
@@ -219,30 +228,22 @@ def _carry(node: Node, pairs: Positions, left: SideOfPairs, right: SideOfPairs, 
         }
         return ~consumer.demands(node, words)
     parts = left.parts(node.sides[0]), right.parts(node.sides[1])
-    one, other = parts[0].of_rows[left.of_pairs[pairs]], parts[1].of_rows[right.of_pairs[pairs]]
-    flags = np.zeros(pairs.size, np.bool_)
-    marked = [consumer.marks(node, number, part.codes) for number, part in enumerate(parts)]
-    both = np.flatnonzero(marked[0][one] & marked[1][other])
-    if both.size:
-        words = _words(node, parts, (one[both], other[both]), left, right)
-        flags[both] = consumer.knows(node, mixed([words[name] for name in node.columns]))
-    asked = np.flatnonzero(~flags)
-    if not asked.size or not consumer.is_asking(node):
-        return flags
-    one, other, which = _distinct(one[asked], other[asked], parts)
+    one, other, which = _distinct(left.parts_of_pairs(node.sides[0], pairs), right.parts_of_pairs(node.sides[1], pairs))
     words = _words(node, parts, (one, other), left, right)
-    demanded = consumer.demands(node, words)
-    new = np.flatnonzero(~demanded)
-    if new.size:
-        codes = mixed([words[name][new] for name in node.columns])
-        ends = np.minimum(left.ends[parts[0].rows[one[new]]], right.ends[parts[1].rows[other[new]]])
-        noted = consumer.note(node, codes, (parts[0].codes[one[new]], parts[1].codes[other[new]]), ends)
-        if not node.is_whole:
-            demanded[new[noted:]] = True
-        flags[asked] = ~demanded[which]
+    codes = mixed([words[name] for name in node.columns])
+    flags = consumer.marks(node, 0, parts[0].codes)[one] & consumer.marks(node, 1, parts[1].codes)[other]
+    marked = np.flatnonzero(flags)
+    flags[marked] = consumer.knows(node, codes[marked])
+    asked = np.flatnonzero(~flags)
+    if asked.size and consumer.is_asking(node):
+        new = asked[~consumer.demands(node, {name: word[asked] for name, word in words.items()})]
+        if new.size:
+            ends = np.minimum(left.ends[parts[0].rows[one[new]]], right.ends[parts[1].rows[other[new]]])
+            noted = consumer.note(node, codes[new], (parts[0].codes[one[new]], parts[1].codes[other[new]]), ends)
+            flags[new if node.is_whole else new[:noted]] = True
     if node.is_whole:
-        consumer.count(node, pairs.size, one.size)
-    return flags
+        consumer.count(node, pairs.size, asked.size)
+    return flags[which]
 
 
 def _words(
@@ -256,17 +257,18 @@ def _words(
     return words
 
 
-def _distinct(one: Positions, other: Positions, parts: tuple[Parts, Parts]) -> tuple[Positions, Positions, Positions]:
-    """The distinct pairs of numbers of parts, and which of them each pair is."""
-    width = parts[1].codes.size
+def _distinct(one: Positions, other: Positions) -> tuple[Positions, Positions, Positions]:
+    """The distinct pairs of numbers, and which of them each pair is."""
+    width = int(other.max(initial=0)) + 1
     together = one * width + other
-    if parts[0].codes.size * width <= 4 * together.size:
-        there = np.zeros(parts[0].codes.size * width, np.bool_)
+    size = (int(one.max(initial=0)) + 1) * width
+    if size <= _WIDEST_TABLE * together.size:
+        there = np.zeros(size, np.bool_)
         there[together] = True
         found = np.flatnonzero(there)
-        places = np.zeros(there.size, np.intp)
+        places = np.empty(size, np.int32)  # of those that are there
         places[found] = np.arange(found.size)
-        which = places[together]
+        which: Positions = places[together].astype(np.intp)
     else:
         found, which = np.unique(together, return_inverse=True)
     return found // width, found % width, which

@@ -80,8 +80,9 @@ class LatticeGate(CombinationGate):
             return
         if self.jit.adaptive:
             for name, experience in self.known.items():
-                experience.judge("lattice")
-                if experience.given_up and self.by_name[name].is_whole:
+                is_whole = self.by_name[name].is_whole
+                experience.judge("distinct" if is_whole else "sub-tuples")
+                if experience.given_up and is_whole:
                     self.marks.forget(name)  # which is found again by asking
         for name, node in self.by_name.items():
             new = self.asking[name[0]].new_partners(around)
