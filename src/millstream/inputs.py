@@ -151,8 +151,8 @@ class Inputs:
                 hint=f"insert a row whose {definition.operation} is '-' or 'update'",
                 place=statement.place,
             )
-        if definition.nature == "APPEND ONLY":
-            raise InputError(f"table {definition.name} is APPEND ONLY", place=statement.place)
+        if definition.nature in ("APPEND ONLY", "STATIC"):
+            raise InputError(f"table {definition.name} is {definition.nature}", place=statement.place)
         condition = condition_on(statement.where, definition.columns, definition.name, statement.place.text)
         with self.engine.lock:
             at = self._change_instant(definition, statement)
@@ -169,6 +169,13 @@ class Inputs:
     def _change_instant(self, table: TableDefinition, statement: st.Insert | st.Delete | st.Update) -> int:
         snapshot = self.engine.snapshot
         earliest = max(snapshot.clock + 1, snapshot.progress(table.name.lower()).last_change, 0)
+        if table.nature == "STATIC" and (earliest > 0 or statement.at is not None):
+            raise InputError(
+                f"table {table.name} is STATIC: all its rows are there from tick 0 on",
+                detail=f"the clock is at {snapshot.clock}" if earliest > 0 else None,
+                hint="insert them before time passes and without AT, or read them by USING",
+                place=statement.place,
+            )
         if statement.at is None:
             return earliest
         domain = self.catalog.common_domain()

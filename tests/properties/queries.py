@@ -74,8 +74,9 @@ class QueryMaker:
         self._leaves = leaves
         return self._relation(levels, wanted)
 
-    def inner_joins(self, inputs: int) -> Query:
-        """Columns of so many inputs, joined by equalities, ranges and other conditions on any of them."""
+    def inner_joins(self, inputs: int, *, plain: bool = False) -> Query:
+        """Columns of so many inputs, joined by equalities, ranges and other conditions on any of them; `plain` are
+        those columns, or else expressions."""
         self._aliases, self._leaves = 0, inputs
         items = [self._from_item(1) for _ in range(inputs)]
         scope = list(items[0].columns)
@@ -87,11 +88,58 @@ class QueryMaker:
             scope += item.columns
         if self.dice.chance(30):
             conditions.append(condition(self.dice, scope))
-        kinds = self._kinds(scope)
-        chosen = [expression(self.dice, scope, kind) for kind in kinds]
+        kinds = [column.kind for column in scope] if plain else self._kinds(scope)
+        chosen = [c.name for c in scope] if plain else [expression(self.dice, scope, kind) for kind in kinds]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         listed = nested or ", ".join(item.text for item in items)
         return self._assembled(Grouping(chosen, kinds, ""), listed, where, None)
+
+    def asked_joins(self, inputs: int, form: str) -> Query:
+        """Inner joins of so many inputs below something that asks for some of their rows only."""
+        joined = self.inner_joins(inputs, plain=not self.dice.chance(20))
+        item, other = self._aliased(joined), self._from_item(1)
+        asking = self._connection(item.columns, other.columns)
+        shown = ", ".join(column.name for column in item.columns)
+        match form:
+            case "exists" | "not exists":
+                tests = f"{form.upper()} (SELECT 1 AS one FROM {other.text} WHERE {asking})"
+                if self.dice.chance(30):
+                    more = self._from_item(1)
+                    also = self._connection(item.columns, more.columns)
+                    tests += (
+                        f" AND {self.dice.pick(('', 'NOT '))}EXISTS (SELECT 1 AS one FROM {more.text} WHERE {also})"
+                    )
+                return Query(f"SELECT {shown} FROM {item.text} WHERE {tests}", joined.columns)
+            case "asking":
+                test = f"{self.dice.pick(('', 'NOT '))}EXISTS (SELECT 1 AS one FROM {item.text} WHERE {asking})"
+                names = ", ".join(f"{c.name} AS c{n}" for n, c in enumerate(other.columns))
+                columns = tuple(Column(f"c{n}", c.kind) for n, c in enumerate(other.columns))
+                return Query(f"SELECT {names} FROM {other.text} WHERE {test}", columns)
+            case "left" | "right" | "full":
+                sides = (other.text, item.text) if form == "left" else (item.text, other.text)
+                return Query(
+                    f"SELECT {shown} FROM {sides[0]} {form.upper()} JOIN {sides[1]} ON {asking}", joined.columns
+                )
+            case "twice":
+                more = self._from_item(1)
+                also = self._connection(item.columns, more.columns)
+                tests = f"{self.dice.pick(('', '', 'NOT '))}EXISTS (SELECT 1 AS one FROM {more.text} WHERE {also})"
+                one = f"SELECT {shown} FROM {item.text}, {other.text} WHERE {asking}"
+                another = f"SELECT {shown} FROM {item.text} WHERE {tests}"
+                if self.dice.chance(50):
+                    another = f"SELECT {shown} FROM {item.text}, {more.text} WHERE {also}"
+                return Query(f"({one}) UNION ALL ({another})", joined.columns)
+            case _:
+                raise AssertionError(form)
+
+    def joins_as_of(self, inputs: int, table: Source) -> Query:
+        """Inner joins with a NON RETROACTIVE table as the last one, which no DISTINCT may stand below."""
+        joined = self.inner_joins(inputs, plain=True)
+        joined = Query(joined.text.replace("SELECT DISTINCT", "SELECT"), joined.columns)
+        item, other = self._aliased(joined), self._named(table.name, table.columns)
+        asking = self._connection(item.columns, other.columns)
+        names = ", ".join(f"{c.name} AS c{n}" for n, c in enumerate([*item.columns, *other.columns]))
+        return Query(f"SELECT {names} FROM {item.text}, {other.text} WHERE {asking}", joined.columns)
 
     def _of_any_shape(self, items: list[Item]) -> str:
         """Joins of any shape, by parentheses; on the left side they are not needed."""

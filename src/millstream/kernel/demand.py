@@ -11,7 +11,7 @@ something would be made of it. A pair of rows is made when both are active for t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import accumulate
@@ -37,8 +37,17 @@ _DECAY = 0.9  # per step, of what is known of a demand
 _ENOUGH = 200.0  # rows to have asked for before a demand is judged
 _EVERY = 32  # steps after which a demand that was given up is tried again
 # The part of the rows from which on asking is not worth it
-MOST_MET = {"input": 0.8, "made": 0.8, "foreseen": 0.6, "arrived": 0.6, "combinations": 0.7, "again": 0.9}
-MOST_MET |= {"sub-tuples": 0.9, "distinct": 0.5}  # of a lattice
+MOST_MET = {
+    "input": 0.8,
+    "made": 0.8,
+    "foreseen": 0.6,
+    "arrived": 0.6,
+    "consumers": 0.8,
+    "combinations": 0.7,
+    "again": 0.9,
+    "sub-tuples": 0.9,  # of a lattice
+    "distinct": 0.5,
+}
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,11 @@ class Surroundings(Protocol):
         ...
 
     def new(self, side: Join | int) -> Segment: ...
+
+    @property
+    def open_from(self) -> int:
+        """The first instant of which the output was not final before the step."""
+        ...
 
     @property
     def arrived(self) -> Sequence[Segment]:
@@ -112,6 +126,36 @@ class Experience:
         self.met += int(np.count_nonzero(met)) + more
 
 
+class Question(Protocol):
+    """A demand, as the rows of an input ask for it."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def by_code(self) -> bool:
+        """Whether all that is asked for is equality."""
+        ...
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether all that is asked for is equality, or that there is anything at all."""
+        ...
+
+    @property
+    def own_columns(self) -> Sequence[str]:
+        """Those of the rows that ask."""
+        ...
+
+    def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
+        """Which of the rows have partners by now."""
+        ...
+
+    def answered(self, around: Surroundings, segments: Sequence[Segment]) -> list[Positions]:
+        """For each segment the positions of its rows that what is new may have an answer for."""
+        ...
+
+
 @dataclass(frozen=True)
 class Asking:
     """One demand, as an input asks for it: links to what stands opposite and from there back; or, where that is a join
@@ -126,17 +170,18 @@ class Asking:
 
     @cached_property
     def by_code(self) -> bool:
-        """Whether all that is asked for is equality."""
         return self.path.by_code if self.path is not None else self.to_opposite.by_code
+
+    @property
+    def is_cheap(self) -> bool:
+        return self.by_code or self.to_opposite.says_nothing
 
     @cached_property
     def own_columns(self) -> tuple[str, ...]:
-        """Those of the rows that ask."""
         read = self.path.read if self.path is not None else self.to_opposite.access.probing
         return tuple(dict.fromkeys((*self.to_own.access.stored, *read)))
 
     def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
-        """Which of the rows have partners by now."""
         if self.path is not None:
             return self.path.exists(rows, around.all_rows, bloom=jit.bloom)
         return self.to_opposite.has_partner(rows, self._stored(around), bloom=jit.bloom)
@@ -146,7 +191,10 @@ class Asking:
             return around.arrived_rows(self.opposite)
         return around.stored(self.opposite)
 
-    def new_partners(self, around: Surroundings) -> Rows:
+    def answered(self, around: Surroundings, segments: Sequence[Segment]) -> list[Positions]:
+        return self.to_own.partners(self._new_partners(around), segments)
+
+    def _new_partners(self, around: Surroundings) -> Rows:
         if self.view is not None and isinstance(self.opposite, Join):
             return around.foreseen(self.opposite, self.view)
         if self.kind == "arrived" and isinstance(self.opposite, int):
@@ -158,7 +206,7 @@ class Gate:
     """Decides which rows of an input are let in. `columns` are those of an input whose rows may be taken back."""
 
     def __init__(
-        self, asking: Sequence[Asking], jit: JustInTime, usual: Access, columns: Sequence[str] | None = None
+        self, asking: Sequence[Question], jit: JustInTime, usual: Access, columns: Sequence[str] | None = None
     ) -> None:
         self.asking, self.jit = tuple(asking), jit
         alike = Access(tuple(columns), tuple(columns)) if columns is not None else None
@@ -168,8 +216,7 @@ class Gate:
 
     @property
     def is_cheap(self) -> bool:
-        """Whether all that is asked for is equality, or that there is anything at all."""
-        return all(asking.by_code or asking.to_opposite.says_nothing for asking in self.asking)
+        return all(asking.is_cheap for asking in self.asking)
 
     @property
     def is_open(self) -> bool:
@@ -244,8 +291,7 @@ class Gate:
                     found[place][number] = awaiting[place]
             elif some:
                 segments = [parts[place][1].rows for place in some]
-                partners = asking.to_own.partners(asking.new_partners(around), segments)
-                for place, positions in zip(some, partners, strict=True):
+                for place, positions in zip(some, asking.answered(around, segments), strict=True):
                     found[place][number][positions] = awaiting[place][positions]
         candidates = [(*part, flags, at) for part, flags in zip(parts, found, strict=True) if (at := _any(flags)).size]
         if not candidates:
@@ -274,10 +320,16 @@ def _together(rows: Sequence[Rows]) -> Rows:
 
 
 def tree_gates(
-    graph: JoinGraph, root: Join, usual: Usual, jit: JustInTime, retracting: Inputs, looked_through: Inputs
+    graph: JoinGraph,
+    root: Join,
+    usual: Usual,
+    jit: JustInTime,
+    retracting: Inputs,
+    looked_through: Inputs,
+    more: Mapping[int, Sequence[Question]],
 ) -> list[Gate]:
-    """For each input of a tree, by what the joins above ask of it. Joins that are not made yet are not looked through
-    for some of the inputs: that is done for their combinations, of which far fewer pass."""
+    """For each input of a tree, by what the joins above ask of it, and `more`. Joins that are not made yet are not
+    looked through for some of the inputs: that is done for their combinations, of which far fewer pass."""
     views: dict[Join, Foreseen | None] = {}
     for join in root.walk() if jit.foreseen else ():
         for side in join.sides:
@@ -301,8 +353,8 @@ def tree_gates(
     gates = []
     by_side = demands_of(root)
     for source in range(len(graph.widths)):
-        demands = by_side[source]
-        asked = [found for demand in demands if (found := asking(source, demand)) is not None]
+        asked: list[Question] = [found for d in by_side[source] if (found := asking(source, d)) is not None]
+        asked += more.get(source, ())
         start = graph.starts[source]
         columns = [value_column(start + index) for index in range(graph.widths[source])]
         gates.append(Gate(asked, jit, usual[source], columns if source in retracting else None))
@@ -342,14 +394,16 @@ def kept_experiences(known: Sequence[Sequence[Experience]]) -> Segment:
 @dataclass
 class Tally:
     """What a tree did so far: rows its inner joins made, rows suspended as they arrived, rows resumed, combinations
-    withheld; and how many rows wait. With a lattice: rows of inner joins that were withdrawn, and how many sub-tuples
-    of one component, of two and of more are known not to be demanded."""
+    withheld; how many rows wait; and rows that were dropped, since nothing will ever be made of them. With a lattice:
+    rows of inner joins that were withdrawn, and how many sub-tuples of one component, of two and of more are known not
+    to be demanded."""
 
     made: int = 0
     suspended: int = 0
     resumed: int = 0
     withheld: int = 0
     waiting: int = 0
+    dropped: int = 0
     withdrawn: int = 0
     marks_of_1: int = 0
     marks_of_2: int = 0

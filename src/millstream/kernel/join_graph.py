@@ -127,6 +127,10 @@ class JoinGraph:
         everywhere = [c for c in self.classes if len(c.inputs) == len(self.widths)]
         return [tuple(c.column_of(source) for c in everywhere) for source in range(len(self.widths))]
 
+    def class_of(self, source: int, column: int) -> EqualColumns | None:
+        """The class that a column of an input belongs to."""
+        return next((c for c in self.classes if (source, column) in c.columns), None)
+
     def decided(self, joined: Inputs, target: int) -> list[Expression]:
         """The conditions that can be tested once `target` has been joined, and could not before."""
         after = joined | {target}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
+from itertools import accumulate, chain
 
 import numpy as np
 import polars as pl
@@ -28,16 +28,26 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.blacklist import IN, Blacklist, Flags, Waits
 from millstream.kernel.combinations import CombinationGate, distinct_pairs
-from millstream.kernel.demand import COUNTS, KNOWN, JustInTime, Tally, experiences, kept_experiences, tree_gates
+from millstream.kernel.consumers import Consumer, Placed, asked_as_joined, consumers_question, timely
+from millstream.kernel.demand import (
+    COUNTS,
+    KNOWN,
+    Gate,
+    JustInTime,
+    Tally,
+    experiences,
+    kept_experiences,
+    tree_gates,
+)
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
-from millstream.kernel.join_graph import Access, Inputs, JoinGraph
+from millstream.kernel.join_graph import Access, EqualColumns, Inputs, JoinGraph
 from millstream.kernel.keys import Positions
 from millstream.kernel.lattice_gate import LatticeGate
 from millstream.kernel.operator import Operator, Progress, Segment, State
-from millstream.kernel.partners import Rows, Stored
+from millstream.kernel.partners import Link, Rows, Stored
 from millstream.kernel.scalar.evaluate import select_true
-from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction
+from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction, conjuncts
 from millstream.kernel.segments import alive, gather, horizon_of, numbers, only
 from millstream.kernel.spans import MOST_SPANS, Spans
 from millstream.kernel.stem import Probe, arranged
@@ -77,45 +87,87 @@ class JoinTree(Operator):
         synopses: Sequence[Synopsis] | None = None,
         jit: JustInTime | None = None,
         retracting: Inputs = frozenset(),
+        consumers: Sequence[Consumer] = (),
+        generated: bool = False,
+        static: Inputs = frozenset(),
     ) -> None:
-        self.schemas = tuple(schemas)
+        if consumers and jit is None:
+            raise AssertionError("consumers of a tree that makes everything")
+        on_top = asked_as_joined(consumers)
         self.schema = tuple(chain(*schemas))
+        self.schemas = (*schemas, *(consumer.keys for consumer in consumers))
         self.shape, self.condition = shape, condition
-        self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
-        self.graph = JoinGraph([len(schema) for schema in schemas], condition)
-        self.root = tree_of(shape)
+        self.consumers, self.generated = tuple(consumers), generated
+        synopses = synopses or [Consolidated()] * len(schemas)
+        self.synopses = (*synopses, *(Consolidated() for _ in consumers))
+        starts = list(accumulate((len(columns) for columns in self.schemas), initial=0))
+        joined = len(schemas) + on_top
+        asked = [part for n in range(on_top) for part in consumers[n].condition(starts[len(schemas) + n])]
+        self.graph = JoinGraph(
+            [len(columns) for columns in self.schemas[:joined]], conjunction([*conjuncts(condition), *asked])
+        )
+        self.root = tree_of(reduce(lambda below, number: (below, number), range(len(schemas), joined), shape))
+        self.top = self._top(on_top)  # the last join that is made
         self.columns = [
-            [value_column(start + index) for index in range(width)]
-            for start, width in zip(self.graph.starts, self.graph.widths, strict=True)
+            [value_column(start + index) for index in range(len(columns))]
+            for start, columns in zip(starts, self.schemas, strict=False)
         ]
         self.required = [
-            [self.columns[source][int(name[1:])] for name in self.graph.never_null(source)]
-            for source in range(len(schemas))
+            [self.columns[source][int(name[1:])] for name in self.graph.never_null(source)] if source < joined else []
+            for source in range(len(self.schemas))
         ]
-        self.pairs = {join.number: _Pair.of(self, join) for join in self.root.walk()}
+        self.pairs = {join.number: _Pair.of(self, join) for join in self.top.walk()}
+        self.placed = [
+            Placed(consumer, number, tuple(self.columns[number]))
+            for number, consumer in enumerate(consumers[on_top:], start=joined)
+        ]
+        everyone = frozenset(range(len(self.schemas)))
         self.usual: dict[Join | int, Access] = {}  # what the rows of each side are sorted by
         self.lasting: dict[Join | int, Inputs] = {}  # the inputs whose rows, new or late, may still meet those
         for join in self.root.walk():
             for side in join.sides:
                 self.usual[side] = self.graph.between(inputs_of(side), inputs_of(join.beside(side)))
-                others = self.root.inputs if jit is not None else join.inputs
+                others = everyone if jit is not None else join.inputs
                 self.lasting[side] = others - inputs_of(side)
+        for one in self.placed:
+            self.usual[one.source], self.lasting[one.source] = one.usual, self.root.inputs
+        self.static = self._static(static) if jit is not None else []
         self.combination_gates = self._combination_gates(jit, retracting)
         through = (join.inputs for join, gate in self.combination_gates.items() if gate.looks_through)
         looked_through = frozenset(chain.from_iterable(through))
-        self.gates = (
-            tree_gates(self.graph, self.root, self.usual, jit, retracting, looked_through) if jit is not None else []
-        )
+        self.gates = self._gates(jit, retracting, looked_through)
         self.again = self._again(jit, retracting)
-        beside = ((join, side) for join in self.root.walk() for side in join.sides if side in self.again)
+        beside = ((join, side) for join in self.top.walk() for side in join.sides if side in self.again)
         self.dated = {join.beside(side) for join, side in beside}  # whose rows say in which step they were made
         self.is_adaptive = jit is not None and jit.adaptive
+
+    def _top(self, consumers: int) -> Join:
+        join = self.root
+        for _ in range(consumers):
+            if not isinstance(join.left, Join):
+                raise AssertionError("a tree without joins")
+            join = join.left
+        return join
+
+    def _static(self, static: Inputs) -> list[tuple[int, int, Link]]:
+        """(input, input that never changes, how rows of the one find partners in the other)."""
+        pairs = ((source, never) for never in sorted(static & self.root.inputs) for source in self.top.inputs - static)
+        links = ((s, n, Link.between(self.graph, frozenset({n}), frozenset({s}), self.usual[n])) for s, n in pairs)
+        return [(source, never, link) for source, never, link in links if link.access.probing]
+
+    def _gates(self, jit: JustInTime | None, retracting: Inputs, looked_through: Inputs) -> list[Gate]:
+        if jit is None:
+            return []
+        made_of = sorted(self.top.inputs)
+        more = {n: consumers_question(self.graph, self.placed, n, self.usual[n]) for n in made_of}
+        gates = tree_gates(self.graph, self.root, self.usual, jit, retracting, looked_through, more)
+        return [*gates, *(Gate([], jit, one.usual) for one in self.placed)]
 
     def _combination_gates(self, jit: JustInTime | None, retracting: Inputs) -> dict[Join, CombinationGate]:
         if jit is None or not jit.combinations:
             return {}
         demands = demands_of(self.root)
-        inner = [join for join in self.root.walk() if join != self.root and not join.inputs & retracting]
+        inner = [join for join in self.top.walk() if join != self.top and not join.inputs & retracting]
         gates = [CombinationGate(self.graph, join, demands[join], self.usual) for join in inner]
         if jit.lattice:
             gates = [LatticeGate(self.graph, join, demands[join], self.usual, jit) for join in inner]
@@ -124,25 +176,34 @@ class JoinTree(Operator):
     def _again(self, jit: JustInTime | None, retracting: Inputs) -> Inputs:
         """The inputs whose rows may be suspended again. A row that is taken back has to wait like the row itself; what
         is beside must tell since when its rows are there; and without equalities asking costs as much as it saves."""
-        if jit is None or not jit.again or retracting:
+        if jit is None or not jit.again or retracting & self.top.inputs:
             return frozenset()
         gated = {source for source, gate in enumerate(self.gates) if not gate.is_open and gate.is_cheap}
-        beside = ((join, side) for join in self.root.walk() for side in join.sides if isinstance(side, int))
+        beside = ((join, side) for join in self.top.walk() for side in join.sides if isinstance(side, int))
         return frozenset(
             side for join, side in beside if side in gated and (join.beside(side) in gated or _is_join(join, side))
         )
 
     @property
     def distribution(self) -> Distribution:
+        made_of = len(self.schemas) - len(self.consumers)
         copies = (
             tuple((index, start + index) for index in range(width))
-            for start, width in zip(self.graph.starts, self.graph.widths, strict=True)
+            for start, width in zip(self.graph.starts[:made_of], self.graph.widths[:made_of], strict=True)
         )
-        return by_key(self.graph.common_keys(), *copies)
+        return by_key(self._common_keys(), *copies, ())
+
+    def _common_keys(self) -> list[tuple[int, ...]]:
+        """The columns that all inputs are hashed by; the consumers that are asked apart have to know them too."""
+        known = [_classes_of(self.graph, one.consumer.columns) for one in self.placed]
+        everywhere = [c for c in self.graph.classes if len(c.inputs) == len(self.graph.widths)]
+        shared = [c for c in everywhere if all(c in classes for classes in known)]
+        keys = [tuple(c.column_of(source) for c in shared) for source in range(len(self.graph.widths))]
+        return [*keys, *(tuple(classes.index(c) for c in shared) for classes in known)]
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         run = _Run(self, inputs, state, progress)
-        output = run.made(self.root)
+        output = run.output()
         return output, run.after()
 
     def columns_of(self, inputs: Inputs) -> list[str]:
@@ -162,16 +223,23 @@ class _Pair:
     def of(cls, tree: JoinTree, join: Join) -> _Pair:
         left, right = (inputs_of(side) for side in join.sides)
         below = [side.inputs for side in join.sides if isinstance(side, Join)]
+        own = conjuncts(tree.condition)
+        found = [(c.expression, c.inputs & tree.top.inputs) for c in tree.graph.conditions if c.expression in own]
         conditions = [
-            c.expression
-            for c in tree.graph.conditions
-            if c.inputs <= left | right and not any(c.inputs <= inputs for inputs in below)
+            condition
+            for condition, inputs in found
+            if inputs <= left | right and not any(inputs <= lower for lower in below)
         ]
         accesses = tree.graph.between(left, right), tree.graph.between(right, left)
-        columns, types = tree.columns_of(left | right), batch_schema(tree.schema)
+        columns, types = tree.columns_of(left | right), batch_schema(tuple(chain(*tree.schemas)))
         schema = {name: types[name] for name in (*columns, *INTERVAL_COLUMNS)}
         empty = pl.DataFrame(schema=schema), pl.DataFrame(schema=schema | {BORN: pl.Int64()})
         return cls(accesses, conjunction(conditions), tuple(columns), empty)
+
+
+def _classes_of(graph: JoinGraph, columns: Sequence[int]) -> list[EqualColumns | None]:
+    places = [graph.places[value_column(column)] for column in columns]
+    return [graph.class_of(source, int(name[1:])) for source, name in places]
 
 
 def _is_join(join: Join, side: Join | int) -> bool:
@@ -219,6 +287,12 @@ class _Run:
         self.sides: dict[Join | int, _Side] = {}
         self.combination_gates = {join: gate.begun(state) for join, gate in tree.combination_gates.items()}
         self.tally = Tally.of(state.get(COUNTS, ()))
+        for source, never, link in tree.static:
+            if progress.after[never] >= 0:  # all its rows start at tick 0, so they are there
+                rows = [(segment, None) for segment in self.all_rows(never)]
+                met = link.has_partner(self.arrived[source], rows)
+                self.tally.dropped += int(np.count_nonzero(~met))
+                self.arrived[source] = only(self.arrived[source], met)
         single = [*tree.combination_gates, *sorted(tree.again)]
         counts = [*(len(gate.asking) for gate in tree.gates), *(1 for _ in single)]
         self.known = experiences(counts, state.get(KNOWN, ()))
@@ -235,7 +309,21 @@ class _Run:
         frame = pl.DataFrame([batch[name].alias(named.get(name, name)) for name in (*local, *kept)])
         return arranged(frame, self.tree.columns[source], self.tree.required[source], self.tree.usual[source])
 
+    def output(self) -> Batch:
+        """What the tree makes; before it, the consumers' rows come in, those of the last one first."""
+        for one in self.tree.placed:
+            self.sides[one.source] = self._let_in(one.source)
+        made_of = len(self.tree.schemas) - len(self.tree.consumers)
+        for source in reversed(range(made_of, len(self.tree.graph.widths))):
+            self.sides[source] = self._let_in(source)
+        rows = self.made(self.tree.top)
+        return timely(rows, self.open_from, generated=self.tree.generated) if self.tree.consumers else rows
+
     # What gates ask
+
+    @property
+    def open_from(self) -> int:
+        return horizon_of(self.progress.low_before)
 
     def stored(self, side: Join | int) -> list[Stored]:
         before = [(one.rows, self._living(side, one.rows, one.flags)) for one in self.sides[side].before]

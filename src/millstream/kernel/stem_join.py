@@ -205,6 +205,10 @@ class _HeldBack:
     def foreseen(self, join: Join, view: Foreseen) -> Rows:
         raise AssertionError("SteMs are asked one by one")
 
+    @property
+    def open_from(self) -> int:
+        raise AssertionError("nothing above SteMs asks")
+
 
 def _number(side: Join | int) -> int:
     if not isinstance(side, int):

@@ -234,8 +234,12 @@ class StatementParser(QueryParser):
             nature = "NON RETROACTIVE"
         elif self._match_text_seq("APPEND", "ONLY"):
             nature = "APPEND ONLY"
+        elif self._match_text_seq("STATIC"):
+            nature = "STATIC"
         changes_by, timestamp, tick, heartbeat = None, None, None, st.Heartbeat()
         if self._match_text_seq("CHANGES", "BY"):
+            if nature == "STATIC":
+                self._refuse("a STATIC table never changes: leave STATIC or CHANGES BY out")
             changes_by = self._name("the column that says what a row changes")
             self._expect("TIMESTAMP", "BY")
             timestamp = self._parse_timestamp_column()

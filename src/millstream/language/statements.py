@@ -102,7 +102,7 @@ class CreateTable(Statement):
     name: Name
     columns: tuple[ColumnDefinition, ...]
     key: tuple[Name, ...]
-    nature: OneOf["", "NON RETROACTIVE", "APPEND ONLY"]
+    nature: OneOf["", "NON RETROACTIVE", "APPEND ONLY", "STATIC"]
     changes_by: Name | None
     timestamp: TimestampColumn | None
     tick: Duration | None

@@ -104,6 +104,15 @@ def _join(node: lo.Join) -> str:
     return " ".join(words)
 
 
+def _consumers(node: lo.JoinTree) -> str:
+    """Who needs which rows: by number, the inputs that are only asked."""
+    found: dict[int, list[str]] = {}
+    for number, consumer in enumerate(node.consumers, start=len(node.inputs) + 1):
+        how = "none in" if consumer.refuses else "as of" if consumer.as_of else "some in"
+        found.setdefault(consumer.alternative, []).append(f"{how} {number}")
+    return " or ".join(" and ".join(words) for words in found.values())
+
+
 def _many_join(node: lo.ManyJoin) -> str:
     graph = JoinGraph([len(child.schema) for child in node.inputs], node.condition)
     words = [f"Join of {len(node.inputs)}"]
@@ -111,6 +120,7 @@ def _many_join(node: lo.ManyJoin) -> str:
         shape = shown_shape(node.shape, [str(number + 1) for number in range(len(node.inputs))])
         words.append(f"as the tree {shape} just in time")
         words += [] if node.detection == "all" else [f"by {node.detection}"]
+        words += [f"for {_consumers(node)}"] if node.consumers else []
     elif isinstance(node, lo.StemJoin):
         words.append("by SteMs" if node.routing == "ticket" else f"by SteMs in {node.routing} order")
         words += ["just in time"] if node.jit else []

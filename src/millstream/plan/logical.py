@@ -21,7 +21,7 @@ Kind = OneOf["stream", "relation"]
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
 SetKind = OneOf["union all", "union", "intersect all", "intersect", "except all", "except"]
 StreamKind = OneOf["istream", "dstream", "rstream"]
-TableNature = OneOf["", "NON RETROACTIVE", "APPEND ONLY"]
+TableNature = OneOf["", "NON RETROACTIVE", "APPEND ONLY", "STATIC"]
 
 
 @dataclass(frozen=True)
@@ -254,11 +254,40 @@ class StemJoin(ManyJoin):
 
 
 @dataclass(frozen=True)
+class Consumer:
+    """What stands above a tree and needs only those of its rows whose values `own` are among the `keys` of another
+    relation, or are not among them (`refuses`), or were when the row was generated (`as_of`). A row is needed where all
+    consumers of one `alternative` need it."""
+
+    keys: Node
+    own: tuple[Expression, ...]
+    refuses: bool = False
+    as_of: bool = False
+    null_safe: bool = False
+    alternative: int = 0
+
+
+@dataclass(frozen=True)
 class JoinTree(ManyJoin):
     """As a tree that stores what its inner joins give, just in time; `detection` says how it knows what is needed."""
 
     shape: Shape = 0
     detection: str = "all"
+    consumers: tuple[Consumer, ...] = ()
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (*self.inputs, *(consumer.keys for consumer in self.consumers))
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        keys = children[len(self.inputs) :]
+        consumers = (replace(one, keys=node) for one, node in zip(self.consumers, keys, strict=True))
+        return replace(self, inputs=children[: len(self.inputs)], consumers=tuple(consumers))
+
+
+def without_consumers(plan: Node) -> Node:
+    """What is joined, without what only asks for it."""
+    return plan.transform(lambda node: replace(node, consumers=()) if isinstance(node, JoinTree) else node)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ def is_monotonic(plan: lo.Node) -> bool:
         case lo.OneRow() | lo.QueryRows():
             return True
         case lo.TableScan():
-            return plan.nature == "APPEND ONLY"
+            return plan.nature in ("APPEND ONLY", "STATIC")
         case lo.Window():
             return isinstance(plan.window, Unbounded) or (
                 isinstance(plan.window, BeginEnd) and plan.window.is_monotonic
@@ -40,6 +40,15 @@ def _monotonic_or_fixed(side: lo.Node, other: lo.Node) -> bool:
 
 def is_non_retroactive(plan: lo.Node) -> bool:
     """A NON RETROACTIVE table, perhaps filtered or projected."""
+    return _nature(plan) == "NON RETROACTIVE"
+
+
+def is_static(plan: lo.Node) -> bool:
+    """A table all of whose rows are there from tick 0 on, perhaps filtered or projected."""
+    return _nature(plan) == "STATIC"
+
+
+def _nature(plan: lo.Node) -> str:
     while isinstance(plan, lo.Filter | lo.Project):
         plan = plan.input
-    return isinstance(plan, lo.TableScan) and plan.nature == "NON RETROACTIVE"
+    return plan.nature if isinstance(plan, lo.TableScan) else ""

@@ -14,6 +14,7 @@ from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.ranked_tree import RankedTree, TreeShape
 from millstream.kernel.change_log import ChangeLog
+from millstream.kernel.consumers import Consumer
 from millstream.kernel.demand import JustInTime
 from millstream.kernel.elements import Elements
 from millstream.kernel.existence import ExistenceJoin
@@ -44,7 +45,7 @@ from millstream.plan.expand_joins import columns, expand_join, swapped_join
 from millstream.plan.explain import describe
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.lifetime import longest_window
-from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.monotonic import is_non_retroactive, is_static
 from millstream.plan.patterns import Pattern, pattern_of
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 from millstream.types import Schema
@@ -82,7 +83,7 @@ class Lowering:
             case lo.StreamScan():
                 return node.name
             case lo.TableScan(log=None):
-                return self._marked(node.name, node.nature != "APPEND ONLY")
+                return self._marked(node.name, node.nature not in ("APPEND ONLY", "STATIC"))
             case lo.TableScan():
                 return self._change_log(node)
             case lo.OneRow():
@@ -268,10 +269,38 @@ class Lowering:
                 hint="join it with windows on streams, before they are aggregated or compared",
             )
         # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
-        retracting, tables = edges[0] in self._retracting, any(isinstance(n, lo.TableScan) for n in node.left.walk())
-        punctual = not retracting and not tables and _keeps_births(node.left)
-        edge = self._step(node, NonRetroactiveJoin(*arguments, lag=0 if punctual else None), *edges)
+        lag = 0 if self._is_punctual(node.left, edges[:1]) else None
+        edge = self._step(node, NonRetroactiveJoin(*arguments, lag=lag), *edges)
         return self._marked(edge, edges[0] in self._retracting)
+
+    def _join_tree(self, node: lo.JoinTree, edges: Sequence[str], synopses: Sequence[Synopsis]) -> str:
+        consumers = node.consumers
+        if any(consumer.as_of for consumer in consumers) and not self._is_punctual(node, edges):
+            consumers = ()
+        read = [*node.inputs, *(consumer.keys for consumer in consumers)]
+        every = [*edges, *(self.lower(consumer.keys) for consumer in consumers)]
+        ways = node.detection.split()
+        combined = "all" in ways or "lattice" in ways
+        operator = JoinTree(
+            [child.schema for child in node.inputs],
+            node.shape,
+            node.condition,
+            synopses,
+            JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways),
+            frozenset(number for number, edge in enumerate(every) if edge in self._retracting),
+            [Consumer(one.keys.schema, one.own, one.refuses, one.null_safe, one.alternative) for one in consumers],
+            generated=any(consumer.as_of for consumer in consumers),
+            static=frozenset(number for number, child in enumerate(read) if is_static(child)),
+        )
+        edge = self._step(node, operator, *every)
+        # Of consumers only keys are looked at: that those are taken back takes no row back.
+        return self._marked(edge, bool(self._retracting.intersection(edges)))
+
+    def _is_punctual(self, left: lo.Node, edges: Sequence[str]) -> bool:
+        """Whether the rows of a node, which come on some edges, start when they are generated."""
+        left = lo.without_consumers(left)
+        tables = any(isinstance(node, lo.TableScan) for node in left.walk())
+        return not self._retracting.intersection(edges) and not tables and _keeps_births(left)
 
     def _many_join(self, node: lo.ManyJoin) -> str:
         edges = [self.lower(child) for child in node.inputs]
@@ -280,11 +309,8 @@ class Lowering:
         retracting = frozenset(n for n, edge in enumerate(edges) if edge in self._retracting)
         operator: Operator
         if isinstance(node, lo.JoinTree):
-            ways = node.detection.split()
-            combined = bool({"all", "lattice"} & {*ways})
-            jit = JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways)
-            operator = JoinTree(schemas, node.shape, node.condition, synopses, jit, retracting)
-        elif isinstance(node, lo.StemJoin):
+            return self._join_tree(node, edges, synopses)
+        if isinstance(node, lo.StemJoin):
             held = JustInTime() if node.jit else None
             operator = StemJoin(
                 schemas, node.condition, synopses, node.routing, edges=edges, jit=held, retracting=retracting

@@ -10,12 +10,16 @@ columns that are equal in all inputs the rows of SteMs cannot be spread: on seve
 A tree stays as it is, one step for each join, unless it is to work just in time: then its joins have to know of each
 other, and become one step of the same shape. `just_in_time` says where that is worth it; `SET jit` decides it.
 
+With `SET jit = on`, a join that is at several places of a plan is made once, as a tree of its own, and asked by those
+places; so is one that something else than a join asks (`add_consumers`).
+
 Conditions on a single input that cannot fail move below; projections in between are put off to the end. Joins with NON
 RETROACTIVE tables are no part of it, since those meet whole combinations as of an instant.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -37,6 +41,7 @@ from millstream.plan.column_keys import extended
 from millstream.plan.cost import Statistics, estimate
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.rules.add_consumers import Asked, asked_of
 from millstream.plan.rules.merge_projections import merge_projections
 
 
@@ -53,7 +58,8 @@ ANY = JoinChoice()
 
 
 def gather_joins(plan: lo.Node, statistics: Statistics, choice: JoinChoice = ANY, shards: int = 1) -> lo.Node:
-    gathered = _Gathering(statistics, choice, shards).visit(plan)
+    repeated = _repeated(plan) if choice.jit == "on" and choice.join_plan in ("auto", "tree") else frozenset()
+    gathered = _Gathering(statistics, choice, shards, repeated).visit(plan)
     return plan if gathered == plan else merge_projections(gathered, statistics)
 
 
@@ -75,14 +81,16 @@ class _Gathering:
     statistics: Statistics
     choice: JoinChoice
     shards: int
+    repeated: frozenset[lo.Node]  # joins that are kept apart, since several places read them
 
-    def visit(self, node: lo.Node) -> lo.Node:
-        """Top-down, so that neighbours are seen together."""
+    def visit(self, node: lo.Node, asked: Asked = ()) -> lo.Node:
+        """Top-down, so that neighbours are seen together; something above may ask for some of the rows only."""
         if not _is_member(node):
-            return node.with_children(tuple(self.visit(child) for child in node.children)) if node.children else node
-        cluster = _cluster(node)
+            children = (self.visit(child, asked_of(node, side, asked)) for side, child in enumerate(node.children))
+            return node.with_children(tuple(children)) if node.children else node
+        cluster = _cluster(node, self.repeated)
         stems = _stems(cluster)
-        joined = self._joined(node, cluster, stems)
+        joined = self._joined(node, cluster, stems, asked=bool(asked) or node in self.repeated)
         if joined is None:
             return self._tree(node)
         joined = replace(joined, inputs=tuple(self.visit(child) for child in stems.inputs))
@@ -90,16 +98,18 @@ class _Gathering:
         columns = (Column(f.type, at, f.name) for f, at in zip(node.schema, stems.shown, strict=True))
         return lo.Project(joined, tuple(columns), names)
 
-    def _joined(self, node: lo.Node, cluster: _Cluster, stems: _Cluster) -> lo.ManyJoin | None:
+    def _joined(self, node: lo.Node, cluster: _Cluster, stems: _Cluster, *, asked: bool) -> lo.ManyJoin | None:
         """All joins of a cluster as one, if they are to be."""
         condition, choice = conjunction(list(stems.conditions)), self.choice
+        if asked and len(cluster.inputs) > 1 and choice.jit == "on" and choice.join_plan in ("auto", "tree"):
+            return lo.JoinTree(stems.inputs, condition, _shape(node, self.repeated), choice.jit_detection)
         if choice.join_plan in ("eddy", "mjoin"):
             routing = "fixed" if choice.join_plan == "mjoin" else "ticket"
             return lo.StemJoin(stems.inputs, condition, routing, choice.jit == "on")
         if choice.join_plan == "auto" and self._is_worth_it(node, cluster, stems):
             return lo.StemJoin(stems.inputs, condition, jit=choice.jit == "on")
         if len(cluster.inputs) > 2 and self._is_just_in_time(node, stems):
-            return lo.JoinTree(stems.inputs, condition, _shape(node), choice.jit_detection)
+            return lo.JoinTree(stems.inputs, condition, _shape(node, self.repeated), choice.jit_detection)
         return None
 
     def _is_just_in_time(self, node: lo.Node, stems: _Cluster) -> bool:
@@ -109,11 +119,11 @@ class _Gathering:
             return False  # as one step all its rows would be on one shard
         return is_just_in_time_cheaper(_joins(node), self.statistics)
 
-    def _tree(self, node: lo.Node) -> lo.Node:
+    def _tree(self, node: lo.Node, *, first: bool = True) -> lo.Node:
         """The joins as they are, their inputs visited."""
-        if not _is_member(node):
+        if not _is_member(node) or (node in self.repeated and not first):
             return self.visit(node)
-        return node.with_children(tuple(self._tree(child) for child in node.children))
+        return node.with_children(tuple(self._tree(child, first=False) for child in node.children))
 
     def _is_worth_it(self, node: lo.Node, cluster: _Cluster, stems: _Cluster) -> bool:
         if len(cluster.inputs) < 3:
@@ -151,12 +161,20 @@ def _joins(node: lo.Node) -> list[lo.Join]:
     return own + [join for child in node.children for join in _joins(child)]
 
 
-def _shape(node: lo.Node) -> Shape:
+def _repeated(plan: lo.Node) -> frozenset[lo.Node]:
+    """The joins below others that are at several places, the largest of them."""
+    found = Counter(node for node in plan.walk() if isinstance(node, lo.Join) and _is_member(node))
+    several = [node for node, number in found.items() if number > 1]
+    within = {inner for node in several for inner in node.walk() if inner is not node and inner != node}
+    return frozenset(node for node in several if node not in within)
+
+
+def _shape(node: lo.Node, apart: frozenset[lo.Node]) -> Shape:
     """How the joins of a cluster nest, its inputs numbered in order."""
     numbers = count()
 
     def shape(part: lo.Node) -> Shape:
-        if not _is_member(part):
+        if not _is_member(part) or (part in apart and part is not node):
             return next(numbers)
         if isinstance(part, lo.Join):
             return shape(part.left), shape(part.right)
@@ -165,10 +183,10 @@ def _shape(node: lo.Node) -> Shape:
     return shape(node)
 
 
-def _cluster(node: lo.Node) -> _Cluster:
-    if not _is_member(node):
+def _cluster(node: lo.Node, apart: frozenset[lo.Node], *, first: bool = True) -> _Cluster:
+    if not _is_member(node) or (node in apart and not first):
         return _Cluster((node,), (), tuple(range(len(node.schema))))
-    parts = [_cluster(child) for child in node.children]
+    parts = [_cluster(child, apart, first=False) for child in node.children]
     inputs, conditions, shown = parts[0].inputs, parts[0].conditions, parts[0].shown
     if isinstance(node, lo.Join):
         start = parts[0].width

@@ -1,0 +1,156 @@
+"""Trees that work just in time are told who needs which of their rows.
+
+    T ⋉ S, T ▷ S, L ⟕ T, T ⋈ S (NON RETROACTIVE), σ(T) ⋈ S ...     the keys of S, or of L, become a further input of T
+
+What stands above a tree, perhaps behind selections, projections, UNION ALL and DISTINCT, asks for rows of some keys
+only. Where a tree is read at several places of a plan, each place is an alternative: a row is held back if no place
+needs it, and nothing is where one of them takes all. Of an outer join only the side is asked that may be padded, never
+the one that is preserved. Nothing is asked through expressions that can fail, since rows that are not made cannot fail.
+
+The other relation must have no tree of this kind in it: two trees that each wait for the other would wait for ever. A
+NON RETROACTIVE table is asked as of the instant at which a row is generated, and therefore alone (`kernel/consumers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from millstream.kernel.consumers import Consumer
+from millstream.kernel.demand import JustInTime
+from millstream.kernel.join_graph import equal_column
+from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.scalar.evaluate import can_fail
+from millstream.kernel.scalar.expressions import Expression, columns_used, map_columns, shift_columns
+from millstream.plan import logical as lo
+from millstream.plan.cost import Statistics
+from millstream.plan.keys import split_condition
+from millstream.plan.monotonic import is_non_retroactive
+
+Asked = tuple[lo.Consumer, ...]
+
+
+def add_consumers(plan: lo.Node, statistics: Statistics, shards: int = 1) -> lo.Node:
+    del statistics
+    found = _Found({}, shards)
+    found.visit(plan, ())
+    return plan.transform(lambda node: found.told(node) if isinstance(node, lo.JoinTree) else node)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """For every tree what each place where it stands asks of it."""
+
+    places: dict[lo.JoinTree, list[Asked]]
+    shards: int
+
+    def visit(self, node: lo.Node, asked: Asked) -> None:
+        if isinstance(node, lo.JoinTree):
+            self.places.setdefault(node, []).append(asked)
+            asked = ()
+        for side, child in enumerate(node.children):
+            self.visit(child, asked_of(node, side, asked))
+
+    def told(self, node: lo.JoinTree) -> lo.JoinTree:
+        """The tree with its consumers, if all places have some."""
+        alternatives = list(dict.fromkeys(self.places.get(node, ())))
+        if not alternatives or not all(alternatives):
+            return node
+        if len(alternatives) > 1 and any(consumer.as_of for asked in alternatives for consumer in asked):
+            return node
+        consumers = tuple(
+            replace(consumer, alternative=number)
+            for number, asked in enumerate(alternatives)
+            for consumer in sorted(asked, key=lambda one: one.refuses)
+        )
+        if self.shards > 1 and _is_spread(node, ()) and not _is_spread(node, consumers):
+            return node
+        return replace(node, consumers=consumers)
+
+
+def _is_spread(node: lo.JoinTree, consumers: Asked) -> bool:
+    """Whether the rows of a tree and of its consumers can be on several shards."""
+    schemas = [child.schema for child in node.inputs]
+    asked = [Consumer(one.keys.schema, one.own, one.refuses, one.null_safe, one.alternative) for one in consumers]
+    return bool(
+        JoinTree(schemas, node.shape, node.condition, None, JustInTime(), consumers=asked).distribution.key_of(0)
+    )
+
+
+def asked_of(node: lo.Node, side: int, asked: Asked) -> Asked:
+    """What is asked of a child, by what is asked of a node and by the node itself."""
+    match node:
+        case lo.Filter() if not can_fail(node.condition):
+            return asked
+        case lo.Project() if not any(map(can_fail, node.expressions)):
+            return _present(_moved(one, lambda value: _below(value, node)) for one in asked)
+        case lo.SetOperation(operation="union all"):
+            return asked
+        case lo.Distinct():
+            return _always(asked)
+        case lo.Join() if can_fail(node.condition):
+            return ()
+        case lo.Join() if any(map(is_non_retroactive, node.children)):
+            as_of = node.join == "inner" and is_non_retroactive(node.children[1 - side])
+            return _by(node, side, as_of=True) if as_of else ()
+        case lo.Join(join="inner"):
+            above = _present(_moved(one, lambda value: _of_side(value, node, side)) for one in _always(asked))
+            return (*above, *_by(node, side))
+        case lo.Join(join="semi" | "anti") if side == 0:
+            return (*_always(asked), *_by(node, side, refuses=node.join == "anti"))
+        case lo.Join(join="semi" | "anti") | lo.Join(join="left") if side == 1:
+            return _by(node, side)
+        case lo.Join(join="right") if side == 0:
+            return _by(node, side)
+        case _:
+            return ()
+
+
+def _always(asked: Asked) -> Asked:
+    """Those that do not depend on the instant at which a row is generated."""
+    return tuple(one for one in asked if not one.as_of)
+
+
+def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False) -> Asked:
+    """That one side of a join has partners for rows of the other."""
+    width, other = len(join.left.schema), join.children[1 - side]
+    if any(isinstance(node, lo.JoinTree) for node in other.walk()):
+        return ()
+    keys, rest = split_condition(join.condition, width)
+    if refuses and (rest or not keys):
+        return ()
+    pairs = [(left, right) if side == 0 else (right, left) for left, right, _ in keys]
+    values = tuple(shift_columns(value, -width * (1 - side)) for _, value in pairs)
+    asked = lo.Project(other, values, tuple(map(str, values)))
+    null_safe = bool(keys) and all(safe for *_, safe in keys)
+    own = tuple(shift_columns(value, -width * side) for value, _ in pairs)
+    consumer = lo.Consumer(asked, own, refuses, as_of, null_safe)
+    return _present([_moved(consumer, lambda value: value)])
+
+
+def _moved(consumer: lo.Consumer, change: Callable[[Expression], Expression | None]) -> lo.Consumer | None:
+    """A consumer as it asks of rows further below, by those of its keys that are there; None where it asks nothing."""
+    own = [change(value) for value in consumer.own]
+    kept = [number for number, value in enumerate(own) if value is not None and equal_column(value) is not None]
+    if len(kept) < len(own) and consumer.refuses:
+        return None
+    keys = consumer.keys
+    if len(kept) < len(own) and isinstance(keys, lo.Project):
+        keys = lo.Project(keys.input, tuple(keys.expressions[n] for n in kept), tuple(keys.names[n] for n in kept))
+    values = tuple(value for number in kept if (value := own[number]) is not None)
+    return replace(consumer, keys=keys, own=values)
+
+
+def _below(value: Expression, project: lo.Project) -> Expression:
+    return map_columns(value, lambda column: project.expressions[column.index])
+
+
+def _of_side(value: Expression, join: lo.Join, side: int) -> Expression | None:
+    width = len(join.left.schema)
+    if any((index >= width) != bool(side) for index in columns_used(value)):
+        return None
+    return shift_columns(value, -width * side)
+
+
+def _present(consumers: Iterable[lo.Consumer | None]) -> Asked:
+    return tuple(consumer for consumer in consumers if consumer is not None)
