@@ -82,7 +82,7 @@ def code(keys: Keys) -> int:
     return int(mixed([np.array([key], np.uint64) for key in keys])[0])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(data=st.data(), left=st.integers(1, 3), right=st.integers(1, 2))
 def test_the_lattice_finds_what_the_definition_says(data: st.DataObject, left: int, right: int) -> None:
     """Of pairs that carry one within a side, those across are left out: they are not needed anyway."""
@@ -275,7 +275,7 @@ def test_marks_leave_with_the_rows_that_carry_them(bloom: bool) -> None:
     assert tree.marks == (0, 0, 0)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(data=st.data(), seed=st.integers(0, 2**32), count=st.integers(3, 4))
 def test_the_same_is_withheld_as_without_marks(data: st.DataObject, seed: int, count: int) -> None:
     """Where nothing is withdrawn."""
@@ -294,7 +294,7 @@ def test_the_same_is_withheld_as_without_marks(data: st.DataObject, seed: int, c
     assert tallies[0] == tallies[1]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(data=st.data(), seed=st.integers(0, 2**32), count=st.integers(3, 5), room=st.sampled_from([0, 3, 1000]))
 def test_whatever_is_withdrawn_every_step_gives_the_same(data: st.DataObject, seed: int, count: int, room: int) -> None:
     schemas, condition = clique(count)
