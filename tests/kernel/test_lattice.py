@@ -225,6 +225,21 @@ def test_marked_with_marked_is_withheld_and_marked_with_unmarked_is_made() -> No
     assert (tree.tally.made, tree.tally.withheld, tree.marks) == (11, 5, (0, 1, 0))
 
 
+def test_what_is_like_a_stored_combination_is_made_although_its_partner_has_left() -> None:
+    """Otherwise it could not be told from the one that was made when a partner comes."""
+    tree, reference = (Steps(3, ((0, 1), 2), jit) for jit in (LATTICE, None))
+    arriving: list[list[tuple[int, Row, int]]] = [
+        [(A, (1, 1), INF), (B, (1, 2), INF), (C, (1, 2), 2), *BESIDE],
+        [],
+        [],
+        [(A, (1, 1), INF)],
+        [(C, (1, 2), INF)],
+    ]
+    for new in arriving:
+        assert tree.step(*new) == reference.step(*new)
+    assert (tree.tally.made, tree.tally.withheld, tree.marks) == (2, 0, (0, 0, 0))
+
+
 def _single_rows_only(node: Node, words: Words) -> Flags:
     assert len(node.components) == 1
     return np.ones(next(iter(words.values())).size, np.bool_)
