@@ -135,7 +135,7 @@ def _links(graph: JoinGraph, join: Join, opposite: int) -> tuple[Link, Link]:
 def test_what_there_is_no_room_for_is_not_remembered() -> None:
     marks = Marks({}, 3)
     some = np.array([5, 3, 9, 7], np.uint64)
-    assert marks.add((0, 1), some, (some, some), np.full(4, 10)) == 3
+    assert marks.add((0, 1), some, (some, some), np.full(4, 10), across=True) == 3
     assert marks.knows((0, 1), some).tolist() == [True, True, True, False]
     marks.remove((0, 1), np.array([3, 4], np.uint64))
     assert marks.knows((0, 1), some).tolist() == [True, False, True, False]
@@ -145,7 +145,7 @@ def test_what_there_is_no_room_for_is_not_remembered() -> None:
 def test_sub_tuples_are_known_as_long_as_rows_carry_both_their_parts() -> None:
     marks = Marks({}, 10)
     some = np.array([1, 2, 3], np.uint64)
-    marks.add((0, 3), some, (some * 10, some * 100), np.array([4, 5, 6]))
+    marks.add((0, 3), some, (some * 10, some * 100), np.array([4, 5, 6]), across=True)
     lasting = {10: 9, 20: 9, 300: 9, 100: 8, 200: 5, 30: 5}
 
     def carried(name: tuple[int, int], side: int, codes: Codes) -> Ends:

@@ -35,7 +35,7 @@ from millstream.kernel.partners import Stored, Words, rows_at
 from millstream.kernel.segments import codes_of, numbers, only
 from millstream.kernel.tree_shape import Demand, Join, inputs_of
 
-_LEAST_ROOM = 1000  # sub-tuples that are remembered; more only as long as they are no more than the rows of the sides
+_LEAST_ROOM = 1000  # for sub-tuples across the join; more only as long as they are no more than the rows of the sides
 _WORTH_REWRITING = 8  # rows are withdrawn if they are at least one in so many
 Kept = dict[str, tuple[Segment, ...]]
 
@@ -68,7 +68,9 @@ class LatticeGate(CombinationGate):
         step = copy(self)
         kept = {name: state[synopsis] for name in self.by_name if (synopsis := self._synopsis(name)) in state}
         rows = sum(segment.height for side in self.join.sides for segment in state.get(_synopsis_of(side), ()))
-        step.marks = Marks(kept, max(_LEAST_ROOM, rows))
+        across = (name for name in kept if self.by_name[name].side is None)
+        taken = sum(segment.height for name in across for segment in kept[name])
+        step.marks = Marks(kept, max(0, max(_LEAST_ROOM, rows) - taken))
         (known,) = experiences([len(self.by_name)], state.get(self._experiences, ()))
         step.known = dict(zip(self.by_name, known, strict=True))
         step.descending = set()
@@ -170,7 +172,8 @@ class LatticeGate(CombinationGate):
             first = only(segment, _flags(segment.height, rows[at]))
             found = codes_over(first, node.columns)
             parts = [codes_over(first, own) if own else np.zeros(found.size, np.uint64) for own in node.sides]
-            noted = self.marks.add(name, found, (parts[0], parts[1]), numbers(first, END))
+            across = node.side is None
+            noted = self.marks.add(name, found, (parts[0], parts[1]), numbers(first, END), across=across)
             taken.append(found[:noted])
         return np.sort(np.concatenate(taken))
 
@@ -233,7 +236,7 @@ class _Consumer:
 
     def note(self, node: Node, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
         name = self.number, node.number
-        noted = self.gate.marks.add(name, codes, parts, ends)
+        noted = self.gate.marks.add(name, codes, parts, ends, across=node.side is None)
         if noted and node.side is not None and isinstance(self.gate.join.sides[node.side], Join):
             self.gate.descending.add(name)
         return noted

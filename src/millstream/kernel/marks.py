@@ -34,14 +34,10 @@ Name = tuple[int, int]  # a demand, and a node
 class Marks:
     """Those of one join, as they change during a step."""
 
-    def __init__(self, kept: Mapping[Name, Sequence[Segment]], most: int) -> None:
+    def __init__(self, kept: Mapping[Name, Sequence[Segment]], room: int) -> None:
+        """`room` is for how many more that lie across the join: of the others there are no more than rows."""
         self.segments = {name: list(segments) for name, segments in kept.items()}
-        self._room = max(0, most - self.size())
-
-    def size(self, nodes: Sequence[int] | None = None) -> int:
-        """How many sub-tuples are known, of all nodes or of some."""
-        some = (own for (_, node), own in self.segments.items() if nodes is None or node in nodes)
-        return sum(segment.height for segments in some for segment in segments)
+        self._room = room
 
     def knows(self, name: Name, codes: Codes) -> Flags:
         found = np.zeros(codes.size, np.bool_)
@@ -60,17 +56,18 @@ class Marks:
             found |= is_in(code_index(segment, (PARTS[side],), ()).codes, again)
         return found
 
-    def add(self, name: Name, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
-        """Sub-tuples that are not known yet, each once; how many of them there was room for."""
-        noted = min(codes.size, self._room)
-        if noted:
+    def add(self, name: Name, codes: Codes, parts: tuple[Codes, Codes], ends: Ends, *, across: bool) -> int:
+        """Sub-tuples that are not known yet; how many of them, from the first on, there was room for."""
+        noted = min(codes.size, self._room) if across else codes.size
+        if across:
             self._room -= noted
+        if noted:
             order = np.argsort(codes[:noted])
-            columns = [pl.Series(KEY, codes[:noted][order])]
-            columns += [
-                pl.Series(side, part[:noted][order].view(np.int64)) for side, part in zip(PARTS, parts, strict=True)
-            ]
-            self.segments.setdefault(name, []).append(pl.DataFrame([*columns, pl.Series(END, ends[:noted][order])]))
+            both = zip(PARTS, parts, strict=True)
+            columns = [pl.Series(side, part[:noted][order].view(np.int64)) for side, part in both]
+            ended = pl.Series(END, ends[:noted][order])
+            segment = pl.DataFrame([pl.Series(KEY, codes[:noted][order]), *columns, ended])
+            self.segments.setdefault(name, []).append(segment)
         return noted
 
     def remove(self, name: Name, codes: Codes) -> None:
