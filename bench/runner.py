@@ -36,6 +36,7 @@ EXPERIMENTS = (
     "window_join",
     "n_way_joins",
     "just_in_time",
+    "consumers",
     "jit_detection",
     "shared_windows",
     "set_operations",

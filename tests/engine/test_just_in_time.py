@@ -113,6 +113,35 @@ def test_a_row_is_suspended_again_and_resumed_with_what_it_has_not_met(tmp_path:
         assert sorted(query.result(at=307)["b"].to_pylist()) == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
+@pytest.mark.parametrize("plan", ["eddy", "mjoin"])
+def test_a_row_of_a_stem_is_suspended_again_and_put_back(plan: str, tmp_path: Path) -> None:
+    """Its c leaves, and it waits over a restart until another comes; those that wait with it never had any."""
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.execute(f"{SCHEMA} SET join_plan = '{plan}'; SET jit = on")
+        db.register(TABLE_1, name="q")
+        db.insert("C", [(100, 0)])
+        db.insert("B", [(1, 1, 298)])
+        db.insert("A", [(1, 100, 299)])
+        db.advance(to=299)
+        assert counts(db, "q")["waiting"] == 0
+        db.advance(to=302)
+        for time in (303, 304, 305):  # it is the turn of each SteM in one of these
+            db.insert("C", [(7, time)])
+            db.advance(to=time)
+        assert counts(db, "q")["waiting"] == 1 + 3
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.insert("B", [(1, 2, 306)])
+        db.advance(to=306)
+        assert counts(db, "q")["waiting"] == 1 + 3
+        db.insert("C", [(100, 307)])
+        db.advance(to=310)
+        assert counts(db, "q")["waiting"] == 3
+        query = db.query("q")
+        assert query.result(at=299)["b"].to_pylist() == [1]
+        assert query.result(at=306).num_rows == 0
+        assert sorted(query.result(at=307)["b"].to_pylist()) == [1, 2]
+
+
 def test_what_waits_outlasts_the_process(tmp_path: Path) -> None:
     with ms.connect(tmp_path / "db", engine="inprocess") as db:
         db.execute(f"{SCHEMA} SET join_plan = 'tree'; SET jit = on")

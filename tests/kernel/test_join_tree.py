@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernel.test_join import Row, Source, batch, check_steps, odd_sizes, small, sources
-from tests.kernel.test_stem_join import CHAIN, CONDITIONS, PAIR, STAR, column, compare, equal, joined, run
+from tests.kernel.test_stem_join import CHAIN, CONDITIONS, PAIR, STAR, Holds, column, compare, equal, joined, run
 
 from millstream.kernel.batch import BORN, INF
 from millstream.kernel.demand import JustInTime, Tally
 from millstream.kernel.join_tree import JoinTree
-from millstream.kernel.operator import NO_STATE, Progress, State
+from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.expressions import Expression, conjunction
 from millstream.kernel.stem_join import StemJoin
 from millstream.kernel.tree_shape import Shape, demands_of, left_deep, tree_of
@@ -294,6 +294,14 @@ def clique(inputs: int) -> tuple[list[Schema], Expression]:
     return [schema] * inputs, conjunction(equalities)
 
 
+def every_two_equal(count: int) -> Holds:
+    """The same of a row of all inputs."""
+    width = count - 1
+    return lambda row: all(
+        equal(row[one * width + other - 1], row[other * width + one]) for one, other in combinations(range(count), 2)
+    )
+
+
 @st.composite
 def shapes(draw: st.DrawFn, inputs: Sequence[int]) -> Shape:
     if len(inputs) == 1:
@@ -320,18 +328,10 @@ def test_cliques_of_any_shape_are_right_at_every_instant(
     retracting = frozenset(range(count) if retract else ())
     with odd_sizes(collide=False):
         operator = JoinTree(schemas, shape, condition, jit=VARIANTS[variant], retracting=retracting)
-        width = count - 1
-
-        def holds(row: Row) -> bool:
-            return all(
-                equal(row[one * width + other - 1], row[other * width + one])
-                for one, other in combinations(range(count), 2)
-            )
-
-        check_steps(operator, schemas, inputs, joined(holds), linear=True)
+        check_steps(operator, schemas, inputs, joined(every_two_equal(count)), linear=True)
 
 
-def outputs_of(operator: JoinTree, schemas: Sequence[Schema], inputs: Sequence[Source]) -> list[list[Row]]:
+def outputs_of(operator: Operator, schemas: Sequence[Schema], inputs: Sequence[Source]) -> list[list[Row]]:
     state, before, outputs = NO_STATE, tuple(-1 for _ in inputs), []
     for step in range(len(inputs[0].frontiers)):
         after = tuple(source.frontiers[step] for source in inputs)
@@ -342,7 +342,7 @@ def outputs_of(operator: JoinTree, schemas: Sequence[Schema], inputs: Sequence[S
     return outputs
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=35)
 @given(
     data=st.data(),
     steps=st.integers(1, 6),

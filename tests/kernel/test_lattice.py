@@ -33,8 +33,8 @@ SubTuple = tuple[tuple[int, ...], Keys]  # components, and the key of each
 
 
 @dataclass
-class Opposite:
-    """A consumer that holds rows with one key for each component, and remembers all that it is told."""
+class Remembering:
+    """What holds rows with one key for each component, and remembers all that it is told."""
 
     rows: pl.DataFrame
     known: dict[Inputs, set[int]]
@@ -107,20 +107,20 @@ def test_the_lattice_finds_what_the_definition_says(data: st.DataObject, left: i
         within = {(some, keys) for some, keys in found if max(some) < left or min(some) >= left}
         expected |= within or found
         carried.append(bool(found))
-    consumer = Opposite(stored, {})
-    assert carrying(nodes, *sides, consumer).tolist() == carried
+    there = Remembering(stored, {})
+    assert carrying(nodes, *sides, there).tolist() == carried
     if count <= 4:
-        assert set(consumer.found) == {(frozenset(some), code(keys)) for some, keys in expected}
-    assert len(consumer.found) == len(set(consumer.found))
-    assert len(consumer.asked) == len(set(consumer.asked))
+        assert set(there.found) == {(frozenset(some), code(keys)) for some, keys in expected}
+    assert len(there.found) == len(set(there.found))
+    assert len(there.asked) == len(set(there.asked))
     # What is known is not asked for again, nor anything that contains it.
     known: dict[Inputs, set[int]] = {}
-    for components, own in consumer.found:
+    for components, own in there.found:
         known.setdefault(components, set()).add(own)
-    again = Opposite(stored, known)
+    again = Remembering(stored, known)
     assert carrying(nodes, *sides, again).tolist() == carried
     assert not again.found
-    assert not set(again.asked) & set(consumer.found)
+    assert not set(again.asked) & set(there.found)
 
 
 def _moved(shape: object, by: int) -> object:
@@ -206,7 +206,7 @@ def test_marked_with_marked_is_withheld_and_marked_with_unmarked_is_made() -> No
     tree.step((A, (1, 1), INF), (B, (1, 2), INF), *BESIDE)
     assert (tree.tally.made, tree.tally.withheld, tree.marks) == (0, 1, (0, 1, 0))
     # Another a and another b that carry the mark are withheld without asking.
-    with patch.object(lattice_gate._Consumer, "demands", side_effect=_single_rows_only):
+    with patch.object(lattice_gate._Opposite, "demands", side_effect=_single_rows_only):
         tree.step((A, (1, 1), INF))
         tree.step((B, (1, 2), INF))
     assert (tree.tally.made, tree.tally.withheld, tree.marks) == (0, 4, (0, 1, 0))

@@ -165,19 +165,28 @@ def current(rows: pl.DataFrame, first: int) -> pl.DataFrame:
 
 
 def coalesced(rows: pl.DataFrame) -> pl.DataFrame:
-    """The same relation with one row for each span over which the copies of a value stay the same: a row that was taken
-    back has its end, and what cancels is gone."""
+    """The same relation, of the values that were taken back with one row for each span over which their copies stay the
+    same: a row that was taken back has its end, and what cancels is gone."""
     floats = [name for name, dtype in rows.schema.items() if dtype.is_float()]
     bits = {name: pl.UInt64 if rows.schema[name] == pl.Float64 else pl.UInt32 for name in floats}
     # Polars groups 0.0 with -0.0; bits differ.
     plain = rows.with_columns(pl.col(name).reinterpret(dtype=dtype) for name, dtype in bits.items())
     values = [name for name in rows.columns if name not in (START, END, WEIGHT)]
-    points = net_changes(changes(plain, values), values).sort(START)
+    if not values:
+        return _spans(plain, values)
+    taken = plain.filter(pl.col(WEIGHT) < 0).select(values).unique()
+    changed = plain.join(taken, on=values, how="semi", nulls_equal=True)
+    stayed = plain.join(taken, on=values, how="anti", nulls_equal=True)
+    spans = pl.concat([stayed, _spans(changed, values)])
+    return spans.with_columns(pl.col(name).reinterpret(dtype=rows.schema[name]) for name in floats)
+
+
+def _spans(rows: pl.DataFrame, values: Sequence[str]) -> pl.DataFrame:
+    points = net_changes(changes(rows, values), values).sort(START)
     spans = points.group_by(pl.lit(0).alias("_all"), *values).agg(
         START, pl.col(START).shift(-1).fill_null(INF).alias(END), pl.col(WEIGHT).cum_sum()
     )
-    spans = spans.explode(START, END, WEIGHT).filter(pl.col(WEIGHT) != 0).select(rows.columns)
-    return spans.with_columns(pl.col(name).reinterpret(dtype=rows.schema[name]) for name in floats)
+    return spans.explode(START, END, WEIGHT).filter(pl.col(WEIGHT) != 0).select(rows.columns)
 
 
 def with_merged(found: Sequence[_Item], old: Sequence[_Item], new: Sequence[_Item]) -> tuple[_Item, ...]:

@@ -113,9 +113,7 @@ class Blacklist:
     def suspend(self, number: int, positions: Positions, waits: Waits) -> None:
         """Rows that are in wait from this step on."""
         part = self.parts[number]
-        assert part.spans is not None
-        assert self.step is not None
-        spans = part.spans.end(positions, self.step)
+        spans = part.spans.end(positions, self.step) if part.spans is not None and self.step is not None else None
         self.parts[number] = Part(part.rows, _changed(part.waits, positions, waits), spans)
 
     def retain(self, arrived: Segment, waits: Waits, horizon: int) -> list[Part]:
@@ -163,5 +161,5 @@ def _merged(parts: Sequence[Part], horizon: int) -> Part:
     rows = merged([alive(frame, horizon) for frame in frames])
     if (numbers(rows, WEIGHT) < 0).any():
         rows = summed(rows.with_columns(pl.Series(START, np.maximum(numbers(rows, START), horizon)))).sort(KEY)
-    beside = [name for name in rows.columns if name == _WAITS or is_span(name)]
-    return Part(rows.drop(beside), rows.get_column(_WAITS).to_numpy(), Spans.of(rows) if spans else None)
+    own = [column for column in rows.get_columns() if column.name != _WAITS and not is_span(column.name)]
+    return Part(pl.DataFrame(own), rows.get_column(_WAITS).to_numpy(), Spans.of(rows) if spans else None)

@@ -13,9 +13,11 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
+from millstream.kernel.batch import END
 from millstream.kernel.directory import Directory, directory_over
-from millstream.kernel.keys import Codes, Positions, has_word, mixed, stable_order, word_of
+from millstream.kernel.keys import Codes, Positions, Ticks, has_word, mixed, stable_order, word_of
 from millstream.kernel.operator import Segment
 from millstream.kernel.probing import Pairs, pairs_of_runs
 from millstream.kernel.segments import codes_of
@@ -28,11 +30,26 @@ class CodeIndex:
     """`places` is None where the rows are in the order of their codes already."""
 
     codes: Codes
+    ends: pl.Series  # of the rows as they lie in the segment
     places: npt.NDArray[np.uint32] | None = None
 
     @cached_property
     def _directory(self) -> Directory:
         return directory_over(self.codes)
+
+    @cached_property
+    def _last_ends(self) -> Ticks:
+        """Of all rows with the same code, at each of their places."""
+        ends = self.ends.to_numpy()
+        starts = np.flatnonzero(np.concatenate([[True], self.codes[1:] != self.codes[:-1]]))
+        last = np.maximum.reduceat(ends if self.places is None else ends[self.places], starts)
+        return last.repeat(np.diff(starts, append=self.codes.size))
+
+    def lasts_beyond(self, horizon: int, codes: Codes) -> npt.NDArray[np.bool_]:
+        """Which of the codes have a row that ends after the horizon."""
+        first = np.minimum(self.codes.searchsorted(codes), self.codes.size - 1)
+        lasting: npt.NDArray[np.bool_] = (self.codes[first] == codes) & (self._last_ends[first] > horizon)
+        return lasting
 
     def pairs(self, codes: Codes) -> Iterator[Pairs]:
         """All (number of the code, position of a row that has it), in chunks."""
@@ -58,11 +75,12 @@ def code_index(segment: Segment, columns: tuple[str, ...], sorted_by: tuple[str,
         known = _indexes[id(segment)] = {}
         weakref.finalize(segment, _indexes.pop, id(segment), None)
     if columns not in known:
+        ends = segment.get_column(END)
         # Texts have no words of their own: their codes are others than the segment is sorted by.
         if columns == sorted_by and all(has_word(segment.schema[name]) for name in columns):
-            known[columns] = CodeIndex(codes_of(segment))
+            known[columns] = CodeIndex(codes_of(segment), ends)
         else:
             codes = mixed([word_of(segment.get_column(name)) for name in columns])
             order = stable_order(codes)
-            known[columns] = CodeIndex(codes[order], order.astype(np.uint32))
+            known[columns] = CodeIndex(codes[order], ends, order.astype(np.uint32))
     return known[columns]

@@ -29,6 +29,7 @@ from millstream.kernel.operator import Segment, State
 from millstream.kernel.partners import Link, Stored, rows_at, words_of
 from millstream.kernel.probing import equal_values
 from millstream.kernel.scalar.expressions import TRUE
+from millstream.kernel.segments import gather
 from millstream.kernel.stem import Probe
 from millstream.kernel.tree_shape import Demand, Join, inputs_of
 
@@ -159,7 +160,7 @@ class CombinationGate:
         flags = self.is_met(rows, around)
         left = np.flatnonzero(~flags)
         if left.size:
-            flags[left] = self.is_made(rows[left], made)
+            flags[left] = self.is_made(_at(rows, left), made)
         return flags
 
     def is_due(self, rows: pl.DataFrame, made: Sequence[Segment], around: Surroundings) -> Flags:
@@ -167,7 +168,7 @@ class CombinationGate:
         flags = self.is_met(rows, around)
         left = np.flatnonzero(flags)
         if left.size:
-            flags[left] = ~self.is_made(rows[left], made)
+            flags[left] = ~self.is_made(_at(rows, left), made)
         return flags
 
     def new_partners(self, around: Surroundings) -> int:
@@ -183,7 +184,7 @@ class CombinationGate:
         for asking in self.asking:
             left = np.flatnonzero(flags)
             if left.size:
-                asked = rows if left.size == rows.height else rows[left]
+                asked = rows if left.size == rows.height else _at(rows, left)
                 flags[left] = asking.to_opposite.has_partner(asked, asking.stored(around))
         return flags
 
@@ -206,6 +207,10 @@ class CombinationGate:
                 for i, j in probe.candidates(segment):
                     found[others[i[probe.agreeing(segment, i, j, np.arange(i.size))]]] = True
         return found
+
+
+def _at(rows: pl.DataFrame, positions: Positions) -> pl.DataFrame:
+    return pl.DataFrame(gather(rows, rows.columns, positions))
 
 
 def _looked_through(demand: Demand) -> list[Demand]:

@@ -125,4 +125,5 @@ class Foreseen:
                 found.append(path.follow(dict(zip(own, words_of(arrived[origin], own), strict=True)), stored))
             return {name: np.concatenate([words_of(rows, [name])[0] for rows in found]) for name in self.kept}
         followed = (path.follow(arrived[origin], stored) for origin, path in self.paths)
-        return pl.concat([rows.select(self.kept) for rows in followed if isinstance(rows, pl.DataFrame)])
+        frames = [rows for rows in followed if isinstance(rows, pl.DataFrame)]
+        return pl.concat([pl.DataFrame([rows.get_column(name) for name in self.kept]) for rows in frames])

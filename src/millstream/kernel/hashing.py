@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 Words = npt.NDArray[np.uint64]
+_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+_FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def mix(words: Words) -> Words:
@@ -15,6 +17,9 @@ def mix(words: Words) -> Words:
 
 def mix_bits(words: Words) -> Words:
     """The finalizer of splitmix64, a bijection."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    mixed = words >> _SHIFTS[0]
+    mixed ^= words
+    for shift, factor in zip(_SHIFTS[1:], _FACTORS, strict=True):
+        mixed *= factor
+        mixed ^= mixed >> shift
+    return mixed

@@ -407,7 +407,9 @@ class _Run:
             return concat([rows, self._due(join, gate, made, self._met_before(join), everyone=True)], rows)
         late = self._due(join, gate, made, self._found(join, gate), everyone=False)
         if rows.height:
-            like = [*made, arranged(late, list(self.tree.pairs[join.number].columns), [], self.tree.usual[join])]
+            like = list(made)
+            if late.height:
+                like.append(arranged(late, self.tree.pairs[join.number].columns, [], self.tree.usual[join]))
             needed = gate.is_needed(rows, like, self)
             known.add(needed, min(rows.height, gate.new_partners(self) // _LOOKUPS))
             self.tally.withheld += rows.height - int(np.count_nonzero(needed))

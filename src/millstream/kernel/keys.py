@@ -50,6 +50,8 @@ def _mix_words(codes: Codes, series: pl.Series) -> Codes:
 
 def _word(series: pl.Series) -> Codes:
     """A value of fixed width as 64 bits."""
+    if isinstance(series.dtype, pl.Int64) and not series.null_count():
+        return series.to_numpy().view(np.uint64)
     if series.dtype == pl.Null:
         return np.full(series.len(), _NULL_WORD)
     word = _float_bits(series) if series.dtype.is_float() else physical(series).view(np.uint64)
@@ -58,7 +60,7 @@ def _word(series: pl.Series) -> Codes:
 
 def has_word(dtype: pl.DataType) -> bool:
     """Whether values are taken as 64 bits as they are."""
-    return dtype not in (pl.String, pl.Binary) and not isinstance(dtype, pl.Decimal)
+    return not isinstance(dtype, pl.String | pl.Binary | pl.Decimal)
 
 
 def word_of(series: pl.Series) -> Codes:

@@ -133,8 +133,8 @@ class SideOfPairs:
         return every if pairs.size == every.size else every[pairs]
 
 
-class Consumer(Protocol):
-    """Whoever demands, and remembers what it does not."""
+class Opposite(Protocol):
+    """What stands opposite, and what is remembered of it."""
 
     def knows(self, node: Node, codes: Codes) -> Flags:
         """Which sub-tuples are known not to be demanded."""
@@ -162,26 +162,26 @@ class Consumer(Protocol):
         ...
 
 
-def carrying(nodes: Sequence[Node], left: SideOfPairs, right: SideOfPairs, consumer: Consumer) -> Flags:
+def carrying(nodes: Sequence[Node], left: SideOfPairs, right: SideOfPairs, opposite: Opposite) -> Flags:
     """Which of the pairs have a minimal sub-tuple that is not demanded."""
     flags = np.zeros(left.of_pairs.size, np.bool_)
     for number, side in enumerate((left, right)):
-        of_rows = _within([node for node in nodes if node.side == number], number, side, consumer)
+        of_rows = _within([node for node in nodes if node.side == number], number, side, opposite)
         if of_rows is not None:
             flags |= of_rows[side.of_pairs]
     across = [node for node in nodes if node.side is None]
     pairs = np.flatnonzero(~flags) if across else np.zeros(0, np.intp)
     if pairs.size:
-        flags[pairs] = _across(across, pairs, left, right, consumer)
+        flags[pairs] = _across(across, pairs, left, right, opposite)
     return flags
 
 
-def _within(nodes: Sequence[Node], number: int, side: SideOfPairs, consumer: Consumer) -> Flags | None:
+def _within(nodes: Sequence[Node], number: int, side: SideOfPairs, opposite: Opposite) -> Flags | None:
     """The same for the rows of a side; None where there are no nodes."""
     carried: dict[Inputs, Flags] = {}
     for node in nodes:
         parts = side.parts(node.columns)
-        known = consumer.knows(node, parts.codes)
+        known = opposite.knows(node, parts.codes)
         asked = ~known
         below = [flags for components, flags in carried.items() if components < node.components]
         if below:
@@ -189,21 +189,21 @@ def _within(nodes: Sequence[Node], number: int, side: SideOfPairs, consumer: Con
             alive[parts.of_rows[~np.logical_or.reduce(below)]] = True
             asked &= alive
         asked_parts = np.flatnonzero(asked)
-        if asked_parts.size and (node.is_whole or consumer.is_asking(node)):
+        if asked_parts.size and (node.is_whole or opposite.is_asking(node)):
             at = parts.rows[asked_parts]
-            new = asked_parts[~consumer.demands(node, {name: side.word(name)[at] for name in node.columns})]
+            new = asked_parts[~opposite.demands(node, {name: side.word(name)[at] for name in node.columns})]
             if new.size:
                 nothing = np.zeros(new.size, np.uint64)
                 codes = parts.codes[new]
                 both = (codes, nothing) if number == 0 else (nothing, codes)
-                noted = consumer.note(node, codes, both, side.ends[parts.rows[new]])
+                noted = opposite.note(node, codes, both, side.ends[parts.rows[new]])
                 known[new if node.is_whole else new[:noted]] = True
         carried[node.components] = known[parts.of_rows]
     return np.logical_or.reduce(list(carried.values())) if carried else None
 
 
 def _across(
-    nodes: Sequence[Node], pairs: Positions, left: SideOfPairs, right: SideOfPairs, consumer: Consumer
+    nodes: Sequence[Node], pairs: Positions, left: SideOfPairs, right: SideOfPairs, opposite: Opposite
 ) -> Flags:
     """For the pairs, none of whose rows carries one."""
     carried: dict[Inputs, Flags] = {}
@@ -213,36 +213,36 @@ def _across(
         alive = np.flatnonzero(~np.logical_or.reduce(below)) if below else np.arange(pairs.size)
         if alive.size:
             flags = np.zeros(pairs.size, np.bool_)
-            flags[alive] = _carry(node, pairs[alive], left, right, consumer)
+            flags[alive] = _carry(node, pairs[alive], left, right, opposite)
             carried[node.components] = flags
             carry_any |= flags
     return carry_any
 
 
-def _carry(node: Node, pairs: Positions, left: SideOfPairs, right: SideOfPairs, consumer: Consumer) -> Flags:
+def _carry(node: Node, pairs: Positions, left: SideOfPairs, right: SideOfPairs, opposite: Opposite) -> Flags:
     """Which of the pairs have a sub-tuple of a node that is not demanded, if its parts are."""
-    if node.is_whole and not consumer.is_asking(node):
+    if node.is_whole and not opposite.is_asking(node):
         at = left.of_pairs[pairs], right.of_pairs[pairs]
         words = {
             name: side.word(name)[i] for own, side, i in zip(node.sides, (left, right), at, strict=True) for name in own
         }
-        return ~consumer.demands(node, words)
+        return ~opposite.demands(node, words)
     parts = left.parts(node.sides[0]), right.parts(node.sides[1])
     one, other, which = _distinct(left.parts_of_pairs(node.sides[0], pairs), right.parts_of_pairs(node.sides[1], pairs))
     words = _words(node, parts, (one, other), left, right)
     codes = mixed([words[name] for name in node.columns])
-    flags = consumer.marks(node, 0, parts[0].codes)[one] & consumer.marks(node, 1, parts[1].codes)[other]
+    flags = opposite.marks(node, 0, parts[0].codes)[one] & opposite.marks(node, 1, parts[1].codes)[other]
     marked = np.flatnonzero(flags)
-    flags[marked] = consumer.knows(node, codes[marked])
+    flags[marked] = opposite.knows(node, codes[marked])
     asked = np.flatnonzero(~flags)
-    if asked.size and consumer.is_asking(node):
-        new = asked[~consumer.demands(node, {name: word[asked] for name, word in words.items()})]
+    if asked.size and opposite.is_asking(node):
+        new = asked[~opposite.demands(node, {name: word[asked] for name, word in words.items()})]
         if new.size:
             ends = np.minimum(left.ends[parts[0].rows[one[new]]], right.ends[parts[1].rows[other[new]]])
-            noted = consumer.note(node, codes[new], (parts[0].codes[one[new]], parts[1].codes[other[new]]), ends)
+            noted = opposite.note(node, codes[new], (parts[0].codes[one[new]], parts[1].codes[other[new]]), ends)
             flags[new if node.is_whole else new[:noted]] = True
     if node.is_whole:
-        consumer.count(node, pairs.size, asked.size)
+        opposite.count(node, pairs.size, asked.size)
     return flags[which]
 
 

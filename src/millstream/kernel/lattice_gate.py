@@ -109,7 +109,7 @@ class LatticeGate(CombinationGate):
         sides = SideOfPairs(rows, i), SideOfPairs(others, j)
         if self.left_column not in rows.columns:
             sides = sides[::-1]
-        return ~carrying(self.nodes[number], *sides, _Consumer(self, number, stored, made))
+        return ~carrying(self.nodes[number], *sides, _Opposite(self, number, stored, made))
 
     def _is_used(self, name: Name) -> bool:
         return not self.known[name].given_up or bool(self.marks.segments.get(name))
@@ -205,8 +205,8 @@ class LatticeGate(CombinationGate):
 
 
 @dataclass(frozen=True)
-class _Consumer:
-    """One demand, as the lattice asks it."""
+class _Opposite:
+    """Of one demand, as the lattice asks for it."""
 
     gate: LatticeGate
     number: int

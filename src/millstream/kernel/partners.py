@@ -19,15 +19,15 @@ from millstream.kernel.batch import concat, value_column
 from millstream.kernel.blacklist import Flags
 from millstream.kernel.bloom import bloom_of
 from millstream.kernel.code_index import CodeIndex, code_index
+from millstream.kernel.crossing import Crossing, holds
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.keys import Codes, Positions, mixed, word_of
 from millstream.kernel.operator import Segment
-from millstream.kernel.scalar.evaluate import select_true
+from millstream.kernel.probing import Pairs
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.segments import gather
 from millstream.kernel.stem import Probe
 
-_ROW, _POSITION = "_row", "_position"
 _MANY = 2_000  # rows above which a Bloom filter is asked first
 Stored = tuple[Segment, Flags | None]  # a segment, and which of its rows count (None: all of them)
 Words = Mapping[str, Codes]
@@ -108,9 +108,21 @@ class Link:
                 there = self._has_code(segment, flags, codes[left])
             else:
                 assert isinstance(rows, pl.DataFrame)
-                there = self._is_probing(rows[left], segment, flags)
+                asked = rows if left.size == count else pl.DataFrame(gather(rows, rows.columns, left))
+                there = self._is_probing(asked, segment, flags)
             found[left[there]] = True
             left = left[~there]
+        return found
+
+    def has_living(self, codes: Codes, segments: Sequence[Segment], horizon: int) -> Flags:
+        """Which of the codes are those of rows that last beyond the horizon."""
+        found = np.zeros(codes.size, np.bool_)
+        left = np.arange(codes.size)
+        for segment in segments:
+            if segment.height and left.size:
+                there = self._index(segment).lasts_beyond(horizon, codes[left])
+                found[left[there]] = True
+                left = left[~there]
         return found
 
     def partners(self, rows: Rows, segments: Sequence[Segment]) -> list[Positions]:
@@ -123,8 +135,8 @@ class Link:
             codes = self.codes(rows)
             return [self._with_code(segment, codes) for segment in segments]
         assert isinstance(rows, pl.DataFrame)
-        found = (self._pairs(rows, segment, None) for segment in segments)
-        return [np.concatenate([p[_POSITION].to_numpy() for p in pairs]).astype(np.intp) for pairs in found]
+        nothing = np.zeros(0, np.intp)
+        return [np.concatenate([nothing, *(j for _, j in self._pairs(rows, one, None))]) for one in segments]
 
     def _with_code(self, segment: Segment, codes: Codes) -> Positions:
         if codes.size > _MANY:
@@ -132,7 +144,7 @@ class Link:
         found = [j for _, j in self._index(segment).pairs(codes)]
         return np.concatenate(found) if found else np.zeros(0, np.intp)
 
-    def pairs(self, segment: Segment, flags: Flags | None, codes: Codes) -> Iterator[tuple[Positions, Positions]]:
+    def pairs(self, segment: Segment, flags: Flags | None, codes: Codes) -> Iterator[Pairs]:
         """(number of the code, position in the segment) of rows that count and have one of the codes."""
         if not segment.height:
             return
@@ -179,34 +191,38 @@ class Link:
 
     def _is_probing(self, rows: pl.DataFrame, segment: Segment, flags: Flags | None) -> Flags:
         found = np.zeros(rows.height, np.bool_)
-        for pairs in self._pairs(rows, segment, flags):
-            found[pairs[_ROW].to_numpy()] = True
+        for i, _ in self._pairs(rows, segment, flags):
+            found[i] = True
         return found
 
-    def _pairs(self, rows: pl.DataFrame, segment: Segment, flags: Flags | None) -> list[pl.DataFrame]:
-        """Pairs (row, position in the segment) that the condition holds for."""
-        probe = Probe(rows, self.access, self.usual)
-        of_rows = [name for name in self._compared if name in rows.columns]
-        of_stored = [name for name in self._compared if name not in rows.columns]
-        found = [pl.DataFrame(schema={_ROW: pl.Int64, _POSITION: pl.Int64})]
-        for i, j in probe.candidates(segment):
+    @cached_property
+    def _crossing(self) -> Crossing | None:
+        """How pairs are found that nothing but the condition connects."""
+        return Crossing.of(self.condition) if not self.access.order[1] and self.condition != TRUE else None
+
+    def _pairs(self, rows: pl.DataFrame, segment: Segment, flags: Flags | None) -> Iterator[Pairs]:
+        """(row, position in the segment) that the condition holds for."""
+        if self._crossing is not None:
+            yield from self._crossing.pairs(rows, segment, flags)
+            return
+        for i, j in Probe(rows, self.access, self.usual).candidates(segment):
             if flags is not None:
                 kept = flags[j]
                 i, j = i[kept], j[kept]
-            numbered = [pl.Series(_ROW, i), pl.Series(_POSITION, j)]
-            pairs = pl.DataFrame([*numbered, *gather(rows, of_rows, i), *gather(segment, of_stored, j)])
-            found.append(pairs if self.condition == TRUE else select_true(pairs, self.condition))
-        return found
+            if self.condition != TRUE:
+                kept = holds(self.condition, (rows, i), (segment, j))
+                i, j = i[kept], j[kept]
+            yield i, j
 
     def extended(self, rows: pl.DataFrame, segments: Sequence[Segment], kept: Sequence[str]) -> pl.DataFrame:
         """The rows with the columns of their partners, of which some are kept: one row for each pair."""
         of_rows = [name for name in kept if name in rows.columns]
         of_stored = [name for name in kept if name not in rows.columns]
-        like = pl.DataFrame([*rows.clear().select(of_rows), *segments[0].clear().select(of_stored)])
+        sides = (rows, of_rows), (segments[0], of_stored)
+        like = pl.DataFrame([frame.get_column(name).clear() for frame, names in sides for name in names])
         pieces = [like]
         for segment in segments:
-            for pairs in self._pairs(rows, segment, None) if segment.height and rows.height else ():
-                i, j = (pairs[name].to_numpy().astype(np.intp) for name in (_ROW, _POSITION))
+            for i, j in self._pairs(rows, segment, None) if segment.height and rows.height else ():
                 pieces.append(pl.DataFrame([*gather(rows, of_rows, i), *gather(segment, of_stored, j)]))
         return concat(pieces, like)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -43,11 +44,11 @@ class Spans:
     def of(cls, frame: pl.DataFrame) -> Spans:
         """As they are stored (`columns`)."""
         number = sum(name.startswith(_BEGAN) for name in frame.columns)
-        began, ended = (
-            np.column_stack([np.zeros((frame.height, 0), np.int32), *(frame[f"{name}{k}"] for k in range(number))])
-            for name in (_BEGAN, _ENDED)
-        )
-        return cls(began, ended)
+        both = np.zeros((2, frame.height, number), np.int32)
+        for steps, name in zip(both, (_BEGAN, _ENDED), strict=True):
+            for k in range(number):
+                steps[:, k] = frame.get_column(f"{name}{k}").to_numpy()
+        return cls(*both)
 
     def columns(self, number: int | None = None) -> list[pl.Series]:
         """`number` spans, or as many as there are."""
@@ -65,13 +66,13 @@ class Spans:
     def at(self, positions: Positions | Flags) -> Spans:
         return Spans(self.began[positions], self.ended[positions])
 
-    @property
+    @cached_property
     def ever(self) -> Flags:
         """Which rows were active at all."""
         flags: Flags = np.any(self.ended > 0, axis=1)
         return flags
 
-    @property
+    @cached_property
     def used(self) -> Positions:
         """How many spans of each row are."""
         counts: Positions = np.count_nonzero(self.ended, axis=1).astype(np.intp)

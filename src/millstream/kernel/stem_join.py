@@ -26,12 +26,13 @@ from millstream.kernel.stem import Arrangement, Probe, arranged_by
 from millstream.kernel.stem_routing import POLICIES, Experience
 from millstream.kernel.synopsis import Consolidated, Synopsis, retained
 from millstream.kernel.tree_shape import Join
+from millstream.kernel.turns import Turn, Turns, waits_of
 from millstream.types import Schema
 
 CHUNK = 8192  # rows that one route is chosen for
 _TRIED = 256  # rows that try what nothing is known of, or what seems worse than the best
 _MOST_TOGETHER = 1 << 18  # combinations that go on together: bounds the memory of large results
-_ROUTING = "routing"
+_ROUTING, _TURNS = "routing", "turns"  # synopses
 
 Numbers = npt.NDArray[np.int64]
 
@@ -79,6 +80,15 @@ class StemJoin(Operator):
         self.stem_of = self._stems(edges if edges and jit is None else [str(source) for source in range(len(schemas))])
         self.usual = [self.graph.usual_access(stem) for stem in self.stem_of]
         self.gates = stem_gates(self.graph, self.usual, jit, retracting) if jit is not None else []
+        self.again = self._again(jit)
+        self.is_adaptive = jit is not None and jit.adaptive
+
+    def _again(self, jit: JustInTime | None) -> list[int]:
+        """The inputs whose rows may be suspended again: not where they may be taken back (`turns`), and not of two,
+        where whoever meets a row is a partner."""
+        if jit is None or not jit.again or len(self.schemas) == 2:
+            return []
+        return [source for source, gate in enumerate(self.gates) if not gate.is_open and gate.alike is None]
 
     def _stems(self, edges: Sequence[str]) -> list[int]:
         """For each input whose SteM has its rows: the first one that has the same."""
@@ -101,7 +111,7 @@ class StemJoin(Operator):
         before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
         routing = state.get(_ROUTING, ())
         experience = Experience.of(len(inputs), routing)
-        held = _HeldBack(self, before, arrived, state) if self.gates else None
+        held = _HeldBack(self, before, arrived, state, progress) if self.gates else None
         let_in = arrived if held is None else held.let_in
         stored: list[list[Stored]] = [[(segment, None) for segment in stem] for stem in before]
         stored = stored if held is None else held.stored_rows
@@ -109,7 +119,7 @@ class StemJoin(Operator):
         for origin, rows in enumerate(let_in):
             stems = [[*stored[i], (let_in[i], None)] if i < origin else stored[i] for i in everyone]
             pieces += (self._side_by_side(found) for found in _Eddy(self, origin, stems, experience).run(rows))
-        after = {} if held is None else held.after(progress)
+        after = {} if held is None else held.after()
         for i, kept in self.keeping(progress).items():
             shared = progress.shared.get(i)
             after[kept.synopsis] = retained(self.synopses[i], before[i], arrived[i], kept, shared)
@@ -157,18 +167,50 @@ class _HeldBack:
     """
 
     def __init__(
-        self, join: StemJoin, before: Sequence[Sequence[Segment]], arrived: Sequence[Segment], state: State
+        self,
+        join: StemJoin,
+        before: Sequence[Sequence[Segment]],
+        arrived: Sequence[Segment],
+        state: State,
+        progress: Progress,
     ) -> None:
-        self.before, self.arrived = before, arrived
+        self.join, self.before, self.arrived, self.progress = join, before, arrived, progress
         self.tally = Tally.of(state.get(COUNTS, ()))
-        self.known = experiences([len(gate.asking) for gate in join.gates], state.get(KNOWN, ()))
+        counts = [*(len(gate.asking) for gate in join.gates), len(join.gates)]
+        self.known = experiences(counts, state.get(KNOWN, ()))
         self.blacklists = [Blacklist.of(stem, state.get(f"waits {i}", ())) for i, stem in enumerate(before)]
         self.waits = []
-        for gate, rows, blacklist, known in zip(join.gates, arrived, self.blacklists, self.known, strict=True):
+        for gate, rows, blacklist, known in zip(join.gates, arrived, self.blacklists, self.known, strict=False):
             waits = gate.let_in(rows, blacklist, self, known)
             self.tally.suspended += int(np.count_nonzero(waits))
             self.tally.resumed += sum(resumed.height for resumed, _ in blacklist.resumed)
             self.waits.append(waits)
+        self.turns = Turns.of(len(arrived), state.get(_TURNS, ()))
+        count, stored = sum(rows.height for rows in arrived), [sum(s.height for s in stem) for stem in before]
+        among = [source for source in join.again if stored[source]] if count else []
+        if among:
+            self._ask_again(self.turns.take(among, stored, count))
+
+    def _ask_again(self, turn: Turn) -> None:
+        """Suspends those of the rows whose turn it is that some SteM has nothing for any more."""
+        gate, blacklist = self.join.gates[turn.stem], self.blacklists[turn.stem]
+        known, experience = self.known[turn.stem], self.known[-1][turn.stem]
+        if self.join.is_adaptive:
+            experience.judge("again")
+        if experience.given_up:
+            return
+        for number, part in enumerate(blacklist.parts):
+            positions = turn.positions(part)
+            waits = waits_of(gate, part.rows, positions, known, self._living)
+            experience.add(waits == IN)
+            left = waits != IN
+            if left.any():
+                blacklist.suspend(number, positions[left], waits[left])
+                self.tally.suspended += int(np.count_nonzero(left))
+
+    def _living(self, source: int) -> tuple[list[Segment], int]:
+        """All rows of a SteM, and the first instant at which new ones of others can meet them."""
+        return self.all_rows(source), _horizon(self.progress.before, source)
 
     @property
     def let_in(self) -> list[Segment]:
@@ -178,14 +220,16 @@ class _HeldBack:
     def stored_rows(self) -> list[list[Stored]]:
         return [blacklist.rows_in() for blacklist in self.blacklists]
 
-    def after(self, progress: Progress) -> dict[str, tuple[Segment, ...]]:
+    def after(self) -> dict[str, tuple[Segment, ...]]:
         kept: dict[str, tuple[Segment, ...]] = {KNOWN: (kept_experiences(self.known),)} if any(self.known) else {}
         self.tally.waiting = 0
         for i, blacklist in enumerate(self.blacklists):
-            parts = blacklist.retain(self.arrived[i], self.waits[i], _horizon(progress.after, i))
+            parts = blacklist.retain(self.arrived[i], self.waits[i], _horizon(self.progress.after, i))
             kept[f"stem {i}"] = tuple(part.rows for part in parts)
             kept[f"waits {i}"] = tuple(part.stored for part in parts)
             self.tally.waiting += Blacklist(parts).size
+        if self.join.again:
+            kept[_TURNS] = (self.turns.segment(),)
         return kept | {COUNTS: (self.tally.segment(),)}
 
     # What gates ask: all rows count, since those that wait must not be waited for in turn
