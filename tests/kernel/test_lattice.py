@@ -97,6 +97,7 @@ def test_the_lattice_finds_what_the_definition_says(data: st.DataObject, left: i
     columns = [f"c{n * count + count - 1}" for n in range(count)]
     rows = pl.DataFrame(combined, schema=columns, orient="row").with_columns(pl.lit(5, pl.Int64).alias(END))
     stored = pl.DataFrame(opposite, schema=[f"c{count * count + n}" for n in range(count)], orient="row")
+    stored = stored.with_columns(pl.lit(5, pl.Int64).alias(END))
     pairs = data.draw(st.lists(st.sampled_from([*product(range(len(combined)), repeat=2)]), min_size=1, max_size=20))
     i, j = (np.array(positions, np.intp) for positions in zip(*pairs, strict=True))
     sides = SideOfPairs(rows.select(*columns[:left], END), i), SideOfPairs(rows.select(*columns[left:], END), j)
