@@ -40,6 +40,10 @@ class Remembering:
     known: dict[Inputs, set[int]]
     asked: list[tuple[Inputs, int]] = field(default_factory=list)
     found: list[tuple[Inputs, int]] = field(default_factory=list)
+    is_resting: bool = False
+
+    def remembers(self, node: Node) -> bool:
+        return node.components in self.known
 
     def knows(self, node: Node, codes: Codes) -> Flags:
         known = self.known.get(node.components, set())
@@ -49,7 +53,7 @@ class Remembering:
         return np.ones(codes.size, np.bool_)
 
     def is_asking(self, node: Node) -> bool:
-        return True
+        return not self.is_resting
 
     def demands(self, node: Node, words: Words) -> Flags:
         self.asked += [(node.components, int(code)) for code in mixed(words_of(words, node.columns))]
@@ -122,6 +126,10 @@ def test_the_lattice_finds_what_the_definition_says(data: st.DataObject, left: i
     assert carrying(nodes, *sides, again).tolist() == carried
     assert not again.found
     assert not set(again.asked) & set(there.found)
+    # Whoever does not ask for parts any more still knows them, and asks for the whole of what is left.
+    resting = Remembering(stored, known, is_resting=True)
+    assert carrying(nodes, *sides, resting).tolist() == carried
+    assert {components for components, _ in resting.asked} <= {nodes[-1].components}
 
 
 def _moved(shape: object, by: int) -> object:

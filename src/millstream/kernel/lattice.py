@@ -115,14 +115,16 @@ class SideOfPairs:
             self._words[name] = word_of(gather(self.segment, [name], self.rows)[0])
         return self._words[name]
 
+    def codes(self, columns: Columns) -> Codes:
+        return mixed([self.word(name) for name in columns])
+
     @cached_property
     def ends(self) -> Ends:
         return numbers(self.segment, END)[self.rows]
 
     def parts(self, columns: Columns) -> Parts:
         if columns not in self._parts:
-            codes = mixed([self.word(name) for name in columns])
-            self._parts[columns] = Parts(*np.unique(codes, return_index=True, return_inverse=True))
+            self._parts[columns] = Parts(*np.unique(self.codes(columns), return_index=True, return_inverse=True))
         return self._parts[columns]
 
     def parts_of_pairs(self, columns: Columns, pairs: Positions) -> Positions:
@@ -136,8 +138,12 @@ class SideOfPairs:
 class Opposite(Protocol):
     """What stands opposite, and what is remembered of it."""
 
+    def remembers(self, node: Node) -> bool:
+        """Whether any sub-tuples of a node are known not to be demanded."""
+        ...
+
     def knows(self, node: Node, codes: Codes) -> Flags:
-        """Which sub-tuples are known not to be demanded."""
+        """Which are."""
         ...
 
     def marks(self, node: Node, side: int, codes: Codes) -> Flags:
@@ -180,6 +186,11 @@ def _within(nodes: Sequence[Node], number: int, side: SideOfPairs, opposite: Opp
     """The same for the rows of a side; None where there are no nodes."""
     carried: dict[Inputs, Flags] = {}
     for node in nodes:
+        is_asked = node.is_whole or opposite.is_asking(node)
+        if not is_asked:
+            if opposite.remembers(node):
+                carried[node.components] = opposite.knows(node, side.codes(node.columns))
+            continue
         parts = side.parts(node.columns)
         known = opposite.knows(node, parts.codes)
         asked = ~known
@@ -189,7 +200,7 @@ def _within(nodes: Sequence[Node], number: int, side: SideOfPairs, opposite: Opp
             alive[parts.of_rows[~np.logical_or.reduce(below)]] = True
             asked &= alive
         asked_parts = np.flatnonzero(asked)
-        if asked_parts.size and (node.is_whole or opposite.is_asking(node)):
+        if asked_parts.size:
             at = parts.rows[asked_parts]
             new = asked_parts[~opposite.demands(node, {name: side.word(name)[at] for name in node.columns})]
             if new.size:
@@ -209,6 +220,8 @@ def _across(
     carried: dict[Inputs, Flags] = {}
     carry_any = np.zeros(pairs.size, np.bool_)
     for node in nodes:
+        if not (node.is_whole or opposite.is_asking(node) or opposite.remembers(node)):
+            continue
         below = [flags for components, flags in carried.items() if components < node.components]
         alive = np.flatnonzero(~np.logical_or.reduce(below)) if below else np.arange(pairs.size)
         if alive.size:

@@ -213,6 +213,9 @@ class _Opposite:
     stored: Sequence[Stored]
     made: Sequence[Segment]
 
+    def remembers(self, node: Node) -> bool:
+        return bool(self.gate.marks.segments.get((self.number, node.number)))
+
     def knows(self, node: Node, codes: Codes) -> Flags:
         return self.gate.marks.knows((self.number, node.number), codes)
 
