@@ -97,9 +97,28 @@ def test_the_stem_that_was_gone_through_least_is_next() -> None:
     assert taken == [0, 2, 2, 0, 2, 2, 0, 2]
 
 
-@settings(deadline=None, max_examples=10)
+def test_rows_of_a_late_input_meet_what_lasts_no_longer_for_others() -> None:
+    """c comes when a and b are far ahead: no row of theirs may be suspended since it has ended for what they bring."""
+    early: list[Row] = [(1, 7, 0, 3, 1), (2, 8, 20, 23, 1)]
+    a, b, c = batch(PAIR, early), batch(PAIR, early), batch(PAIR, [(7, 0, 0, 3, 1)])
+    nothing, operator, state, before = a.clear(), StemJoin([PAIR] * 3, CENTER, jit=ALWAYS), NO_STATE, (-1, -1, -1)
+    for inputs, after in [((nothing, b, nothing), (-1, 20, -1)), ((a, nothing, nothing), (20, 20, -1))]:
+        _, state = operator.step(inputs, state, Progress(before, after))
+        before = after
+    output, _ = operator.step((nothing, nothing, c), state, Progress(before, (20, 20, 0)))
+    assert output.rows() == [(1, 7, 1, 7, 7, 0, 0, 3, 1)]
+
+
+def lagging(source: Source, steps: int) -> Source:
+    """The same, so many steps later."""
+    rows = [*([] for _ in range(steps)), *source.rows]
+    return Source(rows[: len(source.rows)], [-1] * steps + source.frontiers[: len(source.rows) - steps])
+
+
+@settings(deadline=None, max_examples=12)
 @given(
     seed=st.integers(0, 2**32),
+    lags=st.lists(st.sampled_from([0, 0, 1, 5]), min_size=4, max_size=4),
     count=st.integers(3, 4),
     domain=st.integers(2, 3),
     fewest=st.sampled_from([1, 3, 256]),
@@ -107,10 +126,10 @@ def test_the_stem_that_was_gone_through_least_is_next() -> None:
     jit=st.sampled_from([ALWAYS, JustInTime()]),
 )
 def test_every_step_gives_the_same_as_without(
-    seed: int, count: int, domain: int, fewest: int, policy: str, jit: JustInTime
+    seed: int, lags: list[int], count: int, domain: int, fewest: int, policy: str, jit: JustInTime
 ) -> None:
     schemas, condition = clique(count)
-    inputs = random_inputs(seed, count, 14, domain)
+    inputs = [lagging(*late) for late in zip(random_inputs(seed, count, 14, domain), lags, strict=False)]
     with patch.object(turns, "_FEWEST", fewest), odd_sizes(collide=False):
         results = [
             outputs_of(StemJoin(schemas, condition, policy=policy, chunk=2, jit=one), schemas, inputs)

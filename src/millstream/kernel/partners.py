@@ -8,7 +8,7 @@ Rows that ask are a frame, or only the words of some of its columns (`keys.word_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -114,11 +114,11 @@ class Link:
             left = left[~there]
         return found
 
-    def has_living(self, codes: Codes, segments: Sequence[Segment], horizon: int) -> Flags:
-        """Which of the codes are those of rows that last beyond the horizon."""
+    def has_living(self, codes: Codes, stored: Iterable[tuple[Segment, int]]) -> Flags:
+        """Which of the codes are those of rows that last beyond the horizon of their segment."""
         found = np.zeros(codes.size, np.bool_)
         left = np.arange(codes.size)
-        for segment in segments:
+        for segment, horizon in stored:
             if segment.height and left.size:
                 there = self._index(segment).lasts_beyond(horizon, codes[left])
                 found[left[there]] = True

@@ -10,7 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.batch import BORN, END, START, WEIGHT, Batch, batch_schema, concat, value_column, value_columns
+from millstream.kernel.batch import (
+    BORN,
+    END,
+    INF,
+    START,
+    WEIGHT,
+    Batch,
+    batch_schema,
+    concat,
+    value_column,
+    value_columns,
+)
 from millstream.kernel.blacklist import IN, Blacklist
 from millstream.kernel.demand import COUNTS, KNOWN, JustInTime, Tally, experiences, kept_experiences, stem_gates
 from millstream.kernel.distribution import Distribution, by_key
@@ -208,9 +219,11 @@ class _HeldBack:
                 blacklist.suspend(number, positions[left], waits[left])
                 self.tally.suspended += int(np.count_nonzero(left))
 
-    def _living(self, source: int) -> tuple[list[Segment], int]:
-        """All rows of a SteM, and the first instant at which new ones of others can meet them."""
-        return self.all_rows(source), _horizon(self.progress.before, source)
+    def _living(self, source: int) -> list[tuple[Segment, int]]:
+        """The rows of a SteM, and the first instant at which rows that arrive can meet them. Those that arrived are
+        sent themselves, and meet whatever is there."""
+        horizon = _horizon(self.progress.before, source)
+        return [*((segment, horizon) for segment in self.before[source]), (self.arrived[source], -INF)]
 
     @property
     def let_in(self) -> list[Segment]:

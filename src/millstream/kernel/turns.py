@@ -7,8 +7,8 @@ segments are merged in between, a round asks every row once.
 A row r that SteM j has no living row for is suspended. No result is lost, and none is made twice:
 
 * A result is made in the step in which the last of its rows arrives, by the way of that row through the SteMs. Rows of
-  j that have ended for all that is to come have no part in any. So results with r need a row of j that arrives later:
-  those of this step are there when r is asked.
+  j from before that have ended for all that arrives from now on have no part in any. Those that arrive in this step
+  count, ended or not: j may be late, and they meet what is there. So results with r need a row of j that arrives later.
 * A row of j that arrives and matches r finds it among those that wait, before anything is sent. Then r is back, or it
   waits for another SteM that has nothing for it, of which the same holds.
 * What r had a part in while it was in was made then, and while it waited there was nothing to be made. Being back it is
@@ -36,7 +36,7 @@ from millstream.kernel.segments import codes_of
 _FEWEST = 256  # rows that are asked in a step: fewer would cost as much
 _CODES = 2**64  # how many there are
 _ROUNDS = "rounds"
-Living = Callable[[int], tuple[list[Segment], int]]  # all rows of a SteM, and the horizon at which they must live
+Living = Callable[[int], list[tuple[Segment, int]]]  # the rows of a SteM, and the horizon that they must outlast
 
 
 @dataclass(frozen=True)
@@ -94,5 +94,5 @@ def waits_of(gate: Gate, rows: Segment, positions: Positions, known: Sequence[Ex
             raise AssertionError("SteMs are asked one by one")
         link = asking.to_opposite
         codes = link.codes(near)[places[left]]
-        waits[left[~link.has_living(codes, *living(asking.opposite))]] = number + 1
+        waits[left[~link.has_living(codes, living(asking.opposite))]] = number + 1
     return waits

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import fields, is_dataclass
+from functools import cache
+
+
+class Fingerprints:
+    """Fingerprints of values that have parts in common, each part written down once."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, tuple[object, str]] = {}  # with the value, so that no other one gets its place
+
+    def of(self, value: object) -> str:
+        """Twelve hexadecimal digits; fields that do not take part in comparison (names for display) do not count, nor
+        do those whose metadata say so (what is another object in every process)."""
+        return hashlib.sha256(self._canonical(value).encode()).hexdigest()[:12]
+
+    def _canonical(self, value: object) -> str:
+        if is_dataclass(value) and not isinstance(value, type):
+            known = self._written.get(id(value))
+            if known is None:
+                parts = (self._canonical(getattr(value, name)) for name in _counted(type(value)))
+                known = self._written[id(value)] = value, f"{type(value).__name__}({','.join(parts)})"
+            return known[1]
+        if isinstance(value, tuple):
+            return f"[{','.join(map(self._canonical, value))}]"
+        return f"{type(value).__name__}:{value!r}"
 
 
 def fingerprint(value: object) -> str:
-    """Twelve hexadecimal digits; fields that do not take part in comparison (names for display) do not count, nor do
-    those whose metadata say so (what is another object in every process)."""
-    return hashlib.sha256(_canonical(value).encode()).hexdigest()[:12]
+    return Fingerprints().of(value)
 
 
-def _canonical(value: object) -> str:
-    if is_dataclass(value) and not isinstance(value, type):
-        counted = (part for part in fields(value) if part.compare and part.metadata.get("fingerprint", True))
-        parts = (_canonical(getattr(value, part.name)) for part in counted)
-        return f"{type(value).__name__}({','.join(parts)})"
-    if isinstance(value, tuple):
-        return f"[{','.join(_canonical(item) for item in value)}]"
-    return f"{type(value).__name__}:{value!r}"
+@cache
+def _counted(kind: type) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind) if part.compare and part.metadata.get("fingerprint", True))

@@ -43,7 +43,7 @@ from millstream.plan.column_keys import hash_keys, with_column_keys
 from millstream.plan.existence import existence_of
 from millstream.plan.expand_joins import columns, expand_join, swapped_join
 from millstream.plan.explain import describe
-from millstream.plan.fingerprint import fingerprint
+from millstream.plan.fingerprint import Fingerprints
 from millstream.plan.lifetime import longest_window
 from millstream.plan.monotonic import is_non_retroactive, is_static
 from millstream.plan.patterns import Pattern, pattern_of
@@ -72,6 +72,8 @@ class Lowering:
         self.selection = ""  # the step that selects for all queries of a group, if there is one
         self.options = options
         self._retracting: set[str] = set()  # the edges that may carry negative weights
+        self._lowered: dict[int, tuple[lo.Node, str]] = {}  # what was lowered already, and its edge
+        self._fingerprints = Fingerprints()
         self._born = any(is_non_retroactive(node) for node in plan.walk())
         if options.strategy == "direct":
             _refuse_strict(plan)
@@ -79,6 +81,12 @@ class Lowering:
 
     def lower(self, node: lo.Node) -> str:
         """The edge that carries the node's rows."""
+        known = self._lowered.get(id(node))
+        if known is None:
+            known = self._lowered[id(node)] = node, self._lower(node)
+        return known[1]
+
+    def _lower(self, node: lo.Node) -> str:
         match node:
             case lo.StreamScan():
                 return node.name
@@ -213,12 +221,11 @@ class Lowering:
         edge = self.lower(stream)
         if isinstance(stream, lo.Sample):
             return edge  # a sample of a derived stream has been taken apart already
-        return self._marked(
-            self._named(
-                f"elements-{fingerprint(stream)}", Elements(stream.schema, self.options.max_rstream_rows), edge
-            ),
-            False,
+        name, operator = (
+            f"elements-{self._fingerprints.of(stream)}",
+            Elements(stream.schema, self.options.max_rstream_rows),
         )
+        return self._marked(self._named(name, operator, edge), False)
 
     def _distinct(self, node: lo.Distinct) -> str:
         return self._counted(node, SetOperation.DISTINCT, self.lower(node.input))
@@ -346,7 +353,7 @@ class Lowering:
         return kind(span, groups, lazy)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str) -> str:
-        return self._named(f"{type(operator).__name__.lower()}-{fingerprint(node)}", operator, *inputs)
+        return self._named(f"{type(operator).__name__.lower()}-{self._fingerprints.of(node)}", operator, *inputs)
 
     def _named(self, name: str, operator: Operator, *inputs: str) -> str:
         if self.options.strategy != "upa" or self._born:

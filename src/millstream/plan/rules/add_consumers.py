@@ -21,7 +21,7 @@ from millstream.kernel.demand import JustInTime
 from millstream.kernel.join_graph import equal_column
 from millstream.kernel.join_tree import JoinTree
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import Expression, columns_used, map_columns, shift_columns
+from millstream.kernel.scalar.expressions import Expression, Parameter, columns_used, map_columns, shift_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.keys import split_condition
@@ -80,15 +80,17 @@ def _is_spread(node: lo.JoinTree, consumers: Asked) -> bool:
 def asked_of(node: lo.Node, side: int, asked: Asked) -> Asked:
     """What is asked of a child, by what is asked of a node and by the node itself."""
     match node:
-        case lo.Filter() if not can_fail(node.condition):
+        case lo.Filter() | lo.Project() if not asked:
+            return ()
+        case lo.Filter() if not _can_fail(node.condition):
             return asked
-        case lo.Project() if not any(map(can_fail, node.expressions)):
+        case lo.Project() if not any(map(_can_fail, node.expressions)):
             return _present(_moved(one, lambda value: _below(value, node)) for one in asked)
         case lo.SetOperation(operation="union all"):
             return asked
         case lo.Distinct():
             return _always(asked)
-        case lo.Join() if can_fail(node.condition):
+        case lo.Join() if _can_fail(node.condition):
             return ()
         case lo.Join() if any(map(is_non_retroactive, node.children)):
             as_of = node.join == "inner" and is_non_retroactive(node.children[1 - side])
@@ -104,6 +106,11 @@ def asked_of(node: lo.Node, side: int, asked: Asked) -> Asked:
             return _by(node, side)
         case _:
             return ()
+
+
+def _can_fail(expression: Expression) -> bool:
+    """Of a parameter nothing is known yet."""
+    return any(isinstance(part, Parameter) for part in expression.walk()) or can_fail(expression)
 
 
 def _always(asked: Asked) -> Asked:
