@@ -37,6 +37,7 @@ EXPERIMENTS = (
     "n_way_joins",
     "just_in_time",
     "consumers",
+    "jit_detection",
     "shared_windows",
     "set_operations",
     "sliding_aggregate",

@@ -18,7 +18,9 @@ class Settings:
     strategy: str = field(default="upa", metadata={"choices": ("upa", "direct", "negative")})
     join_plan: str = field(default="auto", metadata={"choices": ("auto", "eddy", "tree", "mjoin")})
     jit: str = field(default="auto", metadata={"choices": ("auto", "on", "off")})
-    jit_detection: str = field(default="all", metadata={"choices": ("all", "single", "bloom")})
+    jit_detection: str = field(
+        default="all", metadata={"choices": ("all", "single", "bloom", "lattice", "lattice bloom")}
+    )
     stem_window: int = field(default=0, metadata={"least": 0})  # ticks that joins by SteMs keep; 0: what is asked for
     disabled_rules: str = field(default="", metadata={"text": True})  # names of rewrite rules, with commas between
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})

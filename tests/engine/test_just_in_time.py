@@ -57,6 +57,36 @@ def test_explain_analyze_counts_what_is_held_back(plan: str, first: tuple[int, .
         assert sorted(query.result(at=5)["b"].to_pylist()) == [1, 1, 2, 2, 3, 3, 4, 4]
 
 
+@pytest.mark.parametrize("detection", ["all", "lattice", "lattice bloom"])
+def test_marks_are_counted_and_outlive_a_restart(tmp_path: Path, detection: str) -> None:
+    """a and b have a C each, but none together: with a lattice that is remembered."""
+    schema = "CREATE STREAM {0} (x INT, y INT) TIMESTAMP BY ts;"
+    text = (
+        "SELECT COUNT(*) AS n FROM A [RANGE 90], B [RANGE 90], C [RANGE 90] WHERE A.x = B.x AND A.y = C.x AND B.y = C.y"
+    )
+    with ms.connect(str(tmp_path), engine="inprocess") as db:
+        db.execute(" ".join(schema.format(name) for name in "ABC"))
+        db.execute(f"SET join_plan = 'tree'; SET jit = on; SET jit_detection = '{detection}'")
+        plan = db.register(text, name="q").explain()
+        assert ("by lattice" in plan) == (detection != "all")
+        db.insert("C", [(1, 9, 0), (9, 2, 0)])
+        db.insert("A", [(1, 1, 0), (7, 9, 0)])
+        db.insert("B", [(1, 2, 0), (8, 9, 0)])
+        db.advance(to=1)
+        counted = counts(db, "q")
+        assert (counted["made"], counted["withheld"]) == (0, 1)
+        assert counted.get("marks_of_2", 0) == (detection != "all")
+    with ms.connect(str(tmp_path), engine="inprocess") as db:
+        db.insert("A", [(1, 1, 2)])
+        db.advance(to=2)
+        counted = counts(db, "q")
+        assert (counted["made"], counted["withheld"]) == (0, 2)
+        db.insert("C", [(1, 2, 3)])
+        db.advance(to=5)
+        assert (counts(db, "q")["made"], counts(db, "q").get("marks_of_2", 0)) == (2, 0)
+        assert db.query("q").result(at=4)["n"].to_pylist() == [2]
+
+
 def test_a_row_is_suspended_again_and_resumed_with_what_it_has_not_met(tmp_path: Path) -> None:
     """Table I, with a c that lasts until a1 has met b1, over a restart; afterwards the paper's seven pairs are made."""
     with ms.connect(tmp_path / "db", engine="inprocess") as db:

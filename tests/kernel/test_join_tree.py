@@ -25,6 +25,7 @@ from millstream.kernel.tree_shape import Shape, demands_of, left_deep, tree_of
 from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, DataType, Field, Schema
 
 ALWAYS = JustInTime(adaptive=False)
+LATTICE = JustInTime(lattice=True, adaptive=False)
 VARIANTS = {
     "off": None,
     "on": ALWAYS,
@@ -33,6 +34,9 @@ VARIANTS = {
     "no combinations": JustInTime(combinations=False, adaptive=False),
     "adaptive": JustInTime(),
     "never again": JustInTime(adaptive=False, again=False),
+    "by the lattice": LATTICE,
+    "by the lattice and Bloom filters": JustInTime(lattice=True, bloom=True, adaptive=False),
+    "by the lattice, adaptive": JustInTime(lattice=True),
 }
 SHAPES_OF_THREE: list[Shape] = [((0, 1), 2), (0, (1, 2)), ((0, 2), 1)]
 
@@ -381,6 +385,7 @@ AGAIN = {
     "again": ALWAYS,
     "again, single rows": JustInTime(combinations=False, adaptive=False),
     "adaptive": JustInTime(),
+    "again, by the lattice": LATTICE,
 }
 
 

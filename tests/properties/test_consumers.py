@@ -18,6 +18,7 @@ from tests.properties.generate import make_world, switches
 from tests.properties.inputs import Source, TimeScale, changes, inserted
 from tests.properties.kinds import Column, Kind
 from tests.properties.queries import LONG, RELATIONAL, Profile
+from tests.properties.test_joins import DETECTIONS
 
 import millstream as ms
 from millstream.database import Database
@@ -27,8 +28,7 @@ _TABLE = Source("N", (Column("a", Kind.INTEGER), Column("b", Kind.INTEGER)), Fal
 
 
 def just_in_time(dice: Dice) -> tuple[str, ...]:
-    detection = dice.pick(("all", "all", "single", "bloom"))
-    plan = dice.pick(("tree", "tree", "eddy", "mjoin"))
+    plan, detection = dice.pick(("tree", "tree", "eddy", "mjoin")), dice.pick(DETECTIONS)
     return (f"SET join_plan = '{plan}'", "SET jit = on", f"SET jit_detection = '{detection}'")
 
 

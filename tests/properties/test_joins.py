@@ -20,6 +20,8 @@ from tests.properties.queries import LONG, RELATIONAL, Profile
 import millstream as ms
 from millstream.database import Database
 
+DETECTIONS = ("all", "all", "single", "bloom", "lattice", "lattice", "lattice bloom")
+
 
 @st.composite
 def joins(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Case:
@@ -28,7 +30,7 @@ def joins(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Ca
     case = world.case(*(world.maker.inner_joins(dice.number(2, 4)).text for _ in range(dice.pick((1, 1, 2)))))
     shared = f"SET stem_window = {dice.pick((0, 0, 3, 6, 20))}"
     plan, jit = dice.pick(("eddy", "tree", "mjoin")), f"SET jit = {dice.pick(('on', 'on', 'off'))}"
-    jit += f"; SET jit_detection = '{dice.pick(('all', 'all', 'single', 'bloom'))}'"
+    jit += f"; SET jit_detection = '{dice.pick(DETECTIONS)}'"
     definitions = (*case.definitions, *switches(dice), f"SET join_plan = '{plan}'", jit, shared)
     return replace(case, definitions=definitions, probes=(dice.number(0, 30), dice.number(0, 30)))
 

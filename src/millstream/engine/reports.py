@@ -92,7 +92,7 @@ def counts_of(synopses: Mapping[str, Names], store: Store) -> dict[str, int]:
     total: Counter[str] = Counter()
     for synopsis, names in synopses.items():
         if synopsis.endswith(f"/{COUNTS}"):
-            total.update(asdict(Tally.of([store.read(name) for name in names])))
+            total.update(Tally.of([store.read(name) for name in names]).shown())
     return dict(total)
 
 

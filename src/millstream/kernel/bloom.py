@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millstream.kernel.keys import Codes, mixed, word_of
+from millstream.kernel.keys import KEY, Codes, mixed, word_of
 from millstream.kernel.operator import Segment
+from millstream.kernel.segments import codes_of
 
 _BITS_PER_ROW = 8
 _SECOND = np.uint64(0x9E3779B97F4A7C15)
@@ -47,11 +48,14 @@ _filters: dict[int, dict[tuple[str, ...], BloomFilter]] = {}
 
 
 def bloom_of(segment: Segment, columns: Sequence[str]) -> BloomFilter:
+    """By some columns, or by the codes that the segment is sorted by."""
     known = _filters.get(id(segment))
     if known is None:
         known = _filters[id(segment)] = {}
         weakref.finalize(segment, _filters.pop, id(segment), None)
     key = tuple(columns)
     if key not in known:
-        known[key] = BloomFilter.over(mixed([word_of(segment.get_column(name)) for name in key]))
+        by_key = key == (KEY,)
+        codes = codes_of(segment) if by_key else mixed([word_of(segment.get_column(name)) for name in key])
+        known[key] = BloomFilter.over(codes)
     return known[key]

@@ -25,8 +25,9 @@ from millstream.kernel.demand import Surroundings
 from millstream.kernel.foresight import Usual
 from millstream.kernel.join_graph import Access, JoinGraph
 from millstream.kernel.keys import Positions, mixed, word_of
-from millstream.kernel.operator import Segment
+from millstream.kernel.operator import Segment, State
 from millstream.kernel.partners import Link, Stored, rows_at, words_of
+from millstream.kernel.probing import equal_values
 from millstream.kernel.scalar.expressions import TRUE
 from millstream.kernel.segments import gather
 from millstream.kernel.stem import Probe
@@ -102,6 +103,13 @@ class CombinationGate:
         columns = tuple(dict.fromkeys(name for a in self.asking for name in a.to_opposite.access.probing))
         self.alike, self.usual = Access(columns, columns), usual[join]
 
+    def begun(self, state: State) -> CombinationGate:
+        """The gate for one step."""
+        return self
+
+    def prepare(self, around: Surroundings, *, given_up: bool) -> None:
+        """When all that is asked is settled, before combinations are made: all of them, if it is given up."""
+
     @property
     def looks_through(self) -> bool:
         """Whether inputs of a join are asked that is not made yet."""
@@ -118,20 +126,34 @@ class CombinationGate:
     ) -> Flags:
         """For pairs of rows of either side whether their combination may be needed, without making it."""
         flags = np.ones(i.size, np.bool_)
-        for asking in self.asking:
+        for number in range(len(self.asking)):
             left = np.flatnonzero(flags)
             if not left.size:
                 break
-            words = {}
-            for name in asking.to_opposite.access.probing:
-                frame, positions = (rows, i) if name in rows.columns else (others, j)
-                words[name] = word_of(frame.get_column(name))[positions[left]]
-            met = asking.to_opposite.has_partner(words, asking.stored(around))
-            if not met.all():
-                unmet = np.flatnonzero(~met)
-                met[unmet] = asking.like.has_partner(rows_at(words, unmet), [(segment, None) for segment in made])
-            flags[left] = met
+            flags[left] = self.may_meet(number, rows, i[left], others, j[left], made, around)
         return flags
+
+    def may_meet(
+        self,
+        number: int,
+        rows: Segment,
+        i: Positions,
+        others: Segment,
+        j: Positions,
+        made: Sequence[Segment],
+        around: Surroundings,
+    ) -> Flags:
+        """The same for one demand: for which of the pairs there is a partner, or a combination like it."""
+        asking = self.asking[number]
+        words = {}
+        for name in asking.to_opposite.access.probing:
+            frame, positions = (rows, i) if name in rows.columns else (others, j)
+            words[name] = word_of(frame.get_column(name))[positions]
+        met = asking.to_opposite.has_partner(words, asking.stored(around))
+        if not met.all():
+            unmet = np.flatnonzero(~met)
+            met[unmet] = asking.like.has_partner(rows_at(words, unmet), [(segment, None) for segment in made])
+        return met
 
     def is_needed(self, rows: pl.DataFrame, made: Sequence[Segment], around: Surroundings) -> Flags:
         """Which of the combinations have partners in all joins above, or are like one that was made."""
@@ -168,10 +190,22 @@ class CombinationGate:
 
     def is_made(self, rows: pl.DataFrame, made: Sequence[Segment]) -> Flags:
         found = np.zeros(rows.height, np.bool_)
-        probe = Probe(rows, self.alike, self.usual)
+        if not rows.height or not made:
+            return found
+        like = Link(self.alike, self.usual, TRUE)
+        codes = like.codes(rows)
         for segment in made:
-            for i, j in probe.candidates(segment):
-                found[i[probe.agreeing(segment, i, j, np.arange(i.size))]] = True
+            left = np.flatnonzero(~found)
+            # One of equal code is like nearly all others that have it, of which there may be many.
+            first = like.first(segment, codes[left])
+            left, first = left[first >= 0], first[first >= 0]
+            equal = equal_values(rows, segment, left, first, self.alike.probing, self.alike.stored)
+            found[left[equal]] = True
+            others = left[~equal]
+            if others.size:
+                probe = Probe(rows[others], self.alike, self.usual)
+                for i, j in probe.candidates(segment):
+                    found[others[i[probe.agreeing(segment, i, j, np.arange(i.size))]]] = True
         return found
 
 

@@ -45,6 +45,8 @@ MOST_MET = {
     "consumers": 0.8,
     "combinations": 0.7,
     "again": 0.9,
+    "sub-tuples": 0.9,  # of a lattice
+    "distinct": 0.5,
 }
 
 
@@ -52,13 +54,15 @@ MOST_MET = {
 class JustInTime:
     """How rows are held back: whether partners are looked for in Bloom filters instead of indexes, whether joins are
     looked through that are not made yet, whether combinations are held back too, whether demands that nearly all rows
-    meet are given up for a while, and whether rows are suspended again when their partners have left."""
+    meet are given up for a while, whether rows are suspended again when their partners have left, and whether
+    combinations are held back by minimal sub-tuples, which are remembered."""
 
     bloom: bool = False
     foreseen: bool = True
     combinations: bool = True
     adaptive: bool = True
     again: bool = True
+    lattice: bool = False
 
 
 class Surroundings(Protocol):
@@ -398,7 +402,9 @@ def kept_experiences(known: Sequence[Sequence[Experience]]) -> Segment:
 @dataclass
 class Tally:
     """What a tree did so far: rows its inner joins made, rows suspended as they arrived, rows resumed, combinations
-    withheld; how many rows wait; and rows that were dropped, since nothing will ever be made of them."""
+    withheld; how many rows wait; and rows that were dropped, since nothing will ever be made of them. With a lattice:
+    rows of inner joins that were withdrawn, and how many sub-tuples of one component, of two and of more are known not
+    to be demanded."""
 
     made: int = 0
     suspended: int = 0
@@ -406,6 +412,10 @@ class Tally:
     withheld: int = 0
     waiting: int = 0
     dropped: int = 0
+    withdrawn: int = 0
+    marks_of_1: int = 0
+    marks_of_2: int = 0
+    marks_of_more: int = 0
 
     @classmethod
     def of(cls, kept: Sequence[Segment]) -> Tally:
@@ -413,3 +423,9 @@ class Tally:
 
     def segment(self) -> Segment:
         return pl.DataFrame([pl.Series(f.name, [getattr(self, f.name)]) for f in fields(self)])
+
+    def shown(self) -> dict[str, int]:
+        """What there is to say of any tree, and of a lattice where it has found something."""
+        counts = {f.name: int(getattr(self, f.name)) for f in fields(self)}
+        of_lattice = ("withdrawn", "marks_of_1", "marks_of_2", "marks_of_more")
+        return {name: n for name, n in counts.items() if n or name not in of_lattice}

@@ -43,6 +43,7 @@ from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.keys import Positions
+from millstream.kernel.lattice_gate import LatticeGate
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.partners import Link, Rows, Stored
 from millstream.kernel.scalar.evaluate import select_true
@@ -167,8 +168,10 @@ class JoinTree(Operator):
             return {}
         demands = demands_of(self.root)
         inner = [join for join in self.top.walk() if join != self.top and not join.inputs & retracting]
-        gates = {join: CombinationGate(self.graph, join, demands[join], self.usual) for join in inner}
-        return {join: gate for join, gate in gates.items() if gate.asking}
+        gates = [CombinationGate(self.graph, join, demands[join], self.usual) for join in inner]
+        if jit.lattice:
+            gates = [LatticeGate(self.graph, join, demands[join], self.usual, jit) for join in inner]
+        return {join: gate for join, gate in zip(inner, gates, strict=True) if gate.asking}
 
     def _again(self, jit: JustInTime | None, retracting: Inputs) -> Inputs:
         """The inputs whose rows may be suspended again. A row that is taken back has to wait like the row itself; what
@@ -270,6 +273,7 @@ class _Run:
         self.tree, self.state, self.progress = tree, state, progress
         self.arrived = [self._arranged(source, batch) for source, batch in enumerate(inputs)]
         self.sides: dict[Join | int, _Side] = {}
+        self.combination_gates = {join: gate.begun(state) for join, gate in tree.combination_gates.items()}
         self.tally = Tally.of(state.get(COUNTS, ()))
         for source, never, link in tree.static:
             if progress.after[never] >= 0:  # all its rows start at tick 0, so they are there
@@ -356,7 +360,7 @@ class _Run:
 
     def _joined(self, join: Join) -> _Side:
         segments = self.state.get(f"join {join.number}", ())
-        gate = self.tree.combination_gates.get(join)
+        gate = self.combination_gates.get(join)
         if gate is None:
             rows = self.made(join)
         else:
@@ -364,6 +368,7 @@ class _Run:
             was_given_up = known.given_up
             if self.tree.is_adaptive:
                 known.judge("combinations")
+            gate.prepare(self, given_up=known.given_up)
             rows = self.made(join, gate if not known.given_up and not was_given_up else None)
             rows = self._needed(join, gate, rows, segments, was_given_up=was_given_up)
         if not rows.height and not segments:
@@ -514,12 +519,24 @@ class _Run:
             else:
                 segments = list(self.state.get(f"rows {side}", ()))
                 kept[f"rows {side}"] = self.tree.synopses[side].retain(segments, self.arrived[side], after, before)
+        self._keep_marks(kept)
         kept[COUNTS] = (self.tally.segment(),)
         if self.tree.again:
             kept[_STEP] = (pl.DataFrame({_STEP: [self.step]}),)
         if any(self.known):
             kept[KNOWN] = (kept_experiences(self.known),)
         return kept
+
+    def _keep_marks(self, kept: dict[str, tuple[Segment, ...]]) -> None:
+        lattices = {join: gate for join, gate in self.combination_gates.items() if isinstance(gate, LatticeGate)}
+        given_up = [join for join in lattices if self.known_of[join].given_up]
+        for gate in lattices.values():
+            self.tally.withdrawn += gate.hand_down(lattices, given_up, kept)
+        for join, gate in lattices.items():
+            kept |= gate.kept(kept, self._horizon(join, self.progress.after))
+        if lattices:
+            sizes = (sum(each) for each in zip(*(gate.sizes() for gate in lattices.values()), strict=True))
+            self.tally.marks_of_1, self.tally.marks_of_2, self.tally.marks_of_more = sizes
 
     def _horizon(self, side: Join | int, frontiers: Sequence[int]) -> int:
         """The first instant that any row which can still meet those of the side may reach."""

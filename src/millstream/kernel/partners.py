@@ -156,6 +156,15 @@ class Link:
             kept = np.arange(j.size) if flags is None else np.flatnonzero(flags[j])
             yield i[kept] if asked is None else asked[i[kept]], j[kept]
 
+    def first(self, segment: Segment, codes: Codes) -> Positions:
+        """For each code the position of one row that has it, or -1."""
+        if not segment.height:
+            return np.full(codes.size, -1)
+        index = self._index(segment)
+        at = np.minimum(index.codes.searchsorted(codes), index.codes.size - 1)
+        positions = at if index.places is None else index.places[at].astype(np.intp)
+        return np.where(index.codes[at] == codes, positions, -1)
+
     def _index(self, segment: Segment) -> CodeIndex:
         by_value, columns = self.usual.order
         return code_index(segment, self.access.stored, () if by_value else columns)

@@ -299,7 +299,9 @@ class Lowering:
         if isinstance(node, lo.JoinTree):
             read = [*node.inputs, *(consumer.keys for consumer in consumers)]
             static = frozenset(number for number, child in enumerate(read) if is_static(child))
-            jit = JustInTime(bloom=node.detection == "bloom", combinations=node.detection == "all")
+            ways = node.detection.split()
+            combined = "all" in ways or "lattice" in ways
+            jit = JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways)
             return JoinTree(
                 schemas,
                 node.shape,
