@@ -28,8 +28,8 @@ _TABLE = Source("N", (Column("a", Kind.INTEGER), Column("b", Kind.INTEGER)), Fal
 
 
 def just_in_time(dice: Dice) -> tuple[str, ...]:
-    detection = dice.pick(DETECTIONS)
-    return ("SET join_plan = 'tree'", "SET jit = on", f"SET jit_detection = '{detection}'")
+    plan, detection = dice.pick(("tree", "tree", "eddy", "mjoin")), dice.pick(DETECTIONS)
+    return (f"SET join_plan = '{plan}'", "SET jit = on", f"SET jit_detection = '{detection}'")
 
 
 @st.composite

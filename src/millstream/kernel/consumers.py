@@ -24,7 +24,7 @@ import polars as pl
 from millstream.kernel.batch import END, START, WEIGHT, value_column
 from millstream.kernel.blacklist import Flags
 from millstream.kernel.demand import JustInTime, Question, Surroundings
-from millstream.kernel.join_graph import Access, JoinGraph, equal_column
+from millstream.kernel.join_graph import Access, EqualColumns, JoinGraph, equal_column
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.partners import Link, Rows
@@ -76,9 +76,11 @@ class Placed:
     def usual(self) -> Access:
         return Access(self.columns, self.columns)
 
-    def question(self, graph: JoinGraph, asker: int, usual: Access) -> Question | None:
-        """What the rows of an input ask: by those of the keys that they know."""
-        known = [_column_of(graph, asker, column) for column in self.consumer.columns]
+    def question(self, graph: JoinGraph, asker: int, usual: Access, start: int) -> Question | None:
+        """What the rows of an input, whose columns are counted from a place on, ask: by those of the keys that they
+        know."""
+        found = [_column_of(graph, asker, column) for column in self.consumer.columns]
+        known = [None if column is None else value_column(start + column) for column in found]
         pairs = [(own, key) for own, key in zip(known, self.columns, strict=True) if own is not None]
         own, keys = tuple(own for own, _ in pairs), tuple(key for _, key in pairs)
         to_keys, to_own = Link(Access(keys, own), self.usual, TRUE), Link(Access(own, keys), usual, TRUE)
@@ -88,14 +90,33 @@ class Placed:
         return Refused(self.source, to_keys, to_own, null_safe=self.consumer.null_safe) if whole else None
 
 
-def _column_of(graph: JoinGraph, source: int, column: int) -> str | None:
+def _column_of(graph: JoinGraph, source: int, column: int) -> int | None:
     """The column of an input that has the value of a column of the row of all inputs."""
-    owner, _ = graph.places[value_column(column)]
+    owner = graph.owner_of(column)
     if owner == source:
-        return value_column(column)
-    of_owner = column - graph.starts[owner]
-    alike = (c for c in graph.classes if source in c.inputs and (owner, of_owner) in c.columns)
-    return next((value_column(graph.starts[source] + c.column_of(source)) for c in alike), None)
+        return column - graph.starts[owner]
+    alike = graph.class_of(owner, column - graph.starts[owner])
+    return alike.column_of(source) if alike is not None and source in alike.inputs else None
+
+
+def common_classes(graph: JoinGraph, consumers: Sequence[Consumer]) -> list[EqualColumns]:
+    """The classes of equal columns that all inputs and all consumers have one of."""
+    known = [classes_of(graph, consumer) for consumer in consumers]
+    everywhere = (c for c in graph.classes if len(c.inputs) == len(graph.widths))
+    return [c for c in everywhere if all(c in classes for classes in known)]
+
+
+def common_keys(graph: JoinGraph, consumers: Sequence[Consumer]) -> list[tuple[int, ...]]:
+    """For each input, and then for each consumer, its columns of these classes."""
+    shared = common_classes(graph, consumers)
+    keys = [tuple(c.column_of(source) for c in shared) for source in range(len(graph.widths))]
+    return [*keys, *(tuple(classes_of(graph, one).index(c) for c in shared) for one in consumers)]
+
+
+def classes_of(graph: JoinGraph, consumer: Consumer) -> list[EqualColumns | None]:
+    """Of each key the class that it is of."""
+    owners = [(graph.owner_of(column), column) for column in consumer.columns]
+    return [graph.class_of(owner, column - graph.starts[owner]) for owner, column in owners]
 
 
 @dataclass(frozen=True)
@@ -211,11 +232,13 @@ class AnyOf:
         return [np.concatenate(positions) for positions in zip(*found, strict=True)]
 
 
-def consumers_question(graph: JoinGraph, placed: Sequence[Placed], asker: int, usual: Access) -> list[Question]:
-    """What the rows of an input ask of the consumers that are not on top of the tree."""
+def consumers_question(
+    graph: JoinGraph, placed: Sequence[Placed], asker: int, usual: Access, start: int
+) -> list[Question]:
+    """What the rows of an input ask of the consumers that are not on top of a tree."""
     alternatives: dict[int, list[Question]] = {}
     for one in placed:
-        found = one.question(graph, asker, usual)
+        found = one.question(graph, asker, usual, start)
         alternatives.setdefault(one.consumer.alternative, []).extend([found] if found is not None else [])
     if len(alternatives) <= 1:
         return [question for questions in alternatives.values() for question in questions]

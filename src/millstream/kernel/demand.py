@@ -361,18 +361,26 @@ def tree_gates(
     return gates
 
 
-def stem_gates(graph: JoinGraph, usual: Sequence[Access], jit: JustInTime, retracting: Inputs) -> list[Gate]:
-    """For each input of a join by SteMs: every SteM that it is connected with must have something for a row."""
+def stem_gates(
+    graph: JoinGraph,
+    usual: Sequence[Access],
+    jit: JustInTime,
+    retracting: Inputs,
+    more: Mapping[int, Sequence[Question]],
+) -> list[Gate]:
+    """For each input of a join by SteMs: every SteM that it is connected with must have something for a row; and what
+    `more` asks."""
     gates = []
     everyone = range(len(graph.widths))
     for source in everyone:
-        asked = []
+        asked: list[Question] = []
         for other in everyone:
             shared = [c for c in graph.classes if {source, other} <= c.inputs] if other != source else []
             own, others = (tuple(value_column(c.column_of(one)) for c in shared) for one in (source, other))
             if shared:
                 links = Link(Access(others, own), usual[other], TRUE), Link(Access(own, others), usual[source], TRUE)
                 asked.append(Asking("input", other, *links))
+        asked += more.get(source, ())
         columns = [value_column(index) for index in range(graph.widths[source])]
         gates.append(Gate(asked, jit, usual[source], columns if source in retracting else None))
     return gates

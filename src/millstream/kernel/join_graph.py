@@ -127,6 +127,10 @@ class JoinGraph:
         everywhere = [c for c in self.classes if len(c.inputs) == len(self.widths)]
         return [tuple(c.column_of(source) for c in everywhere) for source in range(len(self.widths))]
 
+    def owner_of(self, column: int) -> int:
+        """The input that a column of the row of all inputs is of."""
+        return self._owner[column]
+
     def class_of(self, source: int, column: int) -> EqualColumns | None:
         """The class that a column of an input belongs to."""
         return next((c for c in self.classes if (source, column) in c.columns), None)

@@ -28,7 +28,7 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.blacklist import IN, Blacklist, Flags, Waits
 from millstream.kernel.combinations import CombinationGate, distinct_pairs
-from millstream.kernel.consumers import Consumer, Placed, asked_as_joined, consumers_question, timely
+from millstream.kernel.consumers import Consumer, Placed, asked_as_joined, common_keys, consumers_question, timely
 from millstream.kernel.demand import (
     COUNTS,
     KNOWN,
@@ -41,7 +41,7 @@ from millstream.kernel.demand import (
 )
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
-from millstream.kernel.join_graph import Access, EqualColumns, Inputs, JoinGraph
+from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.keys import Positions
 from millstream.kernel.lattice_gate import LatticeGate
 from millstream.kernel.operator import Operator, Progress, Segment, State
@@ -159,7 +159,7 @@ class JoinTree(Operator):
         if jit is None:
             return []
         made_of = sorted(self.top.inputs)
-        more = {n: consumers_question(self.graph, self.placed, n, self.usual[n]) for n in made_of}
+        more = {n: consumers_question(self.graph, self.placed, n, self.usual[n], self.graph.starts[n]) for n in made_of}
         gates = tree_gates(self.graph, self.root, self.usual, jit, retracting, looked_through, more)
         return [*gates, *(Gate([], jit, one.usual) for one in self.placed)]
 
@@ -191,15 +191,8 @@ class JoinTree(Operator):
             tuple((index, start + index) for index in range(width))
             for start, width in zip(self.graph.starts[:made_of], self.graph.widths[:made_of], strict=True)
         )
-        return by_key(self._common_keys(), *copies, ())
-
-    def _common_keys(self) -> list[tuple[int, ...]]:
-        """The columns that all inputs are hashed by; the consumers that are asked apart have to know them too."""
-        known = [_classes_of(self.graph, one.consumer.columns) for one in self.placed]
-        everywhere = [c for c in self.graph.classes if len(c.inputs) == len(self.graph.widths)]
-        shared = [c for c in everywhere if all(c in classes for classes in known)]
-        keys = [tuple(c.column_of(source) for c in shared) for source in range(len(self.graph.widths))]
-        return [*keys, *(tuple(classes.index(c) for c in shared) for classes in known)]
+        asked = [()] if self.consumers else []
+        return by_key(common_keys(self.graph, [one.consumer for one in self.placed]), *copies, *asked)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         run = _Run(self, inputs, state, progress)
@@ -235,11 +228,6 @@ class _Pair:
         schema = {name: types[name] for name in (*columns, *INTERVAL_COLUMNS)}
         empty = pl.DataFrame(schema=schema), pl.DataFrame(schema=schema | {BORN: pl.Int64()})
         return cls(accesses, conjunction(conditions), tuple(columns), empty)
-
-
-def _classes_of(graph: JoinGraph, columns: Sequence[int]) -> list[EqualColumns | None]:
-    places = [graph.places[value_column(column)] for column in columns]
-    return [graph.class_of(source, int(name[1:])) for source, name in places]
 
 
 def _is_join(join: Join, side: Join | int) -> bool:

@@ -23,7 +23,8 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.blacklist import IN, Blacklist
-from millstream.kernel.demand import COUNTS, KNOWN, JustInTime, Tally, experiences, kept_experiences, stem_gates
+from millstream.kernel.consumers import Consumer, Placed, common_keys, consumers_question, timely
+from millstream.kernel.demand import COUNTS, KNOWN, Gate, JustInTime, Tally, experiences, kept_experiences, stem_gates
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Inputs, JoinGraph
@@ -33,9 +34,9 @@ from millstream.kernel.partners import Rows, Stored
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.segments import gather, horizon_of, numbers, only
-from millstream.kernel.stem import Arrangement, Probe, arranged_by
+from millstream.kernel.stem import Arrangement, Probe, arranged, arranged_by
 from millstream.kernel.stem_routing import POLICIES, Experience
-from millstream.kernel.synopsis import Consolidated, Synopsis, retained
+from millstream.kernel.synopsis import Consolidated, Synopsis, merged, retained
 from millstream.kernel.tree_shape import Join
 from millstream.kernel.turns import Turn, Turns, waits_of
 from millstream.types import Schema
@@ -79,8 +80,12 @@ class StemJoin(Operator):
         edges: Sequence[str] | None = None,
         jit: JustInTime | None = None,
         retracting: Inputs = frozenset(),
+        consumers: Sequence[Consumer] = (),
+        generated: bool = False,
     ) -> None:
-        self.schemas = tuple(schemas)
+        if consumers and jit is None:
+            raise AssertionError("consumers of a join that makes everything")
+        self.schemas, self.generated = tuple(schemas), generated
         self.schema = tuple(chain(*schemas))
         self.condition = condition
         self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
@@ -90,14 +95,23 @@ class StemJoin(Operator):
         # Rows of one SteM for several inputs would have to be held back for some and not for others.
         self.stem_of = self._stems(edges if edges and jit is None else [str(source) for source in range(len(schemas))])
         self.usual = [self.graph.usual_access(stem) for stem in self.stem_of]
-        self.gates = stem_gates(self.graph, self.usual, jit, retracting) if jit is not None else []
+        self.placed = [
+            Placed(consumer, number, tuple(value_columns(len(consumer.keys))))
+            for number, consumer in enumerate(consumers, start=len(schemas))
+        ]
+        self.gates = self._gates(jit, retracting) if jit is not None else []
         self.again = self._again(jit)
         self.is_adaptive = jit is not None and jit.adaptive
 
+    def _gates(self, jit: JustInTime, retracting: Inputs) -> list[Gate]:
+        more = {n: consumers_question(self.graph, self.placed, n, self.usual[n], 0) for n in range(len(self.schemas))}
+        gates = stem_gates(self.graph, self.usual, jit, retracting, more)
+        return [*gates, *(Gate([], jit, one.usual) for one in self.placed)]
+
     def _again(self, jit: JustInTime | None) -> list[int]:
         """The inputs whose rows may be suspended again: not where they may be taken back (`turns`), and not of two,
-        where whoever meets a row is a partner."""
-        if jit is None or not jit.again or len(self.schemas) == 2:
+        where whoever meets a row is a partner; nor where rows that are resumed are sent, and would meet some twice."""
+        if jit is None or not jit.again or len(self.schemas) == 2 or self.placed:
             return []
         return [source for source, gate in enumerate(self.gates) if not gate.is_open and gate.alike is None]
 
@@ -113,21 +127,25 @@ class StemJoin(Operator):
             tuple((index, start + index) for index in range(width))
             for start, width in zip(self.graph.starts, self.graph.widths, strict=True)
         )
-        return by_key(self.graph.common_keys(), *copies)
+        asked = [()] if self.placed else []
+        return by_key(common_keys(self.graph, [one.consumer for one in self.placed]), *copies, *asked)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        everyone = range(len(inputs))
+        everyone = range(len(self.schemas))
         new = {i: arranged_by(inputs[i], self._arrangement(i)) for i in set(self.stem_of)}
         arrived = [new[stem] for stem in self.stem_of]
         before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
         routing = state.get(_ROUTING, ())
-        experience = Experience.of(len(inputs), routing)
+        experience = Experience.of(len(everyone), routing)
+        for one in self.placed:
+            arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
+            before.append(state.get(f"stem {one.source}", ()))
         held = _HeldBack(self, before, arrived, state, progress) if self.gates else None
         let_in = arrived if held is None else held.let_in
         stored: list[list[Stored]] = [[(segment, None) for segment in stem] for stem in before]
         stored = stored if held is None else held.stored_rows
         pieces: list[Batch] = []
-        for origin, rows in enumerate(let_in):
+        for origin, rows in enumerate(let_in[: len(everyone)]):
             stems = [[*stored[i], (let_in[i], None)] if i < origin else stored[i] for i in everyone]
             pieces += (self._side_by_side(found) for found in _Eddy(self, origin, stems, experience).run(rows))
         after = {} if held is None else held.after()
@@ -135,7 +153,10 @@ class StemJoin(Operator):
             shared = progress.shared.get(i)
             after[kept.synopsis] = retained(self.synopses[i], before[i], arrived[i], kept, shared)
         after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
-        return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived))), after
+        output = concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived[: len(everyone)])))
+        if self.placed:
+            output = timely(output, horizon_of(progress.low_before), generated=self.generated)
+        return output, after
 
     def _arrangement(self, source: int) -> Arrangement:
         required = tuple(self.graph.never_null(source))
@@ -174,7 +195,8 @@ class _HeldBack:
     """The rows of all SteMs, those left out that some other SteM has nothing for (`demand`).
 
     A row that is resumed had no part in any combination before, and has now only by the rows that it was waiting for:
-    their own way through the SteMs finds it there, so it need not be sent on its own.
+    their own way through the SteMs finds it there, so it need not be sent on its own. Unless it waited for a consumer,
+    whose rows go no way: where there are some, rows that are resumed are sent like those that arrive.
     """
 
     def __init__(
@@ -227,11 +249,19 @@ class _HeldBack:
 
     @property
     def let_in(self) -> list[Segment]:
-        return [only(rows, waits == IN) for rows, waits in zip(self.arrived, self.waits, strict=True)]
+        """The rows that are sent."""
+        arrived = [only(rows, waits == IN) for rows, waits in zip(self.arrived, self.waits, strict=True)]
+        if not self.join.placed:
+            return arrived
+        resumed = [[rows for rows, _ in blacklist.resumed if rows.height] for blacklist in self.blacklists]
+        return [merged([rows, *more]) if more else rows for rows, more in zip(arrived, resumed, strict=True)]
 
     @property
     def stored_rows(self) -> list[list[Stored]]:
-        return [blacklist.rows_in() for blacklist in self.blacklists]
+        """The rows that are found."""
+        if not self.join.placed:
+            return [blacklist.rows_in() for blacklist in self.blacklists]
+        return [[part.rows_in for part in blacklist.before if part.number_in] for blacklist in self.blacklists]
 
     def after(self) -> dict[str, tuple[Segment, ...]]:
         kept: dict[str, tuple[Segment, ...]] = {KNOWN: (kept_experiences(self.known),)} if any(self.known) else {}
@@ -264,7 +294,7 @@ class _HeldBack:
 
     @property
     def open_from(self) -> int:
-        raise AssertionError("nothing above SteMs asks")
+        return horizon_of(self.progress.low_before)
 
 
 def _number(side: Join | int) -> int:

@@ -104,7 +104,7 @@ def _join(node: lo.Join) -> str:
     return " ".join(words)
 
 
-def _consumers(node: lo.JoinTree) -> str:
+def _consumers(node: lo.ManyJoin) -> str:
     """Who needs which rows: by number, the inputs that are only asked."""
     found: dict[int, list[str]] = {}
     for number, consumer in enumerate(node.consumers, start=len(node.inputs) + 1):
@@ -120,10 +120,10 @@ def _many_join(node: lo.ManyJoin) -> str:
         shape = shown_shape(node.shape, [str(number + 1) for number in range(len(node.inputs))])
         words.append(f"as the tree {shape} just in time")
         words += [] if node.detection == "all" else [f"by {node.detection}"]
-        words += [f"for {_consumers(node)}"] if node.consumers else []
     elif isinstance(node, lo.StemJoin):
         words.append("by SteMs" if node.routing == "ticket" else f"by SteMs in {node.routing} order")
         words += ["just in time"] if node.jit else []
+    words += [f"for {_consumers(node)}"] if node.consumers else []
     if graph.classes:
         keys = (
             (" <=> " if equal.null_safe else " = ").join(node.inputs[n].schema[at].name for n, at in equal.columns)

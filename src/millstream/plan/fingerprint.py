@@ -22,7 +22,8 @@ class Fingerprints:
         if is_dataclass(value) and not isinstance(value, type):
             known = self._written.get(id(value))
             if known is None:
-                parts = (self._canonical(getattr(value, name)) for name in _counted(type(value)))
+                given = ((getattr(value, name), always) for name, always in _counted(type(value)))
+                parts = (self._canonical(part) for part, always in given if always or part)
                 known = self._written[id(value)] = value, f"{type(value).__name__}({','.join(parts)})"
             return known[1]
         if isinstance(value, tuple):
@@ -35,5 +36,8 @@ def fingerprint(value: object) -> str:
 
 
 @cache
-def _counted(kind: type) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(kind) if part.compare and part.metadata.get("fingerprint", True))
+def _counted(kind: type) -> tuple[tuple[str, bool], ...]:
+    """The fields that count, and whether they do where they are empty: one that was added later must not, since what is
+    kept under the old names would be lost."""
+    counted = (part for part in fields(kind) if part.compare and part.metadata.get("fingerprint", True))
+    return tuple((part.name, part.metadata.get("fingerprint") != "where given") for part in counted)

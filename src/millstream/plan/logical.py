@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
+from millstream.kernel.consumers import Consumer as AskingConsumer
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
 from millstream.kernel.tree_shape import Shape
 from millstream.kernel.window import TimeSpecification, WindowSpecification
@@ -221,11 +222,31 @@ class Join(Node):
 
 
 @dataclass(frozen=True)
+class Consumer:
+    """What stands above a join of several inputs and needs only those of its rows whose values `own` are among the
+    `keys` of another relation, or are not among them (`refuses`), or were when the row was generated (`as_of`). A row
+    is needed where all consumers of one `alternative` need it."""
+
+    keys: Node
+    own: tuple[Expression, ...]
+    refuses: bool = False
+    as_of: bool = False
+    null_safe: bool = False
+    alternative: int = 0
+
+    @property
+    def asking(self) -> AskingConsumer:
+        """As the kernel takes it."""
+        return AskingConsumer(self.keys.schema, self.own, self.refuses, self.null_safe, self.alternative)
+
+
+@dataclass(frozen=True)
 class ManyJoin(Node):
     """An inner join of several inputs at once; the condition is over the columns of all of them, in order."""
 
     inputs: tuple[Node, ...]
     condition: Expression = TRUE
+    consumers: tuple[Consumer, ...] = field(default=(), kw_only=True, metadata={"fingerprint": "where given"})
 
     def __post_init__(self) -> None:
         _check(len(self.inputs) > 1, "a join of one input")
@@ -234,10 +255,16 @@ class ManyJoin(Node):
 
     @property
     def children(self) -> tuple[Node, ...]:
-        return self.inputs
+        return (*self.inputs, *(consumer.keys for consumer in self.consumers))
 
     def with_children(self, children: tuple[Node, ...]) -> Node:
-        return replace(self, inputs=children)
+        keys = children[len(self.inputs) :]
+        consumers = (replace(one, keys=node) for one, node in zip(self.consumers, keys, strict=True))
+        return replace(self, inputs=children[: len(self.inputs)], consumers=tuple(consumers))
+
+    @property
+    def is_just_in_time(self) -> bool:
+        return False
 
     @property
     def schema(self) -> Schema:
@@ -252,19 +279,9 @@ class StemJoin(ManyJoin):
     routing: str = "ticket"
     jit: bool = False
 
-
-@dataclass(frozen=True)
-class Consumer:
-    """What stands above a tree and needs only those of its rows whose values `own` are among the `keys` of another
-    relation, or are not among them (`refuses`), or were when the row was generated (`as_of`). A row is needed where all
-    consumers of one `alternative` need it."""
-
-    keys: Node
-    own: tuple[Expression, ...]
-    refuses: bool = False
-    as_of: bool = False
-    null_safe: bool = False
-    alternative: int = 0
+    @property
+    def is_just_in_time(self) -> bool:
+        return self.jit
 
 
 @dataclass(frozen=True)
@@ -273,21 +290,15 @@ class JoinTree(ManyJoin):
 
     shape: Shape = 0
     detection: str = "all"
-    consumers: tuple[Consumer, ...] = ()
 
     @property
-    def children(self) -> tuple[Node, ...]:
-        return (*self.inputs, *(consumer.keys for consumer in self.consumers))
-
-    def with_children(self, children: tuple[Node, ...]) -> Node:
-        keys = children[len(self.inputs) :]
-        consumers = (replace(one, keys=node) for one, node in zip(self.consumers, keys, strict=True))
-        return replace(self, inputs=children[: len(self.inputs)], consumers=tuple(consumers))
+    def is_just_in_time(self) -> bool:
+        return True
 
 
 def without_consumers(plan: Node) -> Node:
     """What is joined, without what only asks for it."""
-    return plan.transform(lambda node: replace(node, consumers=()) if isinstance(node, JoinTree) else node)
+    return plan.transform(lambda node: replace(node, consumers=()) if isinstance(node, ManyJoin) else node)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.ranked_tree import RankedTree, TreeShape
 from millstream.kernel.change_log import ChangeLog
-from millstream.kernel.consumers import Consumer
 from millstream.kernel.demand import JustInTime
 from millstream.kernel.elements import Elements
 from millstream.kernel.existence import ExistenceJoin
@@ -280,51 +279,60 @@ class Lowering:
         edge = self._step(node, NonRetroactiveJoin(*arguments, lag=lag), *edges)
         return self._marked(edge, edges[0] in self._retracting)
 
-    def _join_tree(self, node: lo.JoinTree, edges: Sequence[str], synopses: Sequence[Synopsis]) -> str:
+    def _many_join(self, node: lo.ManyJoin) -> str:
+        edges = [self.lower(child) for child in node.inputs]
         consumers = node.consumers
         if any(consumer.as_of for consumer in consumers) and not self._is_punctual(node, edges):
             consumers = ()
-        read = [*node.inputs, *(consumer.keys for consumer in consumers)]
         every = [*edges, *(self.lower(consumer.keys) for consumer in consumers)]
-        ways = node.detection.split()
-        combined = "all" in ways or "lattice" in ways
-        operator = JoinTree(
-            [child.schema for child in node.inputs],
-            node.shape,
-            node.condition,
-            synopses,
-            JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways),
-            frozenset(number for number, edge in enumerate(every) if edge in self._retracting),
-            [Consumer(one.keys.schema, one.own, one.refuses, one.null_safe, one.alternative) for one in consumers],
-            generated=any(consumer.as_of for consumer in consumers),
-            static=frozenset(number for number, child in enumerate(read) if is_static(child)),
-        )
-        edge = self._step(node, operator, *every)
+        edge = self._step(node, self._joining(node, consumers, every), *every)
         # Of consumers only keys are looked at: that those are taken back takes no row back.
         return self._marked(edge, bool(self._retracting.intersection(edges)))
+
+    def _joining(self, node: lo.ManyJoin, consumers: Sequence[lo.Consumer], edges: Sequence[str]) -> Operator:
+        """The operator, whose inputs are those of the node and then what its consumers ask by."""
+        synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=False)]
+        schemas = [child.schema for child in node.inputs]
+        retracting = frozenset(number for number, edge in enumerate(edges) if edge in self._retracting)
+        asking = [consumer.asking for consumer in consumers]
+        generated = any(consumer.as_of for consumer in consumers)
+        if isinstance(node, lo.JoinTree):
+            read = [*node.inputs, *(consumer.keys for consumer in consumers)]
+            static = frozenset(number for number, child in enumerate(read) if is_static(child))
+            ways = node.detection.split()
+            combined = "all" in ways or "lattice" in ways
+            jit = JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways)
+            return JoinTree(
+                schemas,
+                node.shape,
+                node.condition,
+                synopses,
+                jit,
+                retracting,
+                asking,
+                generated=generated,
+                static=static,
+            )
+        if isinstance(node, lo.StemJoin):
+            held = JustInTime() if node.jit else None
+            return StemJoin(
+                schemas,
+                node.condition,
+                synopses,
+                node.routing,
+                edges=edges,
+                jit=held,
+                retracting=retracting,
+                consumers=asking,
+                generated=generated,
+            )
+        raise AssertionError(f"no operator for {type(node).__name__}")
 
     def _is_punctual(self, left: lo.Node, edges: Sequence[str]) -> bool:
         """Whether the rows of a node, which come on some edges, start when they are generated."""
         left = lo.without_consumers(left)
         tables = any(isinstance(node, lo.TableScan) for node in left.walk())
         return not self._retracting.intersection(edges) and not tables and _keeps_births(left)
-
-    def _many_join(self, node: lo.ManyJoin) -> str:
-        edges = [self.lower(child) for child in node.inputs]
-        synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=True)]
-        schemas = [child.schema for child in node.inputs]
-        retracting = frozenset(n for n, edge in enumerate(edges) if edge in self._retracting)
-        operator: Operator
-        if isinstance(node, lo.JoinTree):
-            return self._join_tree(node, edges, synopses)
-        if isinstance(node, lo.StemJoin):
-            held = JustInTime() if node.jit else None
-            operator = StemJoin(
-                schemas, node.condition, synopses, node.routing, edges=edges, jit=held, retracting=retracting
-            )
-        else:
-            raise AssertionError(f"no operator for {type(node).__name__}")
-        return self._step(node, operator, *edges)
 
     def _existence(self, node: lo.Join) -> str:
         """Partners that are never taken back need not be counted: δ* knows how long they stay."""

@@ -1,4 +1,4 @@
-"""Trees that work just in time are told who needs which of their rows.
+"""Joins of several inputs that work just in time are told who needs which of their rows.
 
     T ⋉ S, T ▷ S, L ⟕ T, T ⋈ S (NON RETROACTIVE), σ(T) ⋈ S ...     the keys of S, or of L, become a further input of T
 
@@ -16,10 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from millstream.kernel.consumers import Consumer
-from millstream.kernel.demand import JustInTime
-from millstream.kernel.join_graph import equal_column
-from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.consumers import common_classes
+from millstream.kernel.join_graph import JoinGraph, equal_column
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Expression, Parameter, columns_used, map_columns, shift_columns
 from millstream.plan import logical as lo
@@ -34,27 +32,27 @@ def add_consumers(plan: lo.Node, statistics: Statistics, shards: int = 1) -> lo.
     del statistics
     found = _Found({}, shards)
     found.visit(plan, ())
-    return plan.transform(lambda node: found.told(node) if isinstance(node, lo.JoinTree) else node)
+    return plan.transform(lambda node: found.told(node) if isinstance(node, lo.ManyJoin) else node)
 
 
 @dataclass(frozen=True)
 class _Found:
     """For every tree what each place where it stands asks of it."""
 
-    places: dict[lo.JoinTree, list[Asked]]
+    places: dict[lo.ManyJoin, list[Asked]]
     shards: int
 
     def visit(self, node: lo.Node, asked: Asked) -> None:
-        if isinstance(node, lo.JoinTree):
+        if isinstance(node, lo.ManyJoin):
             self.places.setdefault(node, []).append(asked)
             asked = ()
         for side, child in enumerate(node.children):
             self.visit(child, asked_of(node, side, asked))
 
-    def told(self, node: lo.JoinTree) -> lo.JoinTree:
-        """The tree with its consumers, if all places have some."""
+    def told(self, node: lo.ManyJoin) -> lo.ManyJoin:
+        """The join with its consumers, if all places have some."""
         alternatives = list(dict.fromkeys(self.places.get(node, ())))
-        if not alternatives or not all(alternatives):
+        if not node.is_just_in_time or not alternatives or not all(alternatives):
             return node
         if len(alternatives) > 1 and any(consumer.as_of for asked in alternatives for consumer in asked):
             return node
@@ -68,13 +66,10 @@ class _Found:
         return replace(node, consumers=consumers)
 
 
-def _is_spread(node: lo.JoinTree, consumers: Asked) -> bool:
-    """Whether the rows of a tree and of its consumers can be on several shards."""
-    schemas = [child.schema for child in node.inputs]
-    asked = [Consumer(one.keys.schema, one.own, one.refuses, one.null_safe, one.alternative) for one in consumers]
-    return bool(
-        JoinTree(schemas, node.shape, node.condition, None, JustInTime(), consumers=asked).distribution.key_of(0)
-    )
+def _is_spread(node: lo.ManyJoin, consumers: Asked) -> bool:
+    """Whether the rows of a join and of its consumers can be on several shards."""
+    graph = JoinGraph([len(child.schema) for child in node.inputs], node.condition)
+    return bool(common_classes(graph, [one.asking for one in consumers]))
 
 
 def asked_of(node: lo.Node, side: int, asked: Asked) -> Asked:
@@ -121,7 +116,7 @@ def _always(asked: Asked) -> Asked:
 def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False) -> Asked:
     """That one side of a join has partners for rows of the other."""
     width, other = len(join.left.schema), join.children[1 - side]
-    if any(isinstance(node, lo.JoinTree) for node in other.walk()):
+    if any(isinstance(node, lo.ManyJoin) and node.is_just_in_time for node in other.walk()):
         return ()
     keys, rest = split_condition(join.condition, width)
     if refuses and (rest or not keys):
