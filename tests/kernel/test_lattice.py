@@ -318,11 +318,28 @@ def test_the_same_is_withheld_as_without_marks(data: st.DataObject, seed: int, c
     assert tallies[0] == tallies[1]
 
 
-@settings(deadline=None, max_examples=8)
-@given(data=st.data(), seed=st.integers(0, 2**32), count=st.integers(3, 5), room=st.sampled_from([0, 3, 1000]))
-def test_whatever_is_withdrawn_every_step_gives_the_same(data: st.DataObject, seed: int, count: int, room: int) -> None:
+def check_withdrawing(data: st.DataObject, seed: int, count: int, room: int, *, bloom: bool = False) -> None:
     schemas, condition = clique(count)
     inputs, shape = random_inputs(seed, count, 12, 3), data.draw(shapes(range(count)))
+    variants = (None, JustInTime(lattice=True, bloom=bloom, adaptive=False))
     with patch.object(lattice_gate, "_WORTH_REWRITING", 10**6), patch.object(lattice_gate, "_LEAST_ROOM", room):
-        results = [outputs_of(JoinTree(schemas, shape, condition, jit=jit), schemas, inputs) for jit in (None, LATTICE)]
+        results = [outputs_of(JoinTree(schemas, shape, condition, jit=jit), schemas, inputs) for jit in variants]
     assert results[0] == results[1]
+
+
+ROOMS = st.sampled_from([0, 3, 1000])
+
+
+@settings(deadline=None, max_examples=8)
+@given(data=st.data(), seed=st.integers(0, 2**32), count=st.integers(3, 4), room=ROOMS)
+def test_whatever_is_withdrawn_every_step_gives_the_same(data: st.DataObject, seed: int, count: int, room: int) -> None:
+    check_withdrawing(data, seed, count, room)
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=400)
+@given(data=st.data(), seed=st.integers(0, 2**32), count=st.integers(3, 5), room=ROOMS, bloom=st.booleans())
+def test_whatever_is_withdrawn_in_many_cases(
+    data: st.DataObject, seed: int, count: int, room: int, bloom: bool
+) -> None:
+    check_withdrawing(data, seed, count, room, bloom=bloom)
