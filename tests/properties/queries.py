@@ -120,17 +120,22 @@ class QueryMaker:
                 return Query(
                     f"SELECT {shown} FROM {sides[0]} {form.upper()} JOIN {sides[1]} ON {asking}", joined.columns
                 )
-            case "twice":
-                more = self._from_item(1)
-                also = self._connection(item.columns, more.columns)
-                tests = f"{self.dice.pick(('', '', 'NOT '))}EXISTS (SELECT 1 AS one FROM {more.text} WHERE {also})"
-                one = f"SELECT {shown} FROM {item.text}, {other.text} WHERE {asking}"
-                another = f"SELECT {shown} FROM {item.text} WHERE {tests}"
-                if self.dice.chance(50):
-                    another = f"SELECT {shown} FROM {item.text}, {more.text} WHERE {also}"
-                return Query(f"({one}) UNION ALL ({another})", joined.columns)
             case _:
                 raise AssertionError(form)
+
+    def joins_read_twice(self, inputs: int) -> tuple[str, str]:
+        """Two queries that ask for different rows of the same inner joins."""
+        item, one, other = self._aliased(self.inner_joins(inputs, plain=True)), self._from_item(1), self._from_item(1)
+        shown = ", ".join(column.name for column in item.columns)
+        first, second = (self._connection(item.columns, asking.columns) for asking in (one, other))
+        joined = [
+            f"SELECT {shown} FROM {item.text}, {asking.text} WHERE {condition}"
+            for asking, condition in ((one, first), (other, second))
+        ]
+        if self.dice.chance(50):
+            test = f"{self.dice.pick(('', 'NOT '))}EXISTS (SELECT 1 AS one FROM {other.text} WHERE {second})"
+            joined[1] = f"SELECT {shown} FROM {item.text} WHERE {test}"
+        return joined[0], joined[1]
 
     def joins_as_of(self, inputs: int, table: Source) -> Query:
         """Inner joins with a NON RETROACTIVE table as the last one, which no DISTINCT may stand below."""

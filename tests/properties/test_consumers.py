@@ -36,7 +36,13 @@ def just_in_time(dice: Dice) -> tuple[str, ...]:
 def asked(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Case:
     dice = HypothesisDice(draw)
     world = make_world(dice, profile)
-    case = world.case(world.maker.asked_joins(dice.number(2, 3), dice.pick(FORMS)).text)
+    inputs, form = dice.number(2, 3), dice.pick(FORMS)
+    if form == "twice":
+        one, other = world.maker.joins_read_twice(inputs)
+        together = f"({one}) UNION ALL ({other})"
+        case = world.case(*dice.pick(((together,), (one, other), (one, together, other))))
+    else:
+        case = world.case(world.maker.asked_joins(inputs, form).text)
     definitions = (*case.definitions, *switches(dice), *just_in_time(dice))
     return replace(case, definitions=definitions, probes=(dice.number(0, 30), dice.number(0, 30)))
 
