@@ -27,10 +27,8 @@ from millstream.kernel.join_graph import Access, JoinGraph
 from millstream.kernel.keys import Positions, mixed, word_of
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.partners import Link, Stored, rows_at, words_of
-from millstream.kernel.probing import equal_values
 from millstream.kernel.scalar.expressions import TRUE
 from millstream.kernel.segments import gather
-from millstream.kernel.stem import Probe
 from millstream.kernel.tree_shape import Demand, Join, inputs_of
 
 Found = tuple[Segment, Positions, Segment, Positions]  # pairs of rows of the left side and of the right
@@ -182,35 +180,30 @@ class CombinationGate:
     def is_met(self, rows: pl.DataFrame, around: Surroundings) -> Flags:
         flags = np.ones(rows.height, np.bool_)
         for asking in self.asking:
-            left = np.flatnonzero(flags)
-            if left.size:
-                asked = rows if left.size == rows.height else _at(rows, left)
-                flags[left] = asking.to_opposite.has_partner(asked, asking.stored(around))
+            stored = asking.stored(around)
+            # By value: one that only has the code of a partner is not found from it, unlike others with the same keys.
+            flags = _among(asking.to_opposite, rows, np.flatnonzero(flags), stored)
         return flags
 
     def is_made(self, rows: pl.DataFrame, made: Sequence[Segment]) -> Flags:
-        found = np.zeros(rows.height, np.bool_)
-        if not rows.height or not made:
-            return found
         like = Link(self.alike, self.usual, TRUE)
-        codes = like.codes(rows)
-        for segment in made:
-            left = np.flatnonzero(~found)
-            # One of equal code is like nearly all others that have it, of which there may be many.
-            first = like.first(segment, codes[left])
-            left, first = left[first >= 0], first[first >= 0]
-            equal = equal_values(rows, segment, left, first, self.alike.probing, self.alike.stored)
-            found[left[equal]] = True
-            others = left[~equal]
-            if others.size:
-                probe = Probe(rows[others], self.alike, self.usual)
-                for i, j in probe.candidates(segment):
-                    found[others[i[probe.agreeing(segment, i, j, np.arange(i.size))]]] = True
-        return found
+        return _among(like, rows, np.arange(rows.height), [(segment, None) for segment in made])
 
 
 def _at(rows: pl.DataFrame, positions: Positions) -> pl.DataFrame:
     return pl.DataFrame(gather(rows, rows.columns, positions))
+
+
+def _among(link: Link, rows: pl.DataFrame, asked: Positions, stored: Sequence[Stored]) -> Flags:
+    """Which of the rows asked for have the values of one that is stored."""
+    found = np.zeros(rows.height, np.bool_)
+    for segment, flags in stored:
+        if asked.size and segment.height:
+            own = rows if asked.size == rows.height else _at(rows, asked)
+            there = link.equal(own, segment, flags)
+            found[asked[there]] = True
+            asked = asked[~there]
+    return found
 
 
 def _looked_through(demand: Demand) -> list[Demand]:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
-import polars as pl
 
 from millstream.kernel.batch import END, INF
 from millstream.kernel.blacklist import Flags
@@ -113,14 +112,6 @@ class LatticeGate(CombinationGate):
 
     def _is_used(self, name: Name) -> bool:
         return not self.known[name].given_up or bool(self.marks.segments.get(name))
-
-    def is_met(self, rows: pl.DataFrame, around: Surroundings) -> Flags:
-        """Rows with a sub-tuple that is not demanded are not, even if as a whole they have the code of a partner."""
-        flags = super().is_met(rows, around)
-        for name, node in self.by_name.items():
-            if rows.height and self.marks.segments.get(name):
-                flags &= ~self.marks.knows(name, codes_over(rows, node.columns))
-        return flags
 
     # What travels down
 

@@ -4,9 +4,8 @@ Of a sub-tuple the code of its keys is kept, and that of its part on either side
 a sub-tuple if it has the code of a part; a pair of rows that both carry marks is looked up by the code of both.
 
 Codes are all that is needed: nothing opposite has the code, so that nothing opposite has any of the keys with it. A
-sub-tuple is known until a partner with its code comes, or until no row carries its mark. It must not be forgotten
-before: by keys that happen to have equal codes, combinations with it could be taken for needed then, while others of
-the same keys have been withheld (`combinations`). So what there is no room for is not used either.
+sub-tuple is known until a partner with its code comes, or until no row carries its mark. Of those across the join only
+some are kept, so that they do not take more than what is withheld would.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from millstream.kernel.crossing import Crossing, holds
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.keys import Codes, Positions, mixed, word_of
 from millstream.kernel.operator import Segment
-from millstream.kernel.probing import Pairs
+from millstream.kernel.probing import Pairs, equal_values
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.segments import gather
 from millstream.kernel.stem import Probe
@@ -156,14 +156,34 @@ class Link:
             kept = np.arange(j.size) if flags is None else np.flatnonzero(flags[j])
             yield i[kept] if asked is None else asked[i[kept]], j[kept]
 
-    def first(self, segment: Segment, codes: Codes) -> Positions:
-        """For each code the position of one row that has it, or -1."""
-        if not segment.height:
-            return np.full(codes.size, -1)
+    def equal(self, rows: pl.DataFrame, segment: Segment, flags: Flags | None = None) -> Flags:
+        """Which of the rows have the values of a stored one that counts: not only its code."""
+        found = np.zeros(rows.height, np.bool_)
+        if not segment.height or not rows.height:
+            return found
+        # One of equal code is like nearly all others that have it, of which there may be many.
+        first = self._first(segment, self.codes(rows), flags)
+        left = np.flatnonzero(first >= 0)
+        equal = equal_values(rows, segment, left, first[left], self.access.probing, self.access.stored)
+        found[left[equal]] = True
+        others = left[~equal]
+        if others.size:
+            probe = Probe(pl.DataFrame(gather(rows, rows.columns, others)), self.access, self.usual)
+            for i, j in probe.candidates(segment):
+                kept = np.arange(i.size) if flags is None else np.flatnonzero(flags[j])
+                found[others[i[probe.agreeing(segment, i, j, kept)]]] = True
+        return found
+
+    def _first(self, segment: Segment, codes: Codes, flags: Flags | None) -> Positions:
+        """For each code the position of one row that counts and has it, or -1."""
         index = self._index(segment)
-        at = np.minimum(index.codes.searchsorted(codes), index.codes.size - 1)
-        positions = at if index.places is None else index.places[at].astype(np.intp)
-        return np.where(index.codes[at] == codes, positions, -1)
+        at: Positions = index.codes.searchsorted(codes)
+        if flags is not None:
+            counting = np.flatnonzero(flags if index.places is None else flags[index.places])
+            at = np.append(counting, index.codes.size)[counting.searchsorted(at)]
+        there = np.minimum(at, index.codes.size - 1)
+        positions = there if index.places is None else index.places[there].astype(np.intp)
+        return np.where((at < index.codes.size) & (index.codes[there] == codes), positions, -1)
 
     def _index(self, segment: Segment) -> CodeIndex:
         by_value, columns = self.usual.order
