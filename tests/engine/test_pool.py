@@ -144,7 +144,7 @@ def without_room() -> Iterator[Database]:
         assert use["pools"][0]["beside"] == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(cases(LONG))
 def test_without_any_room_the_engine_answers_as_the_oracle(case: Case) -> None:
     """No segments are ever merged, nothing is kept beside them."""

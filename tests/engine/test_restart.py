@@ -47,14 +47,14 @@ class Restarting:
         self._open.close()
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(case=cases(LINEAR))
 def test_linear_queries_survive_restarts(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     path = tmp_path_factory.mktemp("restart") / "db"
     assert outcome(case, lambda: Restarting(path)) == outcome(case)  # type: ignore[arg-type, return-value]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(case=cases(RELATIONAL))
 def test_relational_queries_survive_restarts(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     path = tmp_path_factory.mktemp("restart") / "db"

@@ -121,7 +121,7 @@ def test_values(group: str, answers: dict[str, Answer], spark_answers: pl.DataFr
     assert not differences, "expression: [(Millstream, Spark), ...]"
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("group", CASES)
 def test_failures(group: str, every: int, spark: Any, answers: dict[str, Answer]) -> None:
     """A job for each expression: all of them in the slow suite."""

@@ -237,7 +237,7 @@ def fewest_rows(answers: list[dict[Any, tuple[Any, ...]]], before: int, low: int
 KEYS = st.sampled_from([(), (K,), (K,), (X, B), (S, N)])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(scripts(retractions=True), KEYS, st.lists(st.sampled_from([*LINEAR, *OTHERS]), max_size=4, unique=True))
 def test_any_aggregates_agree_with_brute_force(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall]
@@ -245,7 +245,7 @@ def test_any_aggregates_agree_with_brute_force(
     check(Aggregate(SCHEMA, keys, tuple(calls)), script, script.copies, arrival=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(scripts(retractions=True), KEYS, st.lists(st.sampled_from([*OTHERS, *BY_TIME]), max_size=3, unique=True))
 def test_what_large_states_need_works_on_small_ones(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall]
@@ -259,14 +259,14 @@ def test_what_large_states_need_works_on_small_ones(
         check(Aggregate(SCHEMA, keys, tuple(calls)), script, script.copies, arrival=True)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(scripts(retractions=True), KEYS, st.lists(st.sampled_from(LINEAR), max_size=3, unique=True))
 def test_sums_per_pane(script: Script, keys: tuple[int, ...], calls: list[AggregateCall]) -> None:
     with mock.patch.object(change_points, "_ROWS_PER_PANE", 0):
         check(Aggregate(SCHEMA, keys, tuple(calls)), script, script.copies, arrival=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     scripts(retractions=False),
     KEYS,
@@ -280,7 +280,7 @@ def test_undominated_rows_beside_sums(
     check(Aggregate(SCHEMA, keys, tuple(calls), retractions=False), script, script.copies, arrival=arrival)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     scripts(retractions=False),
     KEYS,
@@ -293,7 +293,7 @@ def test_undominated_rows_alone(
     check(Aggregate(SCHEMA, keys, tuple(calls), retractions=False), script, script.copies, arrival=arrival)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(scripts(retractions=True), KEYS, st.lists(st.sampled_from(BY_TIME), min_size=1, max_size=3, unique=True))
 def test_first_and_last_with_retractions_by_arrival(
     script: Script, keys: tuple[int, ...], calls: list[AggregateCall]
@@ -301,7 +301,7 @@ def test_first_and_last_with_retractions_by_arrival(
     check(Aggregate(SCHEMA, keys, tuple(calls)), script, script.copies, arrival=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     scripts(retractions=True, early=False),
     KEYS,

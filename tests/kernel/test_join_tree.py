@@ -310,7 +310,7 @@ def shapes(draw: st.DrawFn, inputs: Sequence[int]) -> Shape:
     return draw(shapes(inputs[:cut])), draw(shapes(inputs[cut:]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     data=st.data(),
     steps=st.integers(1, 5),
@@ -389,7 +389,7 @@ AGAIN = {
 }
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(data=st.data(), seed=SEEDS, count=st.integers(3, 4), domain=st.integers(2, 3), variant=st.sampled_from([*AGAIN]))
 def test_rows_that_are_suspended_again_meet_exactly_what_they_have_not_met(
     data: st.DataObject, seed: int, count: int, domain: int, variant: str

@@ -138,7 +138,7 @@ def test_every_step_gives_the_same_as_without(
     assert results[0] == results[1]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     data=st.data(),
     steps=st.integers(2, 5),

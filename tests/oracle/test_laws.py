@@ -53,7 +53,7 @@ def opened(first: list[Input], second: list[Input], bounds: str = "closed", dens
     return oracle
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(unordered_streams(), ordered_streams(5), windows, conditions, st.sampled_from(RELATIONAL), range_bounds)
 def test_every_instant_or_only_those_of_changes(
     first: list[Input], second: list[Input], window: str, condition: str, shape: str, bounds: str
@@ -63,7 +63,7 @@ def test_every_instant_or_only_those_of_changes(
     assert every.changes(query) == some.changes(query)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(unordered_streams(), ordered_streams(5), bounded_windows, conditions, st.sampled_from(RELATIONAL))
 def test_a_relation_is_what_was_inserted_less_what_was_deleted(
     first: list[Input], second: list[Input], window: str, condition: str, shape: str
@@ -81,7 +81,7 @@ def test_a_relation_is_what_was_inserted_less_what_was_deleted(
         assert Counter({row: count for (ts, row), count in repeated.items() if ts == t}) == now
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(unordered_streams(), ordered_streams(5), unbounded_windows, conditions, st.sampled_from(MONOTONIC))
 def test_what_is_called_monotonic_never_loses_a_row(
     first: list[Input], second: list[Input], window: str, condition: str, shape: str
@@ -92,7 +92,7 @@ def test_what_is_called_monotonic_never_loses_a_row(
     assert oracle.elements(f"DSTREAM({query})", HORIZON) == Counter()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(unordered_streams(), conditions, st.booleans(), operators)
 def test_window_reduction(first: list[Input], condition: str, derived: bool, operator: str) -> None:
     """Section 10.1; the stream may be "a subquery producing a stream"."""
@@ -103,7 +103,7 @@ def test_window_reduction(first: list[Input], condition: str, derived: bool, ope
     assert oracle.elements(unbounded, HORIZON) == oracle.elements(reduced, HORIZON)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(unordered_streams(), time_windows, conditions, range_bounds)
 def test_filters_commute_with_time_windows(first: list[Input], window: str, condition: str, bounds: str) -> None:
     """Section 10.2."""
@@ -113,7 +113,7 @@ def test_filters_commute_with_time_windows(first: list[Input], window: str, cond
     assert oracle.changes(before) == oracle.changes(after)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(unordered_streams(), windows, st.integers(0, 12))
 def test_inserting_in_parts_changes_nothing(first: list[Input], window: str, cut: int) -> None:
     query = f"SELECT k, v FROM S {window}"

@@ -68,19 +68,19 @@ def on_shards(shards: int) -> Database:
     return db
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(asked(RELATIONAL), st.integers(1, 3))
 def test_the_engine_answers_as_the_oracle(case: Case, shards: int) -> None:
     check_case(case, partial(on_shards, shards))
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(asked(LONG))
 def test_state_lasts_over_many_windows(case: Case) -> None:
     check_case(case)
 
 
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(asked_as_of())
 def test_tables_as_of_an_instant_get_what_they_got_from_everything(case: Case) -> None:
     """The oracle has no NON RETROACTIVE tables; those have tests of their own, without holding back."""

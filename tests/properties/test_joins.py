@@ -41,19 +41,19 @@ def on_shards(shards: int) -> Database:
     return db
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(joins(RELATIONAL), st.integers(1, 3))
 def test_the_engine_answers_as_the_oracle(case: Case, shards: int) -> None:
     check_case(case, partial(on_shards, shards))
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(joins(LONG))
 def test_state_lasts_over_many_windows(case: Case) -> None:
     check_case(case)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(joins(RELATIONAL))
 def test_neither_batches_nor_trees_matter(case: Case) -> None:
     case = registered_first(case)

@@ -47,14 +47,14 @@ def test_queries_that_mean_the_same_in_many_worlds(world: World, law: Law) -> No
     check_law(world, law)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(cases(RELATIONAL))
 def test_batches_do_not_matter(case: Case) -> None:
     case = registered_first(case)
     assert outcome(in_single_rows(case)) == outcome(in_large_batches(case))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(cases(RELATIONAL))
 def test_other_queries_do_not_matter(case: Case) -> None:
     together = outcome(case)
@@ -62,7 +62,7 @@ def test_other_queries_do_not_matter(case: Case) -> None:
         assert outcome(only(case, name))[name] == together[name]
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(cases(RELATIONAL))
 def test_the_moment_of_registration_does_not_matter(case: Case) -> None:
     assert outcome(registered_first(case)) == outcome(registered_last(case))

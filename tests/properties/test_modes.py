@@ -16,13 +16,13 @@ from tests.properties.test_sharing import shared
 MODES = st.sampled_from(["lazy", "none"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(cases(LINEAR), MODES)
 def test_linear_queries_answer_as_the_oracle_in_all_modes(case: Case, mode: str) -> None:
     check_case(case, mode=mode)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(cases(RELATIONAL), MODES)
 def test_queries_answer_as_the_oracle_in_all_modes(case: Case, mode: str) -> None:
     check_case(case, mode=mode)

@@ -130,7 +130,7 @@ def changes(query: ms.Query) -> Counter[str]:
     return Counter(repr(sorted(row.items())) for row in query.changes().to_pylist())
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(steps(), min_size=1, max_size=6), st.integers(1, 3))
 def test_together_as_alone(played: list[Step], shards: int) -> None:
     check(played, shards)
@@ -140,7 +140,7 @@ def test_together_as_alone(played: list[Step], shards: int) -> None:
 FEW = st.tuples(*[st.sampled_from(sorted(TEMPLATES))] * 2)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(FEW.flatmap(lambda few: st.lists(steps(few), min_size=2, max_size=6)), st.integers(1, 3), st.integers(0, 8))
 def test_together_as_alone_with_the_past_in_the_background(played: list[Step], shards: int, slices: int) -> None:
     with pytest.MonkeyPatch.context() as patching:
@@ -178,13 +178,13 @@ def shared(shards: int = 1) -> Database:
     return db
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(cases(LINEAR), st.integers(1, 2))
 def test_shared_linear_queries_answer_as_the_oracle(case: Case, shards: int) -> None:
     check_case(case, partial(shared, shards))
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(cases(RELATIONAL), st.integers(1, 2))
 def test_shared_queries_answer_as_the_oracle(case: Case, shards: int) -> None:
     check_case(case, partial(shared, shards))

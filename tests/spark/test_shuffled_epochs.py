@@ -47,3 +47,32 @@ def test_a_step_that_fails_on_one_shard_has_failed(session: SparkSession) -> Non
         with pytest.raises(ms.EvaluationError, match="division by zero"):
             failing.result()
         assert other.result().num_rows == 20
+
+
+def test_what_stands_above_joins_asks_them_on_every_shard(session: SparkSession) -> None:
+    """A join that is asked by two places, one by EXISTS, one that never changes, in one database; the keys are those
+    that rows are hashed by, so that all of it is spread."""
+    with shuffled(session, 3) as db:
+        db.execute("CREATE STREAM A (k INT, x INT) TIMESTAMP BY ts; CREATE STREAM B (k INT, y INT) TIMESTAMP BY ts")
+        db.execute("CREATE STREAM S (k INT) TIMESTAMP BY ts; CREATE TABLE F (k INT) STATIC")
+        db.execute("INSERT INTO F VALUES (1), (3); SET join_plan = 'tree'; SET jit = on")
+        pairs = "(SELECT A.k, x, y FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k)"
+        queries = [
+            f"SELECT k, x, y FROM {pairs} p WHERE EXISTS (SELECT * FROM S [RANGE 5] WHERE S.k = p.k)",
+            f"SELECT p.k, x, y FROM {pairs} p, F WHERE p.k = F.k",
+            f"""SELECT p.k, x FROM {pairs} p, S [RANGE 5] WHERE p.k = S.k
+                UNION ALL SELECT p.k, y FROM {pairs} p, F WHERE p.k = F.k""",
+        ]
+        just_in_time = [db.register(query) for query in queries]
+        assert all("just in time" in query.explain() for query in just_in_time)
+        db.execute("SET jit = off")
+        everything = [db.register(query) for query in queries]
+        for low in (0, 4):
+            for stream in ("A", "B"):
+                db.insert(stream, [(n % 5, n, low + n // 10) for n in range(20)])
+            db.insert("S", [(low % 3, low + 2)])
+            db.advance(to=low + 3)
+        for one, other in zip(just_in_time, everything, strict=True):
+            rows = [sorted(query.result().to_pylist(), key=str) for query in (one, other)]
+            assert rows[0] == rows[1]
+            assert rows[0]
