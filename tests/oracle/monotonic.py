@@ -26,10 +26,10 @@ def _select_is_monotonic(select: exp.Select, leaves: Mapping[str, str]) -> bool:
         return False
     if any(isinstance(part, (exp.AggFunc, exp.Window, exp.Query)) for part in _own_parts(select.expressions)):
         return False
-    joins = select.args.get("joins") or []
+    origin = select.args.get("from_")
+    joins = [*(_nested_joins(origin.this) if origin else ()), *_joins(select)]
     if not all(_keeps_rows(join) for join in joins):
         return False
-    origin = select.args.get("from_")
     natures = [_nature(item.this, leaves) for item in ([origin] if origin else []) + joins]
     if CHANGING in natures or (NON_RETROACTIVE in natures and MONOTONIC not in natures):
         return False
@@ -37,6 +37,19 @@ def _select_is_monotonic(select: exp.Select, leaves: Mapping[str, str]) -> bool:
     conditions = [where.this] if where else []
     conditions += [join.args["on"] for join in joins if join.args.get("on")]
     return all(_condition_is_monotonic(part, leaves) for whole in conditions for part in _conjuncts(whole))
+
+
+def _joins(of: exp.Expr) -> Iterator[exp.Join]:
+    """All joins of a FROM list, those in parentheses too."""
+    for join in of.args.get("joins") or []:
+        yield join
+        yield from _nested_joins(join.this)
+
+
+def _nested_joins(item: exp.Expr) -> Iterator[exp.Join]:
+    if isinstance(item, exp.Subquery) and isinstance(item.this, (exp.Table, exp.Subquery)):
+        yield from _nested_joins(item.this)
+        yield from _joins(item.this)
 
 
 def _keeps_rows(join: exp.Join) -> bool:
@@ -47,7 +60,10 @@ def _keeps_rows(join: exp.Join) -> bool:
 def _nature(item: exp.Expr, leaves: Mapping[str, str]) -> str:
     if isinstance(item, exp.Table):
         return leaves[item.name]
-    return MONOTONIC if is_monotonic(item, leaves) else CHANGING
+    if isinstance(item, exp.Subquery) and isinstance(item.this, (exp.Table, exp.Subquery)):
+        return _nature(item.this, leaves)  # a join in parentheses: the first of its relations
+    query = item.this if isinstance(item, exp.Subquery) else item  # joins beside it are looked at by themselves
+    return MONOTONIC if is_monotonic(query, leaves) else CHANGING
 
 
 def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:

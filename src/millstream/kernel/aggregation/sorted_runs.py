@@ -51,8 +51,8 @@ def find(run: Segment, columns: Sequence[str], wanted: pl.DataFrame) -> Int64s:
     sought = [_Sought.of(run.get_column(name), wanted.get_column(name)) for name in columns]
     factor = _HASH_INTEGERS if all(column.is_integer for column in sought) else _HASH_OTHERS
     if run.height <= factor * wanted.height:
-        places = run.select(columns).with_row_index("_place")
-        joined = wanted.select(columns).join(
+        places = _by_bits(run, columns).with_row_index("_place")
+        joined = _by_bits(wanted, columns).join(
             places, on=list(columns), how="left", nulls_equal=True, maintain_order="left"
         )
         return joined.get_column("_place").cast(pl.Int64).fill_null(-1).to_numpy()
@@ -65,6 +65,18 @@ def find(run: Segment, columns: Sequence[str], wanted: pl.DataFrame) -> Int64s:
         low, high = np.where(before, middle + 1, low), np.where(before, high, middle)
     _, equal = _compare(sought, np.minimum(low, run.height - 1))
     return np.where(equal & (low < run.height), low, -1)
+
+
+def _by_bits(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """The columns with the bits of floats in place of them: where both sides are known to be sorted, Polars joins by
+    comparing, and NaN is not found."""
+    series = (frame.get_column(name) for name in columns)
+    return pl.DataFrame(
+        [
+            one.cast(pl.Float64).fill_nan(float("nan")).reinterpret(dtype=pl.Int64) if one.dtype.is_float() else one
+            for one in series
+        ]
+    )
 
 
 @dataclass(frozen=True, eq=False)
