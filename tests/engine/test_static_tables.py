@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.test_consumers import counts
+from tests.engine.test_just_in_time import counts
 
 import millstream as ms
 from millstream.database import Database
@@ -39,7 +39,7 @@ def test_rows_without_a_partner_in_a_static_table_are_dropped(query: str) -> Non
             changes = registered.changes()
             found[jit] = sorted(zip(*(changes[name].to_pylist() for name in changes.column_names), strict=True))
             if jit == "on":
-                assert counts(db)["dropped"] == 12  # those with x = 0, 2 and 4
+                assert counts(db, "q")["dropped"] == 12  # those with x = 0, 2 and 4
     assert found["on"] == found["off"]
     assert len(found["on"]) > 10
 

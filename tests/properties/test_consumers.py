@@ -18,10 +18,7 @@ from tests.properties.generate import make_world, switches
 from tests.properties.inputs import Source, TimeScale, changes, inserted
 from tests.properties.kinds import Column, Kind
 from tests.properties.queries import LONG, RELATIONAL, Profile
-from tests.properties.test_joins import DETECTIONS
-
-import millstream as ms
-from millstream.database import Database
+from tests.properties.test_joins import DETECTIONS, on_shards
 
 FORMS = ("exists", "exists", "not exists", "asking", "left", "right", "full", "twice", "twice")
 _TABLE = Source("N", (Column("a", Kind.INTEGER), Column("b", Kind.INTEGER)), False, "")
@@ -60,12 +57,6 @@ def asked_as_of(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Case:
     actions.insert(0, inserted(dice, _TABLE))
     definitions = (*case.definitions, "CREATE TABLE N (a INT, b INT) NON RETROACTIVE", *just_in_time(dice))
     return replace(case, definitions=definitions, actions=tuple(actions), probes=(dice.number(0, 30),))
-
-
-def on_shards(shards: int) -> Database:
-    db = ms.connect(engine="inprocess")
-    db.execute(f"SET shards = {shards}")
-    return db
 
 
 @settings(max_examples=30)

@@ -31,7 +31,7 @@ from millstream.kernel.scalar.expressions import TRUE
 from millstream.kernel.segments import gather
 from millstream.kernel.tree_shape import Demand, Join, inputs_of
 
-Found = tuple[Segment, Positions, Segment, Positions]  # pairs of rows of the left side and of the right
+Found = tuple[Segment, Positions, Segment, Positions]  # pairs of rows of either side
 
 
 @dataclass(frozen=True)
@@ -113,35 +113,20 @@ class CombinationGate:
         """Whether inputs of a join are asked that is not made yet."""
         return any(asking.demand.kind == "arrived" for asking in self.asking)
 
-    def may_be_needed(
-        self,
-        rows: Segment,
-        i: Positions,
-        others: Segment,
-        j: Positions,
-        made: Sequence[Segment],
-        around: Surroundings,
-    ) -> Flags:
+    def may_be_needed(self, pairs: Found, made: Sequence[Segment], around: Surroundings) -> Flags:
         """For pairs of rows of either side whether their combination may be needed, without making it."""
+        rows, i, others, j = pairs
         flags = np.ones(i.size, np.bool_)
         for number in range(len(self.asking)):
             left = np.flatnonzero(flags)
             if not left.size:
                 break
-            flags[left] = self.may_meet(number, rows, i[left], others, j[left], made, around)
+            flags[left] = self.may_meet(number, (rows, i[left], others, j[left]), made, around)
         return flags
 
-    def may_meet(
-        self,
-        number: int,
-        rows: Segment,
-        i: Positions,
-        others: Segment,
-        j: Positions,
-        made: Sequence[Segment],
-        around: Surroundings,
-    ) -> Flags:
+    def may_meet(self, number: int, pairs: Found, made: Sequence[Segment], around: Surroundings) -> Flags:
         """The same for one demand: for which of the pairs there is a partner, or a combination like it."""
+        rows, i, others, j = pairs
         asking = self.asking[number]
         words = {}
         for name in asking.to_opposite.access.probing:

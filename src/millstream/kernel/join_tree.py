@@ -560,9 +560,8 @@ class _Run:
                 i, j = _kept(i, j, still_in)
             i, j = self._matching(probe, new.rows, stored.rows, i, j)
             if gate is not None and i.size:
-                needed = gate.may_be_needed(
-                    new.rows, i, stored.rows, j, self.state.get(f"join {join.number}", ()), self
-                )
+                made = self.state.get(f"join {join.number}", ())
+                needed = gate.may_be_needed((new.rows, i, stored.rows, j), made, self)
                 self.known_of[join].add(needed[~needed])
                 self.tally.withheld += int(np.count_nonzero(~needed))
                 i, j = _kept(i, j, needed)

@@ -22,7 +22,7 @@ import numpy as np
 
 from millstream.kernel.batch import END, INF
 from millstream.kernel.blacklist import Flags
-from millstream.kernel.combinations import CombinationGate
+from millstream.kernel.combinations import CombinationGate, Found
 from millstream.kernel.demand import Experience, JustInTime, Surroundings, experiences, kept_experiences
 from millstream.kernel.foresight import Usual
 from millstream.kernel.join_graph import JoinGraph
@@ -90,21 +90,13 @@ class LatticeGate(CombinationGate):
             if new.height and self.marks.segments.get(name):
                 self.marks.remove(name, codes_over(new, node.to_opposite.access.stored))
 
-    def may_meet(
-        self,
-        number: int,
-        rows: Segment,
-        i: Positions,
-        others: Segment,
-        j: Positions,
-        made: Sequence[Segment],
-        around: Surroundings,
-    ) -> Flags:
+    def may_meet(self, number: int, pairs: Found, made: Sequence[Segment], around: Surroundings) -> Flags:
+        rows, i, others, j = pairs
         stored = self.asking[number].stored(around)
         names = [(number, node.number) for node in self.nodes[number]]
         if not any(segment.height for segment, _ in stored) or not any(map(self._is_used, names)):
             # ∅, which nothing is remembered of, or nothing that would save asking
-            return super().may_meet(number, rows, i, others, j, made, around)
+            return super().may_meet(number, pairs, made, around)
         sides = SideOfPairs(rows, i), SideOfPairs(others, j)
         if self.left_column not in rows.columns:
             sides = sides[::-1]
