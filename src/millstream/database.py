@@ -462,7 +462,7 @@ class Database:
             rows = [{name: str(value) for name, value in sink.items()} for sink in self.sinks.shown()]
             columns = ["name", "query", "target", "state", "deliveries", "until", "error"]
         elif statement.what == "PLAN":
-            rows = [{"step": s.name, "inputs": ", ".join(s.inputs)} for s in self.engine.pipeline.steps]
+            rows = [{"step": s.name, "inputs": ", ".join(s.read)} for s in self.engine.pipeline.steps]
             columns = ["step", "inputs"]
         else:
             rows = self.catalog.listing(statement.what)

@@ -61,6 +61,7 @@ def statistics_of(entry: Mapping[str, Any]) -> dict[str, SourceStatistics]:
             found["size"],
             tuple(found["distinct"]),
             tuple((rows, tuple(columns)) for rows, columns in found.get("kept", ())),
+            tuple(found.get("made", ())),
         )
         for name, found in entry.items()
     }

@@ -37,7 +37,7 @@ from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, selectivity
 from millstream.plan.explain_sharing import service_of
 from millstream.plan.fingerprint import fingerprint
-from millstream.plan.kept_columns import kept_columns, shared_stems
+from millstream.plan.kept_columns import joins_made, kept_columns, shared_stems
 from millstream.plan.lazy import LazyPlan
 from millstream.plan.logical import map_expressions, sources
 from millstream.plan.sharing import Shape, Split, shape_of, split
@@ -277,9 +277,12 @@ class Registry:
         read = {source.name for source in sources(bound.plan)}
         known = self._database.engine.statistics(read)
         if any(isinstance(node, lo.Join) for node in bound.plan.walk()):
-            for source, kept in kept_columns(self._database.engine.pipeline).items():
+            pipeline = self._database.engine.pipeline
+            for source, kept in kept_columns(pipeline).items():
                 if source in read:
                     known[source] = replace(known.get(source, SourceStatistics()), kept=kept)
+            for source, made in joins_made(pipeline, read).items():
+                known[source] = replace(known.get(source, SourceStatistics()), made=made)
         return self._database.rewritten(bound, known), statistics_entry(known)
 
     def _group(self, found: Split, shape: Shape, constants: pl.DataFrame) -> Group:

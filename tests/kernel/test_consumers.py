@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from tests.kernel.test_join import Row, batch
@@ -12,6 +13,7 @@ from millstream.kernel.consumers import Consumer
 from millstream.kernel.demand import JustInTime, Tally
 from millstream.kernel.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
+from millstream.kernel.producers import Taken
 from millstream.kernel.scalar.expressions import Column
 from millstream.types import BIGINT, Field, Schema
 
@@ -20,27 +22,30 @@ B: Schema = (Field("x", BIGINT), Field("b", BIGINT))
 S: Schema = (Field("y", BIGINT),)
 Y = Column(BIGINT, 1, "y")
 FOREVER = 1000
+SOME = Consumer("S", S, (Y,))
 
 
 class Stepped:
-    """Takes what comes at each instant."""
+    """Takes what comes at each instant: of A, of B, and of what each consumer asks by."""
 
-    def __init__(self, *consumers: Consumer, generated: bool = False, retracting: bool = False) -> None:
-        jit = JustInTime(adaptive=False)
-        taken_back = frozenset(range(2, 2 + len(consumers))) if retracting else frozenset()
-        condition = compare("=", 0, 2)
-        self.tree = JoinTree([A, B], (0, 1), condition, None, jit, taken_back, consumers, generated=generated)
+    def __init__(self, *alternatives: Sequence[Consumer], generated: bool = False) -> None:
+        jit, condition = JustInTime(adaptive=False), compare("=", 0, 2)
+        asked = tuple(map(tuple, alternatives))
+        self.tree = JoinTree([A, B], (0, 1), condition, None, jit, alternatives=asked)
+        self.taken = Taken(self.tree.schema, asked, generated=generated)
         self.state: State = NO_STATE
         self.time = 0
 
     def step(self, *rows: Sequence[Row]) -> list[Row]:
         """Rows start now and have an end and a weight."""
-        time, inputs = self.time, len(self.tree.schemas)
+        time, schemas = self.time, [A, B, *(S for _ in self.tree.asked_edges)]
         batches = [
             batch(schema, [(*row[:-2], time, *row[-2:]) for row in new])
-            for schema, new in zip(self.tree.schemas, rows, strict=True)
+            for schema, new in zip(schemas, rows, strict=True)
         ]
-        output, self.state = self.tree.step(batches, self.state, Progress((time - 1,) * inputs, (time,) * inputs))
+        progress = Progress((time - 1,) * len(schemas), (time,) * len(schemas))
+        made, self.state = self.tree.step(batches, self.state, progress)
+        output, _ = self.taken.step([made], NO_STATE, progress)
         self.time += 1
         assert output.is_empty() or output["_start"].min() >= time
         return sorted(output.rows())
@@ -55,7 +60,7 @@ A1, A2, B1, B2 = (1, 7, FOREVER, 1), (1, 8, FOREVER, 1), (1, 1, FOREVER, 1), (1,
 
 
 def test_rows_wait_for_a_key_and_are_there_from_then_on() -> None:
-    tree = Stepped(Consumer(S, (Y,)))
+    tree = Stepped([SOME])
     assert tree.step([A1, A2], [B1], []) == []
     assert tree.step([], [B2], []) == []
     assert tree.step([], [], [(7, 4, 1)]) == [(1, 7, 1, 1, 2, FOREVER, 1), (1, 7, 1, 2, 2, FOREVER, 1)]
@@ -64,7 +69,7 @@ def test_rows_wait_for_a_key_and_are_there_from_then_on() -> None:
 
 def test_what_waited_for_a_table_as_of_an_instant_is_too_late() -> None:
     """The pairs of a1 with b1 and b2 were generated before the table had anything for them; not that with b3."""
-    tree = Stepped(Consumer(S, (Y,)), generated=True, retracting=True)
+    tree = Stepped([SOME], generated=True)
     tree.step([A1, A2], [B1], [])
     tree.step([], [B2], [])
     assert tree.step([], [], [(7, FOREVER, 1)]) == []
@@ -72,7 +77,7 @@ def test_what_waited_for_a_table_as_of_an_instant_is_too_late() -> None:
 
 
 def test_a_row_that_is_refused_for_all_its_life_waits_until_that_is_taken_back() -> None:
-    tree = Stepped(Consumer(S, (Y,), refuses=True), retracting=True)
+    tree = Stepped([replace(SOME, refuses=True)])
     assert tree.step([], [], [(7, FOREVER, 1), (8, FOREVER - 1, 1)]) == []
     # a2 outlives what refuses it, and is let in.
     assert tree.step([A1, A2], [B1], []) == [(1, 8, 1, 1, 1, FOREVER, 1)]
@@ -86,7 +91,7 @@ def test_a_row_that_is_refused_for_all_its_life_waits_until_that_is_taken_back()
 
 
 def test_copies_that_are_taken_back_do_not_refuse() -> None:
-    tree = Stepped(Consumer(S, (Y,), refuses=True), retracting=True)
+    tree = Stepped([replace(SOME, refuses=True)])
     tree.step([], [], [(7, FOREVER, 1)])
     tree.step([], [], [(7, FOREVER, -1)])
     assert tree.step([A1], [B1], []) == [(1, 7, 1, 1, 2, FOREVER, 1)]
@@ -94,13 +99,13 @@ def test_copies_that_are_taken_back_do_not_refuse() -> None:
 
 @pytest.mark.parametrize("null_safe", [False, True])
 def test_null_is_refused_only_where_nulls_are_equal(null_safe: bool) -> None:
-    tree = Stepped(Consumer(S, (Y,), refuses=True, null_safe=null_safe))
+    tree = Stepped([replace(SOME, refuses=True, null_safe=null_safe)])
     tree.step([], [], [(None, FOREVER, 1)])
     assert len(tree.step([(1, None, FOREVER, 1)], [B1], [])) == (0 if null_safe else 1)
 
 
 def test_of_several_consumers_one_that_needs_a_row_is_enough() -> None:
-    tree = Stepped(Consumer(S, (Y,)), Consumer(S, (Y,), alternative=1))
+    tree = Stepped([SOME], [replace(SOME, edge="other")])
     assert tree.step([A1, A2], [B1], [], []) == []
     assert tree.step([], [], [], [(7, FOREVER, 1)]) == [(1, 7, 1, 1, 1, FOREVER, 1)]
     assert tree.step([], [], [(7, FOREVER, 1)], []) == []  # it is there already
@@ -108,6 +113,6 @@ def test_of_several_consumers_one_that_needs_a_row_is_enough() -> None:
 
 
 def test_consumers_behind_each_other_must_all_need_a_row() -> None:
-    tree = Stepped(Consumer(S, (Y,)), Consumer(S, (Y,)))
+    tree = Stepped([SOME, replace(SOME, edge="other")])
     assert tree.step([A1], [B1], [(7, FOREVER, 1)], []) == []
     assert tree.step([], [], [], [(7, FOREVER, 1)]) == [(1, 7, 1, 1, 1, FOREVER, 1)]

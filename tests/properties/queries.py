@@ -97,7 +97,15 @@ class QueryMaker:
     def asked_joins(self, inputs: int, form: str) -> Query:
         """Inner joins of so many inputs below something that asks for some of their rows only."""
         joined = self.inner_joins(inputs, plain=not self.dice.chance(20))
-        item, other = self._aliased(joined), self._from_item(1)
+        return self._asking(self._aliased(joined), form)
+
+    def joins_asked_by_many(self, inputs: int, forms: Sequence[str]) -> list[str]:
+        """Queries that ask for different rows of the same inner joins, each in its form."""
+        item = self._aliased(self.inner_joins(inputs, plain=True))
+        return [self._asking(item, form).text for form in forms]
+
+    def _asking(self, item: Item, form: str) -> Query:
+        other = self._from_item(1)
         asking = self._connection(item.columns, other.columns)
         shown = ", ".join(column.name for column in item.columns)
         match form:
@@ -109,7 +117,7 @@ class QueryMaker:
                     tests += (
                         f" AND {self.dice.pick(('', 'NOT '))}EXISTS (SELECT 1 AS one FROM {more.text} WHERE {also})"
                     )
-                return Query(f"SELECT {shown} FROM {item.text} WHERE {tests}", joined.columns)
+                return Query(f"SELECT {shown} FROM {item.text} WHERE {tests}", item.columns)
             case "asking":
                 test = f"{self.dice.pick(('', 'NOT '))}EXISTS (SELECT 1 AS one FROM {item.text} WHERE {asking})"
                 names = ", ".join(f"{c.name} AS c{n}" for n, c in enumerate(other.columns))
@@ -117,9 +125,11 @@ class QueryMaker:
                 return Query(f"SELECT {names} FROM {other.text} WHERE {test}", columns)
             case "left" | "right" | "full":
                 sides = (other.text, item.text) if form == "left" else (item.text, other.text)
-                return Query(
-                    f"SELECT {shown} FROM {sides[0]} {form.upper()} JOIN {sides[1]} ON {asking}", joined.columns
-                )
+                return Query(f"SELECT {shown} FROM {sides[0]} {form.upper()} JOIN {sides[1]} ON {asking}", item.columns)
+            case "joined":
+                return Query(f"SELECT {shown} FROM {item.text}, {other.text} WHERE {asking}", item.columns)
+            case "all":
+                return Query(f"SELECT {shown} FROM {item.text}", item.columns)
             case _:
                 raise AssertionError(form)
 

@@ -30,6 +30,7 @@ from millstream.engine.parts import Part
 from millstream.engine.runner import Beside
 from millstream.engine.slices import FileLeft, Spans, arrivals
 from millstream.engine.task import EpochOutcome, EpochTask, StateNames
+from millstream.engine.uniting import Newcomers
 from millstream.errors import Error, EvaluationError, told
 from millstream.kernel.batch import INF
 from millstream.kernel.pipeline import Pipeline
@@ -83,8 +84,7 @@ class Job:
 
     @property
     def sources(self) -> set[str]:
-        steps = {step.name for step in self.pipeline.steps}
-        return {edge for step in self.pipeline.steps for edge in step.inputs} - steps
+        return self.pipeline.sources
 
     def needs(self, source: str) -> Needs:
         """What it needs of a source's rows."""
@@ -452,20 +452,14 @@ class Backfills:
             return
         made = shown - job.failures.keys()
         needed = {below for edge in made for below in job.pipeline.edges_below(edge)}
-        known = {step.name for step in engine.pipeline.steps}
         snapshot = engine.snapshot
         failed = {edge: told(error) for edge, error in job.failures.items() if edge in shown}
-        engine.commit(
-            replace(
-                snapshot,
-                epoch=snapshot.epoch + 1,
-                states={**snapshot.states, **_only(job.states, needed - known)},
-                results={**snapshot.results, **_only(job.results, made)},
-                failures={**snapshot.failures, **failed},
-                backfills=tuple(edge for edge in snapshot.backfills if edge not in shown),
-            )
+        pipeline = job.pipeline.only(needed)
+        engine.admit(
+            Newcomers(pipeline, frozenset(made), _only(job.states, needed), _only(job.results, made)),
+            failures={**snapshot.failures, **failed},
+            backfills=tuple(edge for edge in snapshot.backfills if edge not in shown),
         )
-        engine.pipeline = engine.pipeline.with_steps(job.pipeline.only(needed).steps)
         with self._lock:
             self._job = None
 

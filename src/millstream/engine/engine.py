@@ -40,6 +40,7 @@ from millstream.engine.results import Tails
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
+from millstream.engine.uniting import Newcomers, unite
 from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.aggregation.ranked_tree import RankedTree
 from millstream.kernel.batch import INF, Batch, concat, empty_batch
@@ -290,7 +291,7 @@ class Engine:
             try:
                 outcome, concerned = self._run_epoch({key: tuple(parts) for key, parts in arrived.items()}, moved)
                 reach("epoch-run")
-                self.commit(self._after(moved, outcome, concerned))
+                self.commit(self.after(moved, outcome, concerned))
             except BaseException:
                 written = [
                     file.name for parts in (files, outcome.history) for found in parts.values() for file in found
@@ -301,7 +302,7 @@ class Engine:
                 self.store.sweep(outcome.names(), set(self.snapshot.names()))
             self._count(outcome)
             failed = self._failed_steps(outcome.failures)
-            self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in failed))
+            self.pipeline = self.pipeline.without(failed)
             if outcome.failures:
                 self.groups.let_in()  # those whose queries must be told apart
             if self.limits != Limits():
@@ -330,7 +331,7 @@ class Engine:
                 failures={**snapshot.failures, edge: told(error)},
             )
         )
-        self.pipeline = Pipeline(tuple(step for step in self.pipeline.steps if step.name not in own))
+        self.pipeline = self.pipeline.without(own)
 
     def steps_only_for(self, edge: str) -> set[str]:
         """The steps that no other edge needs that is shown."""
@@ -341,7 +342,7 @@ class Engine:
         before, after = self.frontiers(self.snapshot), self.frontiers(moved)
         changed = {source for source in self._sources if arrived.get(source) or after[source] != before[source]}
         unjudged = {source for source, parts in arrived.items() if not all(part.is_judged for part in parts)}
-        concerned = self._downstream(changed | {late_key(source) for source in unjudged})
+        concerned = self.pipeline.downstream(changed | {late_key(source) for source in unjudged})
         task = self.task_of(self.pipeline, arrived)
         merges: tuple[Merge, ...] = (
             *history_merges(
@@ -367,7 +368,7 @@ class Engine:
         )
         return self.runner.run(task), concerned
 
-    def _after(self, moved: Snapshot, outcome: EpochOutcome, concerned: set[str]) -> Snapshot:
+    def after(self, moved: Snapshot, outcome: EpochOutcome, concerned: set[str]) -> Snapshot:
         """The snapshot that an epoch's outcome makes."""
         failed, broken = self._failed_steps(outcome.failures), self.groups.broken(outcome.failures)
         moved = self.groups.sent_back(moved, broken)
@@ -505,7 +506,7 @@ class Engine:
 
     def reading(self, pipeline: Pipeline) -> AbstractContextManager[Snapshot]:
         """The committed snapshot, whose history of what a pipeline reads is there until the block ends."""
-        read = {edge for step in pipeline.steps for edge in step.inputs}
+        read = pipeline.sources
 
         def names(snapshot: Snapshot) -> Iterator[str]:
             return (file.name for source in read for file in snapshot.history.get(source, ()))
@@ -610,6 +611,10 @@ class Engine:
     def pipeline_of(self, plan: lo.Node, options: Options) -> Pipeline:
         """The steps that a plan is made of."""
         return self._prepare(plan, options)[1]
+
+    @property
+    def shown_edges(self) -> Collection[str]:
+        return self._shown.keys()
 
     def shown(self, edge: str) -> int:
         """How many queries show an edge."""
@@ -803,21 +808,30 @@ class Engine:
         return lowering.edge, Pipeline(tuple(lowering.steps.values()))
 
     def _backfill(self, edge: str, pipeline: Pipeline, catalog: Catalog) -> None:
-        known = {step.name for step in self.pipeline.steps}
         outcome = self.runner.run(self.history_task(pipeline, edge, self.frontiers(self.snapshot), self.snapshot))
         if edge in outcome.failures:
             raise outcome.failures[edge]
-        new = {step: names for step, names in outcome.states.items() if step not in known}
-        snapshot = replace(
-            self.snapshot,
-            epoch=self.snapshot.epoch + 1,
-            states={**self.snapshot.states, **new},
-            results={**self.snapshot.results, **outcome.results},
-            catalog=catalog,
-        )
-        self.commit(snapshot)
-        self.store.sweep(state_names(outcome.states), set(snapshot.names()))
-        self.pipeline = self.pipeline.with_steps(pipeline.steps)
+        self.admit(Newcomers(pipeline, frozenset([edge]), dict(outcome.states), dict(outcome.results)), catalog=catalog)
+
+    def admit(self, new: Newcomers, **also: Any) -> None:
+        """Let plans take part that are as far as the committed snapshot, with what `also` changes in it. Of steps that
+        are there already the state stays."""
+        known = {step.name for step in self.pipeline.steps}
+        new.written += [*state_names(new.states), *(name for names in new.results.values() for name in names)]
+        try:
+            snapshot = unite(self, new)
+            added = {step: names for step, names in new.states.items() if step not in known}
+            snapshot = replace(
+                snapshot,
+                epoch=snapshot.epoch + 1,
+                states={**snapshot.states, **added},
+                results={**snapshot.results, **new.results},
+                **also,
+            )
+            self.commit(snapshot)
+        finally:
+            self.store.sweep(new.written, set(self.snapshot.names()))
+        self.pipeline = self.pipeline.with_steps(new.pipeline.steps)
 
     def history_task(
         self,
@@ -855,14 +869,13 @@ class Engine:
     def task_of(self, pipeline: Pipeline, arrived: Mapping[str, tuple[Part, ...]]) -> EpochTask:
         """A task of all steps from nothing; callers say how far, from where, and what to show."""
         steps = frozenset(step.name for step in pipeline.steps)
-        read = {edge for step in pipeline.steps for edge in step.inputs} - steps
         late = {late_key(source) for source in arrived} & self._sources.keys()
         return EpochTask(
             self.snapshot.epoch + 1,
             pipeline,
             steps,
             arrived,
-            {source: self._empty(source) for source in read},
+            {source: self._empty(source) for source in pipeline.sources},
             late={source: self._sources[source].schema for source in late},
             periods={source: self._period(source) for source in [*self._sources]},
         )
@@ -893,13 +906,6 @@ class Engine:
     def frontiers(self, snapshot: Snapshot | None = None) -> dict[str, int]:
         """How far each source is final."""
         return {source: self._frontier(source, snapshot or self.snapshot) for source in [*self._sources]}
-
-    def _downstream(self, sources: set[str]) -> set[str]:
-        reached = set(sources)
-        for step in self.pipeline.steps:
-            if reached.intersection(step.inputs):
-                reached.add(step.name)
-        return reached.difference(sources)
 
     def _empty(self, source: str) -> Batch:
         row = self._sources[source]

@@ -256,7 +256,7 @@ class Nothing:
         engine = self.engine
         since, until = span(engine.final(self.inputs, snapshot))
         edge, pipeline = self._lowered
-        first, read = self._firsts(since), _read(pipeline)
+        first, read = self._firsts(since), pipeline.sources
 
         def is_needed(source: str, file: HistoryFile) -> bool:
             return file.last >= first.get(source, 0)
@@ -319,17 +319,12 @@ def _from(rows: Batch, first: int) -> Batch:
     return only(rows, numbers(rows, START) >= first) if first > 0 else rows
 
 
-def _read(pipeline: Pipeline) -> set[str]:
-    made = {step.name for step in pipeline.steps}
-    return {edge for step in pipeline.steps for edge in step.inputs} - made
-
-
 def _run(
     edge: str, pipeline: Pipeline, arrived: Mapping[str, Batch], final: Mapping[str, int], clock: int, schema: Schema
 ) -> Batch:
     """What a pipeline makes of rows from nothing."""
     like = empty_batch(schema)
-    if CLOCK in _read(pipeline):
+    if CLOCK in pipeline.sources:
         arrived, final = {**arrived, CLOCK: empty_batch(())}, {**final, CLOCK: clock}
     outcome = run(pipeline, arrived, {}, dict.fromkeys(final, -1), final)
     if edge in outcome.failures:

@@ -67,7 +67,7 @@ EVERYTHING: Needs = None
 
 def needs_of(pipeline: Pipeline, edge: str, shown: Collection[str], asked: Asked = MappingProxyType({})) -> Needs:
     """What of an edge's rows can matter to what is shown; where a group is, to the queries that are asked for."""
-    readers = [step for step in pipeline.steps if edge in step.inputs]
+    readers = [step for step in pipeline.steps if edge in step.read]
     if edge in shown or not readers:
         return EVERYTHING
     found: list[Need] = []

@@ -83,7 +83,7 @@ def report(
             spent = seconds.get(step.name, 0.0)
             given, used = rows.get(step.name, 0), memory.get(step.name, 0)
             counts = counts_of(states.get(step.name, {}), store)
-            found.append(OperatorReport(step.name, step.inputs, given, spent, held, used, queries, counts))
+            found.append(OperatorReport(step.name, step.read, given, spent, held, used, queries, counts))
     return found
 
 

@@ -52,7 +52,7 @@ def place(pipeline: Pipeline, sources: Mapping[str, Batch], shards: int, known: 
     layouts = dict(sources)
     placed = []
     for step in pipeline.steps:
-        found = known.get(step) or _place(step, [spreads[e] for e in step.inputs], [layouts[e] for e in step.inputs])
+        found = known.get(step) or _place(step, [spreads[e] for e in step.read], [layouts[e] for e in step.read])
         spreads[step.name], layouts[step.name] = found.spread, found.layout
         placed.append(found)
     return placed
@@ -66,8 +66,10 @@ def _place(step: Step, spreads: Sequence[Spread], layouts: Sequence[Batch]) -> P
         keyed = alone = False
     else:
         keys = [distribution.key_of(place) for place in range(len(spreads))]
-        positions = _agreed(keys, spreads)
-        wanted = [tuple(key[position] for position in positions) for key in keys]
+        made_of = len(step.inputs)  # who else asks must not move its state
+        positions = _agreed(keys[:made_of], spreads[:made_of])
+        # On one shard consumers need no columns to be hashed by.
+        wanted = [tuple(key[position] for position in positions) if key else () for key in keys]
         routes = tuple(None if _lies_by(s, columns) else columns for s, columns in zip(spreads, wanted, strict=True))
         keyed, alone = bool(positions), not any(keys)
     arriving = [s if r is None else _by(r) for s, r in zip(spreads, routes, strict=True)]
@@ -133,13 +135,19 @@ def _layout(operator: Operator, inputs: Sequence[Batch]) -> Batch:
 
 @dataclass(frozen=True)
 class StageStep:
-    """A step as a stage runs it: its inputs are flows, which are edges or what became of them in an exchange."""
+    """A step as a stage runs it: its inputs are flows, which are edges or what became of them in an exchange. The last
+    so many (`asked`) only say what consumers ask by: what happens to them is not the step's."""
 
     name: str
     operator: Operator
     edges: tuple[str, ...]
     inputs: tuple[str, ...]
     alone: bool
+    asked: int = 0
+
+    def breaking(self, failures: Mapping[str, EvaluationError], flows: Sequence[str]) -> list[EvaluationError]:
+        """Of the failures those of its inputs, whether these are told by edges or by flows."""
+        return [failures[flow] for flow in flows[: len(flows) - self.asked] if flow in failures]
 
 
 @dataclass(frozen=True)
@@ -185,7 +193,7 @@ def make_stages(
         step = each.step
         if step.name not in concerned:
             continue
-        routes = list(zip(step.inputs, each.routes, strict=True))
+        routes = list(zip(step.read, each.routes, strict=True))
         arrivals = [levels[edge] + (route is not None) for edge, route in routes if edge in levels]
         level = max([*arrivals, 1 if each.keyed else 0])
         flows = tuple(_flow(edge, route) for edge, route in routes)
@@ -201,7 +209,9 @@ def make_stages(
                 sends.setdefault(passing, {}).setdefault(flow, Send(flow, flow, None))
         levels[step.name] = level
         flow_layouts[step.name] = each.layout
-        steps.setdefault(level, []).append(StageStep(step.name, step.operator, step.inputs, flows, each.alone))
+        steps.setdefault(level, []).append(
+            StageStep(step.name, step.operator, step.timed, flows, each.alone, len(step.asked))
+        )
     stages = (
         Stage(tuple(steps.get(level, ())), tuple(sends.get(level, {}).values())) for level in range(max(steps) + 1)
     )

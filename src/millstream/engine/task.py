@@ -276,7 +276,7 @@ class _StageRun:
         return changed
 
     def _step(self, step: StageStep) -> None:
-        broken = [self.failures[flow] for flow in step.inputs if flow in self.failures]
+        broken = step.breaking(self.failures, step.inputs)
         if broken:
             self.failures[step.name] = broken[0]
             return
@@ -441,7 +441,7 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
 def _failures(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, EvaluationError]:
     failures: dict[str, EvaluationError] = {}
     for step in (step for stage in plan.stages for step in stage.steps):
-        below = [failures[edge] for edge in step.edges if edge in failures]
+        below = step.breaking(failures, step.edges)
         own = [outcome.failures[step.name] for outcome in outcomes if step.name in outcome.failures]
         if below or own:
             failures[step.name] = (below + own)[0]

@@ -43,6 +43,11 @@ class Part:
         flags: Flags = self.waits == IN
         return flags
 
+    @property
+    def ever_in(self) -> Flags:
+        """Which rows are in, or have been."""
+        return self.let_in if self.spans is None else self.let_in | self.spans.ever
+
     @cached_property
     def number_in(self) -> int:
         return int(np.count_nonzero(self.let_in))
@@ -76,6 +81,12 @@ class Blacklist:
             for rows, frame in zip(segments, frames, strict=True)
         ]
         return cls(parts, step, list(parts))
+
+    def without_ended(self, horizon: int) -> Blacklist:
+        """The rows that last beyond an instant."""
+        kept = [_only(part, numbers(part.rows, END) > horizon) for part in self.parts]
+        parts = [part for part in kept if part.rows.height]
+        return Blacklist(parts, self.step, list(parts))
 
     @property
     def size(self) -> int:

@@ -1,12 +1,12 @@
-"""Consumers of a tree: what reads its rows, and has no use for some of them.
+"""Consumers of a join: what reads its rows, and has no use for some of them.
 
     T ⋉ S, and T ⋈ S where T is made for others too     a row of T is needed while S has a row of its key
     T ▷ S                                               unless S has one for as long as the row lives
     T ⋈ S, S NON RETROACTIVE                            if S has one at the instant at which the row is generated
 
-S comes as a further input of the tree, of which only the keys are looked at. Of a single consumer the tree asks as if S
-were joined above: `JoinTree` puts it on top of its shape, and makes nothing there. Of several that read the same tree,
-a row is needed as soon as one of them needs it; those `alternatives`, and consumers that refuse rows, are asked here.
+S comes as a further input of the join, of which only the keys are looked at. Consumers that are one behind the other
+must all need a row; of several that read the same join, in one query or in many, each such list is an alternative, and
+a row waits only while none of them needs it.
 
 Rows that waited come late: they belong to the output from the first instant on that was not final, since until then
 nobody needed them. For a consumer that looks at the instant at which they were generated they do not come at all.
@@ -21,73 +21,129 @@ from functools import cached_property, reduce
 import numpy as np
 import polars as pl
 
-from millstream.kernel.batch import END, START, WEIGHT, value_column
+from millstream.kernel.batch import END, START, WEIGHT, value_column, value_columns
 from millstream.kernel.blacklist import Flags
-from millstream.kernel.demand import JustInTime, Question, Surroundings
+from millstream.kernel.demand import JustInTime, Surroundings
 from millstream.kernel.join_graph import Access, EqualColumns, JoinGraph, equal_column
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
-from millstream.kernel.partners import Link, Rows
-from millstream.kernel.scalar.expressions import TRUE, Call, Column, Expression
+from millstream.kernel.partners import Link, Rows, number_of
+from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.segments import numbers
 from millstream.kernel.stem import Probe
-from millstream.types import BOOLEAN, Schema
+from millstream.types import Schema
+
+ASKED = "asked "  # what the synopses begin with of what consumers ask by
 
 
 @dataclass(frozen=True)
 class Consumer:
-    """Has use for rows of a tree whose values `own` (columns, perhaps of a wider type) are those of a row of another
-    relation, or only for those of which this is not so (`refuses`). Consumers of one `alternative` are one behind the
-    other, and all of them must need a row."""
+    """Has use for rows of a join whose values `own` (columns, perhaps of a wider type) are those of a row of another
+    relation, which comes on an edge and perhaps never changes (`static`), or only for those of which this is not so
+    (`refuses`)."""
 
+    edge: str
     keys: Schema
     own: tuple[Expression, ...]
     refuses: bool = False
     null_safe: bool = False
-    alternative: int = 0
+    static: bool = False
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Where in the tree's row the keys are."""
+        """Where in the join's row the keys are."""
         return tuple(column for value in self.own if (column := equal_column(value)) is not None)
 
-    def condition(self, start: int) -> list[Expression]:
-        """That the keys are equal, the relation's columns beginning at a place in the row of all inputs."""
-        keys = (Column(field.type, start + index, field.name) for index, field in enumerate(self.keys))
-        return [Call(BOOLEAN, "<=>", pair) for pair in zip(self.own, keys, strict=True)]
+    def column_of(self, alike: EqualColumns, graph: JoinGraph) -> int | None:
+        """The key that is one of some equal columns of the inputs."""
+        owners = [(graph.owner_of(column), column) for column in self.columns]
+        classes = [graph.class_of(owner, column - graph.starts[owner]) for owner, column in owners]
+        return classes.index(alike) if alike in classes else None
 
 
-def asked_as_joined(consumers: Sequence[Consumer]) -> int:
-    """How many of the consumers, from the first on, can be asked as inputs that are joined above the tree."""
-    if len({consumer.alternative for consumer in consumers}) > 1:
-        return 0
-    return next((n for n, consumer in enumerate(consumers) if consumer.refuses), len(consumers))
+# Each is a list of consumers of whom all must need a row.
+Alternatives = tuple[tuple[Consumer, ...], ...]
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A consumer that is asked here: the number of its input, and the columns of that in the row of all inputs."""
+    """What consumers ask by, as an input: its edge, the columns that it is hashed by, its columns and its number. It is
+    stored under its edge's name, since it stays while others come and go."""
 
-    consumer: Consumer
+    edge: str
+    hashed_by: tuple[int, ...]
+    keys: Schema
     source: int
-    columns: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(value_columns(len(self.keys)))
 
     @property
     def usual(self) -> Access:
         return Access(self.columns, self.columns)
 
-    def question(self, graph: JoinGraph, asker: int, usual: Access, start: int) -> Question | None:
+    @property
+    def synopsis(self) -> str:
+        return f"{ASKED}{self.edge} {','.join(map(str, self.hashed_by))}"
+
+    def question(
+        self, consumer: Consumer, graph: JoinGraph, asker: int, usual: Access, start: int
+    ) -> Wanted | Refused | None:
         """What the rows of an input, whose columns are counted from a place on, ask: by those of the keys that they
         know."""
-        found = [_column_of(graph, asker, column) for column in self.consumer.columns]
+        found = [_column_of(graph, asker, column) for column in consumer.columns]
         known = [None if column is None else value_column(start + column) for column in found]
         pairs = [(own, key) for own, key in zip(known, self.columns, strict=True) if own is not None]
         own, keys = tuple(own for own, _ in pairs), tuple(key for _, key in pairs)
         to_keys, to_own = Link(Access(keys, own), self.usual, TRUE), Link(Access(own, keys), usual, TRUE)
-        if not self.consumer.refuses:
+        if not consumer.refuses:
             return Wanted(self.source, to_keys, to_own)
         whole = own and len(own) == len(known)
-        return Refused(self.source, to_keys, to_own, null_safe=self.consumer.null_safe) if whole else None
+        return Refused(self.source, to_keys, to_own, null_safe=consumer.null_safe) if whole else None
+
+
+class Asked:
+    """What the consumers of a join ask of it: they ask `by` further inputs, some of them by the same."""
+
+    def __init__(self, graph: JoinGraph, alternatives: Alternatives) -> None:
+        self._graph, self.alternatives = graph, alternatives
+        self._hashed_by = spreading_class(graph)
+        found = {(one.edge, self._columns(one)): one.keys for consumers in alternatives for one in consumers}
+        numbered = enumerate(found.items(), start=len(graph.widths))
+        self.by = [Placed(*place, keys, number) for number, (place, keys) in numbered]
+
+    def _columns(self, consumer: Consumer) -> tuple[int, ...]:
+        column = consumer.column_of(self._hashed_by, self._graph) if self._hashed_by is not None else None
+        return () if column is None else (column,)
+
+    @property
+    def keys(self) -> list[tuple[int, ...]]:
+        """For each input, and then for each that is asked by, the columns that it is hashed by."""
+        shared, inputs = self._hashed_by, range(len(self._graph.widths))
+        own = [() if shared is None else (shared.column_of(source),) for source in inputs]
+        return [*own, *(one.hashed_by for one in self.by)]
+
+    def question(self, asker: int, usual: Access, start: int) -> AnyOf:
+        """What the rows of an input ask."""
+        asked = (self._questions(consumers, asker, usual, start) for consumers in self.alternatives)
+        return AnyOf(tuple(asked))
+
+    def never_met(self, asker: int, usual: Access, start: int) -> list[Wanted]:
+        """Those of the questions that all consumers have, and that nothing will answer later if it is not answered at
+        once."""
+        first, *others = self.alternatives or ((),)
+        always = [one for one in first if one.static and all(one in consumers for consumers in others)]
+        found = self._questions(always, asker, usual, start)
+        return [one for one in found if isinstance(one, Wanted) and one.to_keys.access.probing]
+
+    def _questions(
+        self, consumers: Sequence[Consumer], asker: int, usual: Access, start: int
+    ) -> tuple[Wanted | Refused, ...]:
+        places = {(one.edge, one.hashed_by): one for one in self.by}
+        asked = ((places[one.edge, self._columns(one)], one) for one in consumers)
+        found = (place.question(one, self._graph, asker, usual, start) for place, one in asked)
+        return tuple(one for one in found if one is not None)
 
 
 def _column_of(graph: JoinGraph, source: int, column: int) -> int | None:
@@ -99,24 +155,10 @@ def _column_of(graph: JoinGraph, source: int, column: int) -> int | None:
     return alike.column_of(source) if alike is not None and source in alike.inputs else None
 
 
-def common_classes(graph: JoinGraph, consumers: Sequence[Consumer]) -> list[EqualColumns]:
-    """The classes of equal columns that all inputs and all consumers have one of."""
-    known = [classes_of(graph, consumer) for consumer in consumers]
-    everywhere = (c for c in graph.classes if len(c.inputs) == len(graph.widths))
-    return [c for c in everywhere if all(c in classes for classes in known)]
-
-
-def common_keys(graph: JoinGraph, consumers: Sequence[Consumer]) -> list[tuple[int, ...]]:
-    """For each input, and then for each consumer, its columns of these classes."""
-    shared = common_classes(graph, consumers)
-    keys = [tuple(c.column_of(source) for c in shared) for source in range(len(graph.widths))]
-    return [*keys, *(tuple(classes_of(graph, one).index(c) for c in shared) for one in consumers)]
-
-
-def classes_of(graph: JoinGraph, consumer: Consumer) -> list[EqualColumns | None]:
-    """Of each key the class that it is of."""
-    owners = [(graph.owner_of(column), column) for column in consumer.columns]
-    return [graph.class_of(owner, column - graph.starts[owner]) for owner, column in owners]
+def spreading_class(graph: JoinGraph) -> EqualColumns | None:
+    """What rows are hashed by where consumers ask: equal columns of all inputs. Where state is must not depend on who
+    asks, so it is the first such class, and consumers must know it (`add_consumers`), or there is one shard only."""
+    return next((c for c in graph.classes if len(c.inputs) == len(graph.widths)), None)
 
 
 @dataclass(frozen=True)
@@ -199,52 +241,44 @@ class Refused(_Keyed):
 
 @dataclass(frozen=True)
 class AnyOf:
-    """That one of several consumers needs the row: each is a list of questions that must all be met."""
+    """That one of several consumers needs the row: each is a list of questions that must all be met. It is asked even
+    where there is nothing to ask, since rows may still wait for who has gone by now."""
 
-    alternatives: tuple[tuple[Question, ...], ...]
+    alternatives: tuple[tuple[Wanted | Refused, ...], ...]
     kind: str = "consumers"
 
     @property
-    def _questions(self) -> list[Question]:
-        return [question for questions in self.alternatives for question in questions]
+    def _questions(self) -> list[Wanted | Refused]:
+        return list(dict.fromkeys(question for questions in self.alternatives for question in questions))
 
     @cached_property
     def by_code(self) -> bool:
         return all(question.by_code for question in self._questions)
 
-    @cached_property
+    @property
     def is_cheap(self) -> bool:
-        return all(question.is_cheap for question in self._questions)
+        return True
+
+    @cached_property
+    def takes_all(self) -> bool:
+        return not self.alternatives or not all(self.alternatives)
 
     @cached_property
     def own_columns(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for question in self._questions for name in question.own_columns))
 
     def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
-        met = (
-            reduce(np.logical_and, (question.is_met(rows, around, jit) for question in questions))
-            for questions in self.alternatives
-        )
-        return reduce(np.logical_or, met)
+        if self.takes_all:
+            return np.ones(number_of(rows), np.bool_)
+        met = {question: question.is_met(rows, around, jit) for question in self._questions}
+        needed = (reduce(np.logical_and, (met[one] for one in questions)) for questions in self.alternatives)
+        return reduce(np.logical_or, needed)
 
     def answered(self, around: Surroundings, segments: Sequence[Segment]) -> list[Positions]:
+        if self.takes_all:
+            return [np.arange(segment.height) for segment in segments]
         found = [question.answered(around, segments) for question in self._questions]
         return [np.concatenate(positions) for positions in zip(*found, strict=True)]
-
-
-def consumers_question(
-    graph: JoinGraph, placed: Sequence[Placed], asker: int, usual: Access, start: int
-) -> list[Question]:
-    """What the rows of an input ask of the consumers that are not on top of a tree."""
-    alternatives: dict[int, list[Question]] = {}
-    for one in placed:
-        found = one.question(graph, asker, usual, start)
-        alternatives.setdefault(one.consumer.alternative, []).extend([found] if found is not None else [])
-    if len(alternatives) <= 1:
-        return [question for questions in alternatives.values() for question in questions]
-    if not all(alternatives.values()):
-        return []  # one of them takes whatever comes
-    return [AnyOf(tuple(map(tuple, alternatives.values())))]
 
 
 def timely(rows: pl.DataFrame, first: int, *, generated: bool) -> pl.DataFrame:

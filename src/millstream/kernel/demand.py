@@ -326,10 +326,10 @@ def tree_gates(
     jit: JustInTime,
     retracting: Inputs,
     looked_through: Inputs,
-    more: Mapping[int, Sequence[Question]],
+    more: Mapping[int, Question],
 ) -> list[Gate]:
-    """For each input of a tree, by what the joins above ask of it, and `more`. Joins that are not made yet are not
-    looked through for some of the inputs: that is done for their combinations, of which far fewer pass."""
+    """For each input of a tree, by what the joins above ask of it, and `more` at last. Joins that are not made yet are
+    not looked through for some of the inputs: that is done for their combinations, of which far fewer pass."""
     views: dict[Join, Foreseen | None] = {}
     for join in root.walk() if jit.foreseen else ():
         for side in join.sides:
@@ -354,7 +354,7 @@ def tree_gates(
     by_side = demands_of(root)
     for source in range(len(graph.widths)):
         asked: list[Question] = [found for d in by_side[source] if (found := asking(source, d)) is not None]
-        asked += more.get(source, ())
+        asked += [more[source]] if source in more else []
         start = graph.starts[source]
         columns = [value_column(start + index) for index in range(graph.widths[source])]
         gates.append(Gate(asked, jit, usual[source], columns if source in retracting else None))
@@ -366,7 +366,7 @@ def stem_gates(
     usual: Sequence[Access],
     jit: JustInTime,
     retracting: Inputs,
-    more: Mapping[int, Sequence[Question]],
+    more: Mapping[int, Question],
 ) -> list[Gate]:
     """For each input of a join by SteMs: every SteM that it is connected with must have something for a row; and what
     `more` asks."""
@@ -380,7 +380,7 @@ def stem_gates(
             if shared:
                 links = Link(Access(others, own), usual[other], TRUE), Link(Access(own, others), usual[source], TRUE)
                 asked.append(Asking("input", other, *links))
-        asked += more.get(source, ())
+        asked += [more[source]] if source in more else []
         columns = [value_column(index) for index in range(graph.widths[source])]
         gates.append(Gate(asked, jit, usual[source], columns if source in retracting else None))
     return gates

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate, chain
+from itertools import chain
 
 import numpy as np
 import polars as pl
@@ -28,7 +28,7 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.blacklist import IN, Blacklist, Flags, Waits
 from millstream.kernel.combinations import CombinationGate, distinct_pairs
-from millstream.kernel.consumers import Consumer, Placed, asked_as_joined, common_keys, consumers_question, timely
+from millstream.kernel.consumers import Alternatives, AnyOf, Asked
 from millstream.kernel.demand import (
     COUNTS,
     KNOWN,
@@ -44,10 +44,11 @@ from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.keys import Positions
 from millstream.kernel.lattice_gate import LatticeGate
-from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.partners import Link, Rows, Stored
+from millstream.kernel.producers import OTHER, Producer, let_in_alike
 from millstream.kernel.scalar.evaluate import select_true
-from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction, conjuncts
+from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction
 from millstream.kernel.segments import alive, gather, horizon_of, numbers, only
 from millstream.kernel.spans import MOST_SPANS, Spans
 from millstream.kernel.stem import Probe, arranged
@@ -60,7 +61,7 @@ _MADE = "_made"  # the step in which a row was
 _LOOKUPS = 8  # partners that look for combinations cost as much as a combination that is made
 
 
-class JoinTree(Operator):
+class JoinTree(Producer):
     """A1 join ... join An in pairs, as the shape says: (a1 ... an, [max si, min ei), product of wi), condition true.
 
         change(L join R) = change(L) join R_before + L_after join change(R)   for every pair.
@@ -87,41 +88,31 @@ class JoinTree(Operator):
         synopses: Sequence[Synopsis] | None = None,
         jit: JustInTime | None = None,
         retracting: Inputs = frozenset(),
-        consumers: Sequence[Consumer] = (),
-        generated: bool = False,
+        alternatives: Alternatives | None = None,
         static: Inputs = frozenset(),
     ) -> None:
-        if consumers and jit is None:
+        if alternatives is not None and jit is None:
             raise AssertionError("consumers of a tree that makes everything")
-        on_top = asked_as_joined(consumers)
-        self.schema = tuple(chain(*schemas))
-        self.schemas = (*schemas, *(consumer.keys for consumer in consumers))
+        self.schema, self.schemas = tuple(chain(*schemas)), tuple(schemas)
         self.shape, self.condition = shape, condition
-        self.consumers, self.generated = tuple(consumers), generated
-        synopses = synopses or [Consolidated()] * len(schemas)
-        self.synopses = (*synopses, *(Consolidated() for _ in consumers))
-        starts = list(accumulate((len(columns) for columns in self.schemas), initial=0))
-        joined = len(schemas) + on_top
-        asked = [part for n in range(on_top) for part in consumers[n].condition(starts[len(schemas) + n])]
-        self.graph = JoinGraph(
-            [len(columns) for columns in self.schemas[:joined]], conjunction([*conjuncts(condition), *asked])
-        )
-        self.root = tree_of(reduce(lambda below, number: (below, number), range(len(schemas), joined), shape))
-        self.top = self._top(on_top)  # the last join that is made
+        self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
+        retracting &= frozenset(range(len(schemas)))
+        self.jit, self.retracting, self.never_changing = jit, retracting, static
+        self.graph = JoinGraph([len(columns) for columns in schemas], condition)
+        self.root = tree_of(shape)
+        self.asked = Asked(self.graph, alternatives) if alternatives is not None else None
+        starts = self.graph.starts
         self.columns = [
             [value_column(start + index) for index in range(len(columns))]
-            for start, columns in zip(starts, self.schemas, strict=False)
+            for start, columns in zip(starts, self.schemas, strict=True)
         ]
         self.required = [
-            [self.columns[source][int(name[1:])] for name in self.graph.never_null(source)] if source < joined else []
+            [self.columns[source][int(name[1:])] for name in self.graph.never_null(source)]
             for source in range(len(self.schemas))
         ]
-        self.pairs = {join.number: _Pair.of(self, join) for join in self.top.walk()}
-        self.placed = [
-            Placed(consumer, number, tuple(self.columns[number]))
-            for number, consumer in enumerate(consumers[on_top:], start=joined)
-        ]
-        everyone = frozenset(range(len(self.schemas)))
+        self.pairs = {join.number: _Pair.of(self, join) for join in self.root.walk()}
+        self.asked_by_inputs = self.asked.by if self.asked is not None else []
+        everyone = frozenset(range(len(self.schemas) + len(self.asked_by_inputs)))
         self.usual: dict[Join | int, Access] = {}  # what the rows of each side are sorted by
         self.lasting: dict[Join | int, Inputs] = {}  # the inputs whose rows, new or late, may still meet those
         for join in self.root.walk():
@@ -129,45 +120,56 @@ class JoinTree(Operator):
                 self.usual[side] = self.graph.between(inputs_of(side), inputs_of(join.beside(side)))
                 others = everyone if jit is not None else join.inputs
                 self.lasting[side] = others - inputs_of(side)
-        for one in self.placed:
-            self.usual[one.source], self.lasting[one.source] = one.usual, self.root.inputs
+        for one in self.asked_by_inputs:
+            self.lasting[one.source] = self.root.inputs
         self.static = self._static(static) if jit is not None else []
         self.combination_gates = self._combination_gates(jit, retracting)
         through = (join.inputs for join, gate in self.combination_gates.items() if gate.looks_through)
         looked_through = frozenset(chain.from_iterable(through))
         self.gates = self._gates(jit, retracting, looked_through)
         self.again = self._again(jit, retracting)
-        beside = ((join, side) for join in self.top.walk() for side in join.sides if side in self.again)
+        beside = ((join, side) for join in self.root.walk() for side in join.sides if side in self.again)
         self.dated = {join.beside(side) for join, side in beside}  # whose rows say in which step they were made
         self.is_adaptive = jit is not None and jit.adaptive
 
-    def _top(self, consumers: int) -> Join:
-        join = self.root
-        for _ in range(consumers):
-            if not isinstance(join.left, Join):
-                raise AssertionError("a tree without joins")
-            join = join.left
-        return join
+    def asked_by(self, alternatives: Alternatives) -> JoinTree:
+        return JoinTree(
+            self.schemas,
+            self.shape,
+            self.condition,
+            self.synopses,
+            self.jit,
+            self.retracting,
+            alternatives,
+            self.never_changing,
+        )
 
     def _static(self, static: Inputs) -> list[tuple[int, int, Link]]:
         """(input, input that never changes, how rows of the one find partners in the other)."""
-        pairs = ((source, never) for never in sorted(static & self.root.inputs) for source in self.top.inputs - static)
+        asking = sorted(self.root.inputs - static)
+        pairs = ((source, never) for never in sorted(static) for source in asking)
         links = ((s, n, Link.between(self.graph, frozenset({n}), frozenset({s}), self.usual[n])) for s, n in pairs)
-        return [(source, never, link) for source, never, link in links if link.access.probing]
+        found = [(source, never, link) for source, never, link in links if link.access.probing]
+        if self.asked is not None:
+            for source in asking:
+                never_met = self.asked.never_met(source, self.usual[source], self.graph.starts[source])
+                found += [(source, question.source, question.to_keys) for question in never_met]
+        return found
 
     def _gates(self, jit: JustInTime | None, retracting: Inputs, looked_through: Inputs) -> list[Gate]:
         if jit is None:
             return []
-        made_of = sorted(self.top.inputs)
-        more = {n: consumers_question(self.graph, self.placed, n, self.usual[n], self.graph.starts[n]) for n in made_of}
-        gates = tree_gates(self.graph, self.root, self.usual, jit, retracting, looked_through, more)
-        return [*gates, *(Gate([], jit, one.usual) for one in self.placed)]
+        more: dict[int, AnyOf] = {}
+        if self.asked is not None:
+            starts = enumerate(self.graph.starts[: len(self.schemas)])
+            more = {n: self.asked.question(n, self.usual[n], start) for n, start in starts}
+        return tree_gates(self.graph, self.root, self.usual, jit, retracting, looked_through, more)
 
     def _combination_gates(self, jit: JustInTime | None, retracting: Inputs) -> dict[Join, CombinationGate]:
         if jit is None or not jit.combinations:
             return {}
         demands = demands_of(self.root)
-        inner = [join for join in self.top.walk() if join != self.top and not join.inputs & retracting]
+        inner = [join for join in self.root.walk() if join != self.root and not join.inputs & retracting]
         gates = [CombinationGate(self.graph, join, demands[join], self.usual) for join in inner]
         if jit.lattice:
             gates = [LatticeGate(self.graph, join, demands[join], self.usual, jit) for join in inner]
@@ -176,23 +178,23 @@ class JoinTree(Operator):
     def _again(self, jit: JustInTime | None, retracting: Inputs) -> Inputs:
         """The inputs whose rows may be suspended again. A row that is taken back has to wait like the row itself; what
         is beside must tell since when its rows are there; and without equalities asking costs as much as it saves."""
-        if jit is None or not jit.again or retracting & self.top.inputs:
+        if jit is None or not jit.again or retracting:
             return frozenset()
         gated = {source for source, gate in enumerate(self.gates) if not gate.is_open and gate.is_cheap}
-        beside = ((join, side) for join in self.top.walk() for side in join.sides if isinstance(side, int))
+        beside = ((join, side) for join in self.root.walk() for side in join.sides if isinstance(side, int))
         return frozenset(
             side for join, side in beside if side in gated and (join.beside(side) in gated or _is_join(join, side))
         )
 
     @property
     def distribution(self) -> Distribution:
-        made_of = len(self.schemas) - len(self.consumers)
-        copies = (
-            tuple((index, start + index) for index in range(width))
-            for start, width in zip(self.graph.starts[:made_of], self.graph.widths[:made_of], strict=True)
+        copies = tuple(
+            tuple((index, start + index) for index in range(len(columns)))
+            for start, columns in zip(self.graph.starts, self.schemas, strict=False)
         )
-        asked = [()] if self.consumers else []
-        return by_key(common_keys(self.graph, [one.consumer for one in self.placed]), *copies, *asked)
+        if self.asked is None:
+            return by_key(self.graph.common_keys(), *copies)
+        return by_key(self.asked.keys, *copies, ())
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         run = _Run(self, inputs, state, progress)
@@ -216,12 +218,10 @@ class _Pair:
     def of(cls, tree: JoinTree, join: Join) -> _Pair:
         left, right = (inputs_of(side) for side in join.sides)
         below = [side.inputs for side in join.sides if isinstance(side, Join)]
-        own = conjuncts(tree.condition)
-        found = [(c.expression, c.inputs & tree.top.inputs) for c in tree.graph.conditions if c.expression in own]
         conditions = [
-            condition
-            for condition, inputs in found
-            if inputs <= left | right and not any(inputs <= lower for lower in below)
+            condition.expression
+            for condition in tree.graph.conditions
+            if condition.inputs <= left | right and not any(condition.inputs <= lower for lower in below)
         ]
         accesses = tree.graph.between(left, right), tree.graph.between(right, left)
         columns, types = tree.columns_of(left | right), batch_schema(tuple(chain(*tree.schemas)))
@@ -270,8 +270,18 @@ class _Run:
     """One step."""
 
     def __init__(self, tree: JoinTree, inputs: Sequence[Batch], state: State, progress: Progress) -> None:
-        self.tree, self.state, self.progress = tree, state, progress
-        self.arrived = [self._arranged(source, batch) for source, batch in enumerate(inputs)]
+        self.tree, self.progress = tree, progress
+        self.step = 1 + (int(state[_STEP][0].item()) if _STEP in state else 0)
+        # What was ever in before, here and at the one to be united with.
+        self.ever_in = {
+            source: [self._blacklist(state, source, kept) for kept in ("", OTHER)]
+            for source in (tree.root.inputs if tree.letting_in else ())
+        }
+        self.state = self._without_ended(state) if tree.letting_in else state
+        made_of = len(tree.schemas)
+        self.arrived = [self._arranged(source, batch) for source, batch in enumerate(inputs[:made_of])]
+        for one in tree.asked_by_inputs:
+            self.arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
         self.sides: dict[Join | int, _Side] = {}
         self.combination_gates = {join: gate.begun(state) for join, gate in tree.combination_gates.items()}
         self.tally = Tally.of(state.get(COUNTS, ()))
@@ -285,7 +295,6 @@ class _Run:
         counts = [*(len(gate.asking) for gate in tree.gates), *(1 for _ in single)]
         self.known = experiences(counts, state.get(KNOWN, ()))
         self.known_of = dict(zip(single, (one for (one,) in self.known[len(tree.gates) :]), strict=True))
-        self.step = 1 + (int(state[_STEP][0].item()) if _STEP in state else 0)
         self.blacklists: dict[int, tuple[Blacklist, Waits]] = {}
         self._combinations: dict[Join, Rows] = {}
         self._alive: dict[int, Flags | None] = {}
@@ -297,15 +306,28 @@ class _Run:
         frame = pl.DataFrame([batch[name].alias(named.get(name, name)) for name in (*local, *kept)])
         return arranged(frame, self.tree.columns[source], self.tree.required[source], self.tree.usual[source])
 
+    def _blacklist(self, state: State, source: int, kept: str = "") -> Blacklist:
+        step = self.step if source in self.tree.again else None
+        rows, waits = state.get(f"{kept}rows {source}", ()), state.get(f"{kept}waits {source}", ())
+        return Blacklist.of(rows, waits, step)
+
+    def _without_ended(self, state: State) -> State:
+        """What can still meet anything that comes."""
+        found = dict(state)
+        for side in self.tree.usual:
+            horizon = self._horizon(side, self.progress.before)
+            if isinstance(side, Join):
+                name = f"join {side.number}"
+                found[name] = tuple(alive(rows, horizon) for rows in state.get(name, ()))
+            else:
+                parts = self._blacklist(state, side).without_ended(horizon).parts
+                found[f"rows {side}"] = tuple(part.rows for part in parts)
+                found[f"waits {side}"] = tuple(part.stored for part in parts)
+        return found
+
     def output(self) -> Batch:
-        """What the tree makes; before it, the consumers' rows come in, those of the last one first."""
-        for one in self.tree.placed:
-            self.sides[one.source] = self._let_in(one.source)
-        made_of = len(self.tree.schemas) - len(self.tree.consumers)
-        for source in reversed(range(made_of, len(self.tree.graph.widths))):
-            self.sides[source] = self._let_in(source)
-        rows = self.made(self.tree.top)
-        return timely(rows, self.open_from, generated=self.tree.generated) if self.tree.consumers else rows
+        """What the tree makes."""
+        return self.made(self.tree.root)
 
     # What gates ask
 
@@ -318,8 +340,14 @@ class _Run:
         return [*((rows, flags) for rows, flags in before if flags is None or flags.any()), (self.new(side), None)]
 
     def arrived_rows(self, source: int) -> list[Stored]:
-        before = [(rows, self._living(source, rows, None)) for rows in self.state.get(f"rows {source}", ())]
+        before = [(rows, self._living(source, rows, None)) for rows in self._rows_before(source)]
         return [*before, (self.arrived[source], None)]
+
+    def _rows_before(self, source: int) -> tuple[Segment, ...]:
+        """All rows of an input from before."""
+        made_of = len(self.tree.schemas)
+        asked = self.tree.asked_by_inputs
+        return self.state.get(f"rows {source}" if source < made_of else asked[source - made_of].synopsis, ())
 
     def _living(self, side: Join | int, rows: Segment, flags: Flags | None) -> Flags | None:
         """Those of the rows that new ones can meet: segments are cleared now and then only."""
@@ -333,7 +361,7 @@ class _Run:
         return self.sides[side].new
 
     def all_rows(self, source: int) -> list[Segment]:
-        return [*self.state.get(f"rows {source}", ()), self.arrived[source]]
+        return [*self._rows_before(source), self.arrived[source]]
 
     def foreseen(self, join: Join, view: Foreseen) -> Rows:
         if join not in self._combinations:
@@ -458,9 +486,11 @@ class _Run:
         arrived, segments = self.arrived[source], self.state.get(f"rows {source}", ())
         if not self.tree.gates or self.tree.gates[source].is_open:
             return _Side([_Stored(segment) for segment in segments], arrived, arrived)
-        step = self.step if source in self.tree.again else None
-        blacklist = Blacklist.of(segments, self.state.get(f"waits {source}", ()), step)
+        blacklist = self._blacklist(self.state, source)
+        step = blacklist.step
         waits = self.tree.gates[source].let_in(arrived, blacklist, self, self.known[source])
+        if self.tree.letting_in:
+            let_in_alike(blacklist, self.tree.letting_in, *self.ever_in[source])
         if step is not None and self.tree.is_adaptive:
             self.known_of[source].judge("again")
         self.tally.suspended += int(np.count_nonzero(waits))
@@ -481,7 +511,7 @@ class _Run:
         if stored.part is None or stored.spans is None or not isinstance(source, int):
             return None
         known, (blacklist, _) = self.known_of[source], self.blacklists[source]
-        if known.given_up:
+        if known.given_up or self.tree.letting_in:
             return None
         touched = np.zeros(stored.rows.height, np.bool_)
         touched[positions] = True
@@ -519,6 +549,10 @@ class _Run:
             else:
                 segments = list(self.state.get(f"rows {side}", ()))
                 kept[f"rows {side}"] = self.tree.synopses[side].retain(segments, self.arrived[side], after, before)
+        for one in self.tree.asked_by_inputs:
+            before, after = (self._horizon(one.source, to) for to in (self.progress.before, self.progress.after))
+            stored = list(self._rows_before(one.source))
+            kept[one.synopsis] = Consolidated().retain(stored, self.arrived[one.source], after, before)
         self._keep_marks(kept)
         kept[COUNTS] = (self.tally.segment(),)
         if self.tree.again:

@@ -6,28 +6,54 @@ different queries have one edge.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.producers import Producer, Taken
 
 
 @dataclass(frozen=True)
 class Step:
-    """One operator: reads the input edges, writes the edge of its own name."""
+    """One operator: reads the input edges, writes the edge of its own name.
+
+    The output of a producer is made of its inputs; what consumers ask by (`asked`) are further ones, which neither hold
+    it up nor make it fail. Who takes its rows reads nothing else, but is final only as far as what it asks by
+    (`awaited`) as well.
+    """
 
     name: str
     operator: Operator
     inputs: tuple[str, ...]
+    asked: tuple[str, ...] = ()
+    awaited: tuple[str, ...] = ()
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The edges whose rows come to the operator."""
+        return (*self.inputs, *self.asked)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The edges that the output is made from, and is final with."""
+        return (*self.inputs, *self.awaited)
+
+    @property
+    def timed(self) -> tuple[str, ...]:
+        """The edges whose frontiers the operator is told."""
+        return (*self.read, *self.awaited)
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Steps in an order in which every edge is written before it is read."""
+    """Steps in an order in which every edge is written before it is read. Producers are told who reads them."""
 
     steps: tuple[Step, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", _told(self.steps))
 
     def edges_below(self, edge: str) -> set[str]:
         """The edge and all that it is made from."""
@@ -38,11 +64,30 @@ class Pipeline:
             current = waiting.pop()
             if current not in found:
                 found.add(current)
-                waiting.extend(by_name[current].inputs if current in by_name else ())
+                waiting.extend(by_name[current].needed if current in by_name else ())
         return found
+
+    def downstream(self, edges: Iterable[str]) -> set[str]:
+        """The steps that rows of some edges come to."""
+        reached = set(edges)
+        steps: set[str] = set()
+        for step in self.steps:
+            if reached.intersection(step.read):
+                reached.add(step.name)
+                steps.add(step.name)
+        return steps
+
+    @property
+    def sources(self) -> set[str]:
+        """The edges that no step writes."""
+        return {edge for step in self.steps for edge in step.read} - {step.name for step in self.steps}
 
     def only(self, edges: set[str]) -> Pipeline:
         return Pipeline(tuple(step for step in self.steps if step.name in edges))
+
+    def without(self, names: Iterable[str]) -> Pipeline:
+        gone = set(names)
+        return Pipeline(tuple(step for step in self.steps if step.name not in gone))
 
     def with_steps(self, others: tuple[Step, ...]) -> Pipeline:
         """These steps and those of the others that are not among them."""
@@ -58,8 +103,41 @@ class Pipeline:
         """How far each edge is final, given how far each source is."""
         frontiers = dict(sources)
         for step in self.steps:
-            frontiers[step.name] = min(frontiers[edge] for edge in step.inputs)
+            frontiers[step.name] = min(frontiers[edge] for edge in step.needed)
         return frontiers
+
+
+def _told(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps, producers with the consumers that take their rows, after all that those ask by."""
+    takers: dict[str, list[Taken]] = {}
+    for step in steps:
+        if isinstance(step.operator, Taken):
+            takers.setdefault(step.inputs[0], []).append(step.operator)
+    if not takers:
+        return steps
+    told = [_asked_by(step, takers[step.name]) if step.name in takers else step for step in steps]
+    by_name, ordered = {step.name: step for step in told}, dict[str, Step]()
+
+    def add(step: Step) -> None:
+        for edge in step.read:
+            if edge in by_name and edge not in ordered:
+                add(by_name[edge])
+        ordered.setdefault(step.name, step)
+
+    for step in told:
+        add(step)
+    return tuple(ordered.values())
+
+
+def _asked_by(step: Step, takers: Iterable[Taken]) -> Step:
+    operator = step.operator
+    if not isinstance(operator, Producer) or operator.asked is None:
+        raise AssertionError(f"{step.name} makes everything")
+    alternatives = tuple(dict.fromkeys(each for taker in takers for each in taker.alternatives))
+    if operator.asked.alternatives == alternatives:
+        return step
+    told = operator.asked_by(alternatives)
+    return replace(step, operator=told, asked=told.asked_edges)
 
 
 @dataclass
@@ -90,10 +168,10 @@ def run(
             outcome.failures[step.name] = broken[0]
             continue
         progress = Progress(
-            tuple(frontiers_before[edge] for edge in step.inputs),
-            tuple(frontiers_after[edge] for edge in step.inputs),
+            tuple(frontiers_before[edge] for edge in step.timed),
+            tuple(frontiers_after[edge] for edge in step.timed),
         )
-        inputs = [outcome.batches[edge] for edge in step.inputs]
+        inputs = [outcome.batches[edge] for edge in step.read]
         try:
             batch, state = step.operator.step(inputs, states.get(step.name, NO_STATE), progress)
         except EvaluationError as error:

@@ -23,14 +23,15 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.blacklist import IN, Blacklist
-from millstream.kernel.consumers import Consumer, Placed, common_keys, consumers_question, timely
+from millstream.kernel.consumers import Alternatives, Asked
 from millstream.kernel.demand import COUNTS, KNOWN, Gate, JustInTime, Tally, experiences, kept_experiences, stem_gates
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Inputs, JoinGraph
 from millstream.kernel.keys import Positions
-from millstream.kernel.operator import Horizons, Keeping, Operator, Progress, Segment, State
+from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, State
 from millstream.kernel.partners import Rows, Stored
+from millstream.kernel.producers import OTHER, Producer, let_in_alike
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.segments import gather, horizon_of, numbers, only
@@ -49,7 +50,7 @@ _ROUTING, _TURNS = "routing", "turns"  # synopses
 Numbers = npt.NDArray[np.int64]
 
 
-class StemJoin(Operator):
+class StemJoin(Producer):
     """A1 join ... join An = {(a1 ... an, [max si, min ei), product of wi) : ai in Ai, the condition true}
 
         change(A1 join ... join An) = sum over i of (A1 .. A(i-1))_after join change(Ai) join (A(i+1) .. An)_before.
@@ -80,12 +81,11 @@ class StemJoin(Operator):
         edges: Sequence[str] | None = None,
         jit: JustInTime | None = None,
         retracting: Inputs = frozenset(),
-        consumers: Sequence[Consumer] = (),
-        generated: bool = False,
+        alternatives: Alternatives | None = None,
     ) -> None:
-        if consumers and jit is None:
+        if alternatives is not None and jit is None:
             raise AssertionError("consumers of a join that makes everything")
-        self.schemas, self.generated = tuple(schemas), generated
+        self.schemas, self.jit, self.retracting = tuple(schemas), jit, retracting
         self.schema = tuple(chain(*schemas))
         self.condition = condition
         self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
@@ -95,23 +95,33 @@ class StemJoin(Operator):
         # Rows of one SteM for several inputs would have to be held back for some and not for others.
         self.stem_of = self._stems(edges if edges and jit is None else [str(source) for source in range(len(schemas))])
         self.usual = [self.graph.usual_access(stem) for stem in self.stem_of]
-        self.placed = [
-            Placed(consumer, number, tuple(value_columns(len(consumer.keys))))
-            for number, consumer in enumerate(consumers, start=len(schemas))
-        ]
+        self.asked = Asked(self.graph, alternatives) if alternatives is not None else None
+        self.asked_by_inputs = self.asked.by if self.asked is not None else []
         self.gates = self._gates(jit, retracting) if jit is not None else []
         self.again = self._again(jit)
         self.is_adaptive = jit is not None and jit.adaptive
 
     def _gates(self, jit: JustInTime, retracting: Inputs) -> list[Gate]:
-        more = {n: consumers_question(self.graph, self.placed, n, self.usual[n], 0) for n in range(len(self.schemas))}
-        gates = stem_gates(self.graph, self.usual, jit, retracting, more)
-        return [*gates, *(Gate([], jit, one.usual) for one in self.placed)]
+        inputs = range(len(self.schemas))
+        more = {n: self.asked.question(n, self.usual[n], 0) for n in inputs} if self.asked is not None else {}
+        return stem_gates(self.graph, self.usual, jit, retracting, more)
+
+    def asked_by(self, alternatives: Alternatives) -> StemJoin:
+        return StemJoin(
+            self.schemas,
+            self.condition,
+            self.synopses,
+            self.policy,
+            self.chunk,
+            jit=self.jit,
+            retracting=self.retracting,
+            alternatives=alternatives,
+        )
 
     def _again(self, jit: JustInTime | None) -> list[int]:
         """The inputs whose rows may be suspended again: not where they may be taken back (`turns`), and not of two,
         where whoever meets a row is a partner; nor where rows that are resumed are sent, and would meet some twice."""
-        if jit is None or not jit.again or len(self.schemas) == 2 or self.placed:
+        if jit is None or not jit.again or len(self.schemas) == 2 or self.asked is not None:
             return []
         return [source for source, gate in enumerate(self.gates) if not gate.is_open and gate.alike is None]
 
@@ -123,12 +133,13 @@ class StemJoin(Operator):
 
     @property
     def distribution(self) -> Distribution:
-        copies = (
+        copies = tuple(
             tuple((index, start + index) for index in range(width))
             for start, width in zip(self.graph.starts, self.graph.widths, strict=True)
         )
-        asked = [()] if self.placed else []
-        return by_key(common_keys(self.graph, [one.consumer for one in self.placed]), *copies, *asked)
+        if self.asked is None:
+            return by_key(self.graph.common_keys(), *copies)
+        return by_key(self.asked.keys, *copies, ())
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         everyone = range(len(self.schemas))
@@ -137,9 +148,9 @@ class StemJoin(Operator):
         before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
         routing = state.get(_ROUTING, ())
         experience = Experience.of(len(everyone), routing)
-        for one in self.placed:
+        for one in self.asked_by_inputs:
             arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
-            before.append(state.get(f"stem {one.source}", ()))
+            before.append(state.get(one.synopsis, ()))
         held = _HeldBack(self, before, arrived, state, progress) if self.gates else None
         let_in = arrived if held is None else held.let_in
         stored: list[list[Stored]] = [[(segment, None) for segment in stem] for stem in before]
@@ -153,10 +164,7 @@ class StemJoin(Operator):
             shared = progress.shared.get(i)
             after[kept.synopsis] = retained(self.synopses[i], before[i], arrived[i], kept, shared)
         after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
-        output = concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived[: len(everyone)])))
-        if self.placed:
-            output = timely(output, horizon_of(progress.low_before), generated=self.generated)
-        return output, after
+        return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived[: len(everyone)]))), after
 
     def _arrangement(self, source: int) -> Arrangement:
         required = tuple(self.graph.never_null(source))
@@ -191,6 +199,10 @@ def _horizon(frontiers: Sequence[int], source: int) -> int:
     return min(horizon_of(frontier) for other, frontier in enumerate(frontiers) if other != source)
 
 
+def _blacklist(state: State, source: int, kept: str = "") -> Blacklist:
+    return Blacklist.of(state.get(f"{kept}stem {source}", ()), state.get(f"{kept}waits {source}", ()))
+
+
 class _HeldBack:
     """The rows of all SteMs, those left out that some other SteM has nothing for (`demand`).
 
@@ -207,14 +219,22 @@ class _HeldBack:
         state: State,
         progress: Progress,
     ) -> None:
-        self.join, self.before, self.arrived, self.progress = join, before, arrived, progress
+        self.join, self.before, self.arrived, self.progress = join, list(before), arrived, progress
         self.tally = Tally.of(state.get(COUNTS, ()))
         counts = [*(len(gate.asking) for gate in join.gates), len(join.gates)]
         self.known = experiences(counts, state.get(KNOWN, ()))
-        self.blacklists = [Blacklist.of(stem, state.get(f"waits {i}", ())) for i, stem in enumerate(before)]
+        made_of = range(len(join.gates))
+        self.blacklists = [_blacklist(state, i) for i in made_of]
+        # What is in at the start, here and at the one to be united with.
+        ever_in = [(self.blacklists[i], _blacklist(state, i, OTHER)) for i in made_of] if join.letting_in else []
+        for i in made_of if join.letting_in else ():
+            self.blacklists[i] = self.blacklists[i].without_ended(_horizon(progress.before, i))
+            self.before[i] = tuple(part.rows for part in self.blacklists[i].parts)
         self.waits = []
-        for gate, rows, blacklist, known in zip(join.gates, arrived, self.blacklists, self.known, strict=False):
-            waits = gate.let_in(rows, blacklist, self, known)
+        for i, (gate, blacklist) in enumerate(zip(join.gates, self.blacklists, strict=True)):
+            waits = gate.let_in(arrived[i], blacklist, self, self.known[i])
+            if join.letting_in:
+                let_in_alike(blacklist, join.letting_in, *ever_in[i])
             self.tally.suspended += int(np.count_nonzero(waits))
             self.tally.resumed += sum(resumed.height for resumed, _ in blacklist.resumed)
             self.waits.append(waits)
@@ -250,8 +270,8 @@ class _HeldBack:
     @property
     def let_in(self) -> list[Segment]:
         """The rows that are sent."""
-        arrived = [only(rows, waits == IN) for rows, waits in zip(self.arrived, self.waits, strict=True)]
-        if not self.join.placed:
+        arrived = [only(rows, waits == IN) for rows, waits in zip(self.arrived, self.waits, strict=False)]
+        if self.join.asked is None:
             return arrived
         resumed = [[rows for rows, _ in blacklist.resumed if rows.height] for blacklist in self.blacklists]
         return [merged([rows, *more]) if more else rows for rows, more in zip(arrived, resumed, strict=True)]
@@ -259,7 +279,7 @@ class _HeldBack:
     @property
     def stored_rows(self) -> list[list[Stored]]:
         """The rows that are found."""
-        if not self.join.placed:
+        if self.join.asked is None:
             return [blacklist.rows_in() for blacklist in self.blacklists]
         return [[part.rows_in for part in blacklist.before if part.number_in] for blacklist in self.blacklists]
 
@@ -271,6 +291,11 @@ class _HeldBack:
             kept[f"stem {i}"] = tuple(part.rows for part in parts)
             kept[f"waits {i}"] = tuple(part.stored for part in parts)
             self.tally.waiting += Blacklist(parts).size
+        for one in self.join.asked_by_inputs:
+            before, after = (_horizon(to, one.source) for to in (self.progress.before, self.progress.after))
+            kept[one.synopsis] = Consolidated().retain(
+                list(self.before[one.source]), self.arrived[one.source], after, before
+            )
         if self.join.again:
             kept[_TURNS] = (self.turns.segment(),)
         return kept | {COUNTS: (self.tally.segment(),)}

@@ -7,7 +7,7 @@ the text with them written out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from sqlglot import exp
@@ -410,7 +410,7 @@ class Binder:
         elif isinstance(definition, TableDefinition):
             plan = lo.TableScan(key, definition.columns, definition.name, definition.nature, definition.log)
         else:
-            plan = definition.plan
+            plan = _of_view(definition.plan)
         return Bound(plan, [field.name for field in definition.columns], domain), item.name
 
     def _relation(self, bound: Bound, item: exp.Expr, shown: str, window: StreamWindow | None) -> Bound:
@@ -609,3 +609,10 @@ def _unique(names: list[str]) -> list[str]:
         taken.add(candidate.lower())
         result.append(candidate)
     return result
+
+
+def _of_view(plan: lo.Node) -> lo.Node:
+    """A view's plan, whose joins say that they are one."""
+    if isinstance(plan, lo.Project | lo.Filter):
+        return replace(plan, input=_of_view(plan.input))
+    return replace(plan, of_view=True) if isinstance(plan, lo.Join) and plan.join == "inner" else plan

@@ -41,16 +41,22 @@ Kept = tuple[str, tuple[int, ...]]  # columns that a join keeps of some rows; th
 
 @dataclass(frozen=True)
 class SourceStatistics:
-    """What is known of a stream or table: new rows per tick, rows held (tables), distinct values per column, and what
-    joins keep of it already."""
+    """What is known of a stream or table: new rows per tick, rows held (tables), distinct values per column, what joins
+    keep of it already, and which joins (by the fingerprints of their plans) make all their rows of it and others."""
 
     rate: float = 1.0
     size: float = UNKNOWN_DISTINCT
     distinct: tuple[float, ...] = ()
     kept: tuple[Kept, ...] = ()
+    made: tuple[str, ...] = ()
 
 
 Statistics = Mapping[str, SourceStatistics]
+
+
+def made_joins(statistics: Statistics) -> frozenset[str]:
+    """The joins of some sources that are made already."""
+    return frozenset(join for known in statistics.values() for join in known.made)
 
 
 @dataclass(frozen=True)

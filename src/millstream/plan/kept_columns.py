@@ -6,9 +6,10 @@ keep the same segments (`kernel.common_work`), and the new one adds nothing to t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 
 from millstream.kernel.join import InnerJoin
+from millstream.kernel.join_tree import JoinTree
 from millstream.kernel.linear import Project
 from millstream.kernel.operator import Operator, Progress
 from millstream.kernel.pipeline import Pipeline, Step
@@ -24,12 +25,23 @@ def kept_columns(pipeline: Pipeline) -> dict[str, tuple[Kept, ...]]:
     steps = {step.name: step for step in pipeline.steps}
     found: dict[str, dict[Kept, None]] = {}
     for step in pipeline.steps:
-        for edge in step.inputs if isinstance(step.operator, InnerJoin | StemJoin) else ():
+        for edge in step.inputs if isinstance(step.operator, InnerJoin | StemJoin | JoinTree) else ():
             rows, columns = _columns(edge, steps)
             source = _source(rows, steps)
             if source is not None and rows in steps:
                 found.setdefault(source, {})[fingerprint_in(rows), columns] = None
     return {source: tuple(kept)[:_MOST] for source, kept in found.items()}
+
+
+def joins_made(pipeline: Pipeline, read: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The joins of sources that are read, by their plans; each is told with the first of its sources."""
+    found: dict[str, dict[str, None]] = {}
+    for step in pipeline.steps:
+        if isinstance(step.operator, InnerJoin | StemJoin | JoinTree) and not step.name.startswith("producer-"):
+            sources = pipeline.edges_below(step.name) & pipeline.sources
+            if sources.issubset(read):
+                found.setdefault(min(sources), {})[fingerprint_in(step.name)] = None
+    return {source: tuple(made)[:_MOST] for source, made in found.items()}
 
 
 def shared_stems(new: Pipeline, known: Pipeline) -> list[str]:

@@ -196,7 +196,8 @@ class Project(_Unary):
 class Join(Node):
     """Any join; the condition is over the left columns followed by the right ones.
 
-    `foretold` asks an anti join to say ahead when rows come back because their partners leave.
+    `foretold` asks an anti join to say ahead when rows come back because their partners leave. That it is what a view
+    shows (`of_view`) changes nothing but how it is planned together with others.
     """
 
     left: Node
@@ -204,6 +205,7 @@ class Join(Node):
     join: JoinKind
     condition: Expression = TRUE
     foretold: bool = False
+    of_view: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         _check(self.left.kind == self.right.kind == "relation", "a join of streams")
@@ -234,10 +236,9 @@ class Consumer:
     null_safe: bool = False
     alternative: int = 0
 
-    @property
-    def asking(self) -> AskingConsumer:
-        """As the kernel takes it."""
-        return AskingConsumer(self.keys.schema, self.own, self.refuses, self.null_safe, self.alternative)
+    def asking_by(self, edge: str, *, static: bool = False) -> AskingConsumer:
+        """As the kernel takes it, the keys coming on an edge, and perhaps never changing."""
+        return AskingConsumer(edge, self.keys.schema, self.own, self.refuses, self.null_safe, static)
 
 
 @dataclass(frozen=True)

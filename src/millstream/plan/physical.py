@@ -6,7 +6,7 @@ Equal sub-plans become one step, whichever queries they come from, because a ste
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from millstream.errors import BindError, NotSupportedError
 from millstream.kernel import linear
@@ -14,6 +14,7 @@ from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.ranked_tree import RankedTree, TreeShape
 from millstream.kernel.change_log import ChangeLog
+from millstream.kernel.consumers import Alternatives, Consumer
 from millstream.kernel.demand import JustInTime
 from millstream.kernel.elements import Elements
 from millstream.kernel.existence import ExistenceJoin
@@ -24,6 +25,7 @@ from millstream.kernel.matches import Matches
 from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Step
+from millstream.kernel.producers import Taken
 from millstream.kernel.rows_window import RowsWindow
 from millstream.kernel.sample import Sample
 from millstream.kernel.scalar.expressions import Column, Expression
@@ -282,23 +284,29 @@ class Lowering:
     def _many_join(self, node: lo.ManyJoin) -> str:
         edges = [self.lower(child) for child in node.inputs]
         consumers = node.consumers
-        if any(consumer.as_of for consumer in consumers) and not self._is_punctual(node, edges):
-            consumers = ()
-        every = [*edges, *(self.lower(consumer.keys) for consumer in consumers)]
-        edge = self._step(node, self._joining(node, consumers, every), *every)
-        # Of consumers only keys are looked at: that those are taken back takes no row back.
-        return self._marked(edge, bool(self._retracting.intersection(edges)))
+        as_of = any(consumer.as_of for consumer in consumers)
+        if not consumers or (as_of and not self._is_punctual(node, edges)):
+            return self._step(node, self._joining(node, edges), *edges)
+        # Who asks is no part of what makes the rows; unless it matters when they were generated, or they are dropped.
+        single = len({one.alternative for one in consumers}) == 1
+        static = tuple(one for one in consumers if single and is_static(one.keys) and not one.refuses)
+        asked: dict[int, list[Consumer]] = {}
+        for one in consumers:
+            asked.setdefault(one.alternative, []).append(one.asking_by(self.lower(one.keys), static=one in static))
+        alternatives = tuple(map(tuple, asked.values()))
+        made = node if as_of else replace(node, consumers=static)
+        name = f"producer-{self._fingerprints.of(made)}"
+        producer = self._named(name, self._joining(node, edges, ()), *edges)
+        taken = Taken(node.schema, alternatives, generated=as_of)
+        awaited = dict.fromkeys(one.edge for each in alternatives for one in each)
+        return self._step(node, taken, producer, awaited=tuple(awaited))
 
-    def _joining(self, node: lo.ManyJoin, consumers: Sequence[lo.Consumer], edges: Sequence[str]) -> Operator:
-        """The operator, whose inputs are those of the node and then what its consumers ask by."""
-        synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=False)]
+    def _joining(self, node: lo.ManyJoin, edges: Sequence[str], alternatives: Alternatives | None = None) -> Operator:
+        synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=True)]
         schemas = [child.schema for child in node.inputs]
         retracting = frozenset(number for number, edge in enumerate(edges) if edge in self._retracting)
-        asking = [consumer.asking for consumer in consumers]
-        generated = any(consumer.as_of for consumer in consumers)
         if isinstance(node, lo.JoinTree):
-            read = [*node.inputs, *(consumer.keys for consumer in consumers)]
-            static = frozenset(number for number, child in enumerate(read) if is_static(child))
+            static = frozenset(number for number, child in enumerate(node.inputs) if is_static(child))
             ways = node.detection.split()
             combined = "all" in ways or "lattice" in ways
             jit = JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways)
@@ -309,9 +317,8 @@ class Lowering:
                 synopses,
                 jit,
                 retracting,
-                asking,
-                generated=generated,
-                static=static,
+                alternatives,
+                static,
             )
         if isinstance(node, lo.StemJoin):
             held = JustInTime() if node.jit else None
@@ -323,8 +330,7 @@ class Lowering:
                 edges=edges,
                 jit=held,
                 retracting=retracting,
-                consumers=asking,
-                generated=generated,
+                alternatives=alternatives,
             )
         raise AssertionError(f"no operator for {type(node).__name__}")
 
@@ -360,16 +366,17 @@ class Lowering:
         kind = ExpiryGrouped if pattern == Pattern.WK else Fifo
         return kind(span, groups, lazy)
 
-    def _step(self, node: lo.Node, operator: Operator, *inputs: str) -> str:
-        return self._named(f"{type(operator).__name__.lower()}-{self._fingerprints.of(node)}", operator, *inputs)
+    def _step(self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
+        name = f"{type(operator).__name__.lower()}-{self._fingerprints.of(node)}"
+        return self._named(name, operator, *inputs, awaited=awaited)
 
-    def _named(self, name: str, operator: Operator, *inputs: str) -> str:
+    def _named(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
         if self.options.strategy != "upa" or self._born:
             # The same plan run in another way keeps other state: it must not be taken for the usual one.
             name = f"{name}-{self.options.strategy}{'-born' if self._born else ''}"
         if self.options.apart:
             name = f"{name}~{self.options.apart}"
-        self.steps.setdefault(name, Step(name, operator, inputs))
+        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited))
         return self._marked(name, bool(self._retracting.intersection(inputs)))
 
     def _marked(self, edge: str, retracting: bool) -> str:

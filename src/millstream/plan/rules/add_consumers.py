@@ -16,12 +16,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from millstream.kernel.consumers import common_classes
+from millstream.kernel.consumers import spreading_class
 from millstream.kernel.join_graph import JoinGraph, equal_column
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import Expression, Parameter, columns_used, map_columns, shift_columns
+from millstream.kernel.scalar.expressions import (
+    Column,
+    Expression,
+    Parameter,
+    columns_used,
+    map_columns,
+    shift_columns,
+)
 from millstream.plan import logical as lo
-from millstream.plan.cost import Statistics
+from millstream.plan.cost import Statistics, made_joins
+from millstream.plan.fingerprint import fingerprint
 from millstream.plan.keys import split_condition
 from millstream.plan.monotonic import is_non_retroactive
 
@@ -29,8 +37,7 @@ Asked = tuple[lo.Consumer, ...]
 
 
 def add_consumers(plan: lo.Node, statistics: Statistics, shards: int = 1) -> lo.Node:
-    del statistics
-    found = _Found({}, shards)
+    found = _Found({}, shards, made_joins(statistics))
     found.visit(plan, ())
     return plan.transform(lambda node: found.told(node) if isinstance(node, lo.ManyJoin) else node)
 
@@ -41,6 +48,7 @@ class _Found:
 
     places: dict[lo.ManyJoin, list[Asked]]
     shards: int
+    made: frozenset[str]  # joins that make all their rows already, for others
 
     def visit(self, node: lo.Node, asked: Asked) -> None:
         if isinstance(node, lo.ManyJoin):
@@ -54,6 +62,8 @@ class _Found:
         alternatives = list(dict.fromkeys(self.places.get(node, ())))
         if not node.is_just_in_time or not alternatives or not all(alternatives):
             return node
+        if self.made and fingerprint(node) in self.made:
+            return node
         if len(alternatives) > 1 and any(consumer.as_of for asked in alternatives for consumer in asked):
             return node
         consumers = tuple(
@@ -61,15 +71,16 @@ class _Found:
             for number, asked in enumerate(alternatives)
             for consumer in sorted(asked, key=lambda one: one.refuses)
         )
-        if self.shards > 1 and _is_spread(node, ()) and not _is_spread(node, consumers):
+        if self.shards > 1 and not _are_spread(node, consumers):
             return node
         return replace(node, consumers=consumers)
 
 
-def _is_spread(node: lo.ManyJoin, consumers: Asked) -> bool:
-    """Whether the rows of a join and of its consumers can be on several shards."""
+def _are_spread(node: lo.ManyJoin, consumers: Asked) -> bool:
+    """Whether all consumers ask by what the rows of a join are hashed by, or nothing is."""
     graph = JoinGraph([len(child.schema) for child in node.inputs], node.condition)
-    return bool(common_classes(graph, [one.asking for one in consumers]))
+    hashed_by = spreading_class(graph)
+    return hashed_by is None or all(one.asking_by("").column_of(hashed_by, graph) is not None for one in consumers)
 
 
 def asked_of(node: lo.Node, side: int, asked: Asked) -> Asked:
@@ -93,6 +104,8 @@ def asked_of(node: lo.Node, side: int, asked: Asked) -> Asked:
         case lo.Join(join="inner"):
             above = _present(_moved(one, lambda value: _of_side(value, node, side)) for one in _always(asked))
             return (*above, *_by(node, side))
+        case lo.JoinTree() if side < len(node.inputs):
+            return _by_inputs(node, side)
         case lo.Join(join="semi" | "anti") if side == 0:
             return (*_always(asked), *_by(node, side, refuses=node.join == "anti"))
         case lo.Join(join="semi" | "anti") | lo.Join(join="left") if side == 1:
@@ -116,7 +129,7 @@ def _always(asked: Asked) -> Asked:
 def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False) -> Asked:
     """That one side of a join has partners for rows of the other."""
     width, other = len(join.left.schema), join.children[1 - side]
-    if any(isinstance(node, lo.ManyJoin) and node.is_just_in_time for node in other.walk()):
+    if _waits(other):
         return ()
     keys, rest = split_condition(join.condition, width)
     if refuses and (rest or not keys):
@@ -128,6 +141,29 @@ def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False)
     own = tuple(shift_columns(value, -width * side) for value, _ in pairs)
     consumer = lo.Consumer(asked, own, refuses, as_of, null_safe)
     return _present([_moved(consumer, lambda value: value)])
+
+
+def _by_inputs(tree: lo.JoinTree, side: int) -> Asked:
+    """That the other inputs of a tree have partners for rows of one that is a tree itself."""
+    graph = JoinGraph([len(child.schema) for child in tree.inputs], tree.condition)
+    found = []
+    for number, other in enumerate(tree.inputs):
+        both = [alike for alike in graph.classes if {side, number} <= alike.inputs]
+        if number == side or not both or _waits(other):
+            continue
+        own = tuple(_column(tree.inputs[side], alike.column_of(side)) for alike in both)
+        keys = tuple(_column(other, alike.column_of(number)) for alike in both)
+        found.append(lo.Consumer(lo.Project(other, keys, tuple(key.name for key in keys)), own))
+    return tuple(found)
+
+
+def _column(node: lo.Node, index: int) -> Column:
+    return Column(node.schema[index].type, index, node.schema[index].name)
+
+
+def _waits(node: lo.Node) -> bool:
+    """Whether it has a tree that waits for others."""
+    return any(isinstance(below, lo.ManyJoin) and below.is_just_in_time for below in node.walk())
 
 
 def _moved(consumer: lo.Consumer, change: Callable[[Expression], Expression | None]) -> lo.Consumer | None:

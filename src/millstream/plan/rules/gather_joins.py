@@ -20,6 +20,7 @@ RETROACTIVE tables are no part of it, since those meet whole combinations as of 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -38,7 +39,8 @@ from millstream.kernel.scalar.expressions import (
 from millstream.kernel.tree_shape import Shape
 from millstream.plan import logical as lo
 from millstream.plan.column_keys import extended
-from millstream.plan.cost import Statistics, estimate
+from millstream.plan.cost import Statistics, estimate, made_joins
+from millstream.plan.fingerprint import fingerprint
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.monotonic import is_non_retroactive
 from millstream.plan.rules.add_consumers import Asked, asked_of
@@ -58,8 +60,10 @@ ANY = JoinChoice()
 
 
 def gather_joins(plan: lo.Node, statistics: Statistics, choice: JoinChoice = ANY, shards: int = 1) -> lo.Node:
-    repeated = _repeated(plan) if choice.jit == "on" and choice.join_plan in ("auto", "tree") else frozenset()
-    gathered = _Gathering(statistics, choice, shards, repeated).visit(plan)
+    gathering = _Gathering(statistics, choice, shards)
+    if choice.join_plan in ("auto", "tree"):
+        gathering = gathering.keeping_apart(plan)
+    gathered = gathering.visit(plan)
     return plan if gathered == plan else merge_projections(gathered, statistics)
 
 
@@ -81,16 +85,39 @@ class _Gathering:
     statistics: Statistics
     choice: JoinChoice
     shards: int
-    repeated: frozenset[lo.Node]  # joins that are kept apart, since several places read them
+    # Joins that are kept apart below others: views that a running query makes anyway, and what several may ask.
+    made: frozenset[lo.Node] = frozenset()
+    shared: frozenset[lo.Node] = frozenset()
+
+    @property
+    def apart(self) -> frozenset[lo.Node]:
+        return self.made | self.shared
+
+    def keeping_apart(self, plan: lo.Node) -> _Gathering:
+        """The same, knowing which joins of a plan are wanted by others too."""
+        clusters = [_joins(node) for node in plan.walk() if _is_member(node)]
+        views = {join for cluster in clusters for join in cluster[1:] if join.of_view}
+        known = made_joins(self.statistics)
+        made = {join for join in views if known and self._fingerprint(join) in known}
+        shared = _repeated(plan) | views if self.choice.jit == "on" else set()
+        return replace(self, made=_largest(made), shared=_largest(shared - made))
+
+    def _fingerprint(self, join: lo.Join) -> str:
+        """Of the plan by which a join is made where it stands alone."""
+        alone = merge_projections(self.visit(join), self.statistics)
+        while isinstance(alone, lo.Project):
+            alone = alone.input
+        return fingerprint(alone)
 
     def visit(self, node: lo.Node, asked: Asked = ()) -> lo.Node:
         """Top-down, so that neighbours are seen together; something above may ask for some of the rows only."""
         if not _is_member(node):
             children = (self.visit(child, asked_of(node, side, asked)) for side, child in enumerate(node.children))
             return node.with_children(tuple(children)) if node.children else node
-        cluster = _cluster(node, self.repeated)
+        cluster = _cluster(node, self.apart)
         stems = _stems(cluster)
-        joined = self._joined(node, cluster, stems, asked=bool(asked) or node in self.repeated)
+        is_asked = (bool(asked) or node in self.shared) and node not in self.made
+        joined = self._joined(node, cluster, stems, asked=is_asked)
         if joined is None:
             return self._tree(node)
         joined = replace(joined, inputs=tuple(self.visit(child) for child in stems.inputs))
@@ -102,14 +129,14 @@ class _Gathering:
         """All joins of a cluster as one, if they are to be."""
         condition, choice = conjunction(list(stems.conditions)), self.choice
         if asked and len(cluster.inputs) > 1 and choice.jit == "on" and choice.join_plan in ("auto", "tree"):
-            return lo.JoinTree(stems.inputs, condition, _shape(node, self.repeated), choice.jit_detection)
+            return lo.JoinTree(stems.inputs, condition, _shape(node, self.apart), choice.jit_detection)
         if choice.join_plan in ("eddy", "mjoin"):
             routing = "fixed" if choice.join_plan == "mjoin" else "ticket"
             return lo.StemJoin(stems.inputs, condition, routing, choice.jit == "on")
         if choice.join_plan == "auto" and self._is_worth_it(node, cluster, stems):
             return lo.StemJoin(stems.inputs, condition, jit=choice.jit == "on")
         if len(cluster.inputs) > 2 and self._is_just_in_time(node, stems):
-            return lo.JoinTree(stems.inputs, condition, _shape(node, self.repeated), choice.jit_detection)
+            return lo.JoinTree(stems.inputs, condition, _shape(node, self.apart), choice.jit_detection)
         return None
 
     def _is_just_in_time(self, node: lo.Node, stems: _Cluster) -> bool:
@@ -121,7 +148,7 @@ class _Gathering:
 
     def _tree(self, node: lo.Node, *, first: bool = True) -> lo.Node:
         """The joins as they are, their inputs visited."""
-        if not _is_member(node) or (node in self.repeated and not first):
+        if not _is_member(node) or (node in self.apart and not first):
             return self.visit(node)
         return node.with_children(tuple(self._tree(child, first=False) for child in node.children))
 
@@ -161,12 +188,16 @@ def _joins(node: lo.Node) -> list[lo.Join]:
     return own + [join for child in node.children for join in _joins(child)]
 
 
-def _repeated(plan: lo.Node) -> frozenset[lo.Node]:
-    """The joins below others that are at several places, the largest of them."""
+def _repeated(plan: lo.Node) -> set[lo.Join]:
+    """The joins that are at several places."""
     found = Counter(node for node in plan.walk() if isinstance(node, lo.Join) and _is_member(node))
-    several = [node for node, number in found.items() if number > 1]
-    within = {inner for node in several for inner in node.walk() if inner is not node and inner != node}
-    return frozenset(node for node in several if node not in within)
+    return {node for node, number in found.items() if number > 1}
+
+
+def _largest(joins: Collection[lo.Join]) -> frozenset[lo.Node]:
+    """Those that are not below others of them."""
+    within = {inner for node in joins for inner in node.walk() if inner is not node and inner != node}
+    return frozenset(node for node in joins if node not in within)
 
 
 def _shape(node: lo.Node, apart: frozenset[lo.Node]) -> Shape:

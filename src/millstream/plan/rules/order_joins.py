@@ -69,7 +69,8 @@ def _rebuild(original: lo.Join, leaves: list[lo.Node], conditions: list[Expressi
         width = len(joined.schema) + len(leaves[leaf].schema)
         ready = [c for c in waiting if all(index < width for index in columns_used(c))]
         waiting = [c for c in waiting if c not in ready]
-        joined = lo.Join(joined, leaves[leaf], "inner", conjunction(ready))
+        of_view = original.of_view and leaf == order[-1]
+        joined = lo.Join(joined, leaves[leaf], "inner", conjunction(ready), of_view=of_view)
     if order == sorted(order):
         return joined
     columns = tuple(Column(f.type, position[index], f.name) for index, f in enumerate(original.schema))

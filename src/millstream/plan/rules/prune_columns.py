@@ -73,7 +73,7 @@ def _prune_join(node: lo.Join, needed: set[int], kept: Kept) -> tuple[lo.Node, P
     right, right_positions = _narrow(node.right, {index - width for index in read if index >= width}, kept)
     positions = dict(left_positions)
     positions |= {old + width: new + len(left.schema) for old, new in right_positions.items()}
-    join = lo.Join(left, right, node.join, _moved(node.condition, positions))
+    join = replace(node, left=left, right=right, condition=_moved(node.condition, positions))
     return join, {old: new for old, new in positions.items() if new < len(join.schema)}
 
 

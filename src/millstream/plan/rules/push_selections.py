@@ -10,6 +10,8 @@ the same before or after, so that is safe too.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.kernel.scalar.expressions import (
     Column,
     Expression,
@@ -55,7 +57,8 @@ def _into_join(node: lo.Filter, join: lo.Join) -> lo.Node:
         else:
             both.append(part)
     condition = conjunction([*conjuncts(join.condition), *both])
-    pushed = lo.Join(_filtered(join.left, left), _filtered(join.right, right), join.join, condition)
+    sides = _filtered(join.left, left), _filtered(join.right, right)
+    pushed = replace(join, left=sides[0], right=sides[1], condition=condition)
     return lo.Filter(pushed, conjunction(above)) if above else pushed
 
 

@@ -1,0 +1,115 @@
+"""Queries that come late to a producer that others read: theirs and the one that runs become one (`producers`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from millstream.engine.task import EpochOutcome
+from millstream.kernel.consumers import ASKED
+from millstream.kernel.pipeline import Pipeline, Step
+from millstream.kernel.producers import OTHER, Producer
+from millstream.state.snapshot import Names, Snapshot
+
+if TYPE_CHECKING:
+    from millstream.engine.engine import Engine
+
+Synopses = Mapping[str, Names]  # by shard and name
+
+
+@dataclass
+class Newcomers:
+    """The plans of queries that come, the edges they show, and what they hold and show by what is committed."""
+
+    pipeline: Pipeline
+    shown: frozenset[str]
+    states: dict[str, Synopses]
+    results: dict[str, Names]
+    written: list[str] = field(default_factory=list)  # all that was while they were united, needed or not
+
+    def take(self, outcome: EpochOutcome) -> None:
+        self.states |= outcome.states
+        for edge, names in outcome.results.items():
+            self.results[edge] = (*self.results.get(edge, ()), *names)
+        self.written += outcome.names()
+
+
+def unite(engine: Engine, new: Newcomers) -> Snapshot:
+    """The committed snapshot, with producers that have made what they have made for those who come, as these have of
+    theirs; a producer that was there holds what its new consumers ask by."""
+    snapshot, known = engine.snapshot, {step.name for step in engine.pipeline.steps}
+    for step in new.pipeline.steps:
+        # Where all that reads it is there already, what is there goes on as it is.
+        if step.name in known and _is_asked(step) and new.pipeline.downstream([step.name]) - known:
+            snapshot = _united(engine, new, step, snapshot)
+    return snapshot
+
+
+def _is_asked(step: Step) -> bool:
+    return isinstance(step.operator, Producer) and step.operator.asked is not None
+
+
+def _united(engine: Engine, new: Newcomers, theirs: Step, snapshot: Snapshot) -> Snapshot:
+    ours = next(step for step in engine.pipeline.steps if step.name == theirs.name)
+    name = theirs.name
+    our_state, their_state = snapshot.states.get(name, {}), new.states.get(name, {})
+    if not our_state and not their_state:
+        return snapshot
+    pipeline = engine.pipeline.with_steps(new.pipeline.steps)
+    letting_in = "other" if _keep_alike(pipeline.frontiers(engine.frontiers(snapshot)), ours, theirs) else "all"
+    states = {**new.states, name: _with_other(their_state, our_state)}
+    run = _run(engine, new.pipeline, theirs, letting_in, states, new.shown)
+    new.take(run)
+    failed = [run.failures[edge] for edge in new.shown if edge in run.failures]
+    if failed:
+        raise failed[0]
+    states = {**snapshot.states, name: _with_other(our_state, their_state)}
+    outcome = _run(engine, engine.pipeline, ours, letting_in, states, engine.shown_edges)
+    new.written += outcome.names()
+    snapshot = engine.after(snapshot, outcome, engine.pipeline.downstream([name]) | {name})
+    asked = {each: names for each, names in run.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
+    return replace(snapshot, states={**snapshot.states, name: {**asked, **snapshot.states.get(name, {})}})
+
+
+def _keep_alike(frontiers: Mapping[str, int], ours: Step, theirs: Step) -> bool:
+    """Whether both keep rows for as long: until no input can reach them any more, nor what is asked by."""
+    furthest = max(frontiers[edge] for edge in ours.inputs)
+    least = {min([furthest, *(frontiers[edge] for edge in step.asked)]) for step in (ours, theirs)}
+    return len(least) == 1
+
+
+def _with_other(state: Synopses, other: Synopses) -> Synopses:
+    """A state, with another one beside it under names of its own."""
+    beside = {f"{each.partition('/')[0]}/{OTHER}{_synopsis(each)}": names for each, names in other.items()}
+    return {**state, **beside}
+
+
+def _synopsis(name: str) -> str:
+    """Its name without the shard's."""
+    return name.partition("/")[2]
+
+
+def _run(
+    engine: Engine,
+    pipeline: Pipeline,
+    step: Step,
+    letting_in: str,
+    states: Mapping[str, Synopses],
+    shown: Collection[str],
+) -> EpochOutcome:
+    """A step of a producer in which it lets rows in, and of all that reads it; time does not pass."""
+    if not isinstance(step.operator, Producer):
+        raise AssertionError(f"{step.name} is no producer")
+    uniting = pipeline.replacing((replace(step, operator=step.operator.uniting(letting_in)),))
+    concerned = pipeline.downstream([step.name]) | {step.name}
+    frontiers = engine.frontiers()
+    task = replace(
+        engine.task_of(uniting, {}),
+        concerned=frozenset(concerned),
+        states={each: synopses for each, synopses in states.items() if each in concerned},
+        before=frontiers,
+        after=frontiers,
+        shown=tuple(edge for edge in shown if edge in concerned),
+    )
+    return engine.runner.run(task)

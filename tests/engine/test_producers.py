@@ -1,0 +1,114 @@
+"""One join for several queries that ask for different rows of it: what is made, and that nobody notices the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.engine.test_consumers import SCHEMA, THREE, TWO
+
+import millstream as ms
+from millstream.database import Database
+from millstream.kernel.producers import Producer
+
+BATCHES, TIMES = 8, 320
+VIEWS = f"""
+CREATE VIEW Two AS SELECT A.k, x, y FROM {TWO};
+CREATE VIEW Three AS SELECT A.k, A.x, B.y, C.z FROM {THREE};
+"""
+ASKING = {
+    "some": "SELECT * FROM {} j WHERE EXISTS (SELECT * FROM S [RANGE 9] WHERE S.x = j.x)",
+    "longer": "SELECT * FROM {} j WHERE EXISTS (SELECT * FROM S [RANGE 40] WHERE S.x = j.x)",
+    "other": "SELECT * FROM {} j WHERE EXISTS (SELECT * FROM R [RANGE 20] WHERE R.y = j.y)",
+    "both": "SELECT * FROM {} j WHERE EXISTS (SELECT * FROM R [RANGE 9] WHERE R.x = j.x AND R.y = j.y)",
+    "table": "SELECT * FROM {} j WHERE x IN (SELECT x FROM T)",
+    "none": "SELECT * FROM {} j WHERE NOT EXISTS (SELECT * FROM T WHERE T.x = j.x)",
+    "behind": "SELECT * FROM {} j WHERE x IN (SELECT x FROM T) AND EXISTS (SELECT * FROM S [RANGE 9] WHERE S.x = j.x)",
+    "padded": "SELECT S.z, j.* FROM S [RANGE 9] LEFT JOIN {} j ON j.x = S.x",
+    "joined": "SELECT j.*, S.z FROM {} j, S [RANGE 9] WHERE j.x = S.x",
+    "joined twice": "SELECT j.*, S.z FROM {} j, S [RANGE 9], R [RANGE 30] WHERE j.x = S.x AND j.y = R.y",
+    "counted": "SELECT x, COUNT(*) AS n FROM {} j WHERE EXISTS (SELECT * FROM S [RANGE 9] WHERE S.x = j.x) GROUP BY x",
+    "all": "SELECT * FROM {} j",
+}
+
+
+class Told:
+    """A database that is told something at every step: rows, changes of tables, heartbeats, perhaps uneven ones."""
+
+    def __init__(self, seed: int, *, even: bool = True) -> None:
+        self.dice, self.even = np.random.default_rng(seed), even
+        spans = {"A": (6, 20), "B": (6, 6), "C": (6, 20), "S": (20, 20), "R": (20, 6)}
+        often = {"A": 2, "B": 2, "C": 2, "S": 8, "R": 8}
+        self.rows = {
+            name: [(*(int(self.dice.integers(0, s)) for s in spans[name]), t) for t in range(0, TIMES, often[name])]
+            for name in spans
+        }
+
+    def start(self, db: Database) -> None:
+        db.execute("INSERT INTO T VALUES (1, 1), (2, 2), (3, 3), (NULL, 4)")
+
+    def batch(self, db: Database, number: int) -> None:
+        low, high = (TIMES * (number + each) // BATCHES for each in (0, 1))
+        dice = np.random.default_rng(number)
+        for name in dice.permutation(sorted(self.rows)):
+            db.insert(str(name), [row for row in self.rows[str(name)] if low <= row[-1] < high])
+        for name in sorted(self.rows):
+            db.advance(name, to=high - 1 if self.even else max(low, int(dice.integers(low, high))))
+        at = high + int(dice.integers(0, 5))
+        db.execute(f"INSERT INTO T VALUES ({dice.integers(0, 20)}, 7) AT {at}")
+        db.execute(f"DELETE FROM T WHERE x = {dice.integers(0, 20)} AT {at + 1}")
+
+    def end(self, db: Database) -> None:
+        db.advance(to=2 * TIMES)
+
+
+def run(seed: int, join: str, settings: str, *, even: bool, path: Path | None = None) -> Iterator[dict[str, Counter]]:
+    """Queries come at any batch, and some go; gives the answers of those that are there after each batch. With a path
+    the database is opened again after each of them."""
+    told, dice = Told(seed, even=even), np.random.default_rng(seed + 1000)
+    comes = {name: int(dice.integers(0, BATCHES)) for name in ASKING}
+    goes = {name: int(dice.integers(comes[name] + 1, 2 * BATCHES)) for name in ASKING}
+    db = ms.connect(str(path), engine="inprocess") if path else ms.connect(engine="inprocess")
+    db.execute(SCHEMA + VIEWS)
+    db.execute(settings)
+    told.start(db)
+    for number in range(BATCHES):
+        for name, text in ASKING.items():
+            if comes[name] == number:
+                db.register(text.format(join), name=name)
+            if goes[name] == number:
+                db.query(name).drop()
+        told.batch(db, number)
+        yield {query.name: answer(query) for query in db.queries()}
+        if path is not None:
+            db.close()
+            db = ms.connect(str(path), engine="inprocess")
+    told.end(db)
+    yield {query.name: answer(query) for query in db.queries()}
+    db.close()
+
+
+def answer(query: ms.Query) -> Counter:
+    changes = query.changes()
+    rows = zip(*(changes[name].to_pylist() for name in changes.column_names), strict=True)
+    return Counter((query.final, *row) for row in rows)
+
+
+def producers(db: Database) -> list[Producer]:
+    found = [step.operator for step in db.engine.pipeline.steps]
+    return [each for each in found if isinstance(each, Producer) and each.asked is not None]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("plan", "join"), [("tree", "Two"), ("tree", "Three"), ("eddy", "Three"), ("mjoin", "Two")])
+def test_queries_that_come_and_go_share_a_join_and_do_not_notice_each_other(seed: int, plan: str, join: str) -> None:
+    even = seed % 2 == 0
+    held = run(seed, join, f"SET join_plan = '{plan}'; SET jit = on", even=even)
+    made = run(seed, join, "SET join_plan = 'tree'; SET jit = off", even=even)
+    for number, (one, other) in enumerate(zip(held, made, strict=True)):
+        assert one.keys() == other.keys()
+        for name in one:
+            assert one[name] == other[name], f"{name} after batch {number}"
