@@ -276,12 +276,14 @@ class Registry:
         """The query with its plan, and the statistics that this was chosen by."""
         read = {source.name for source in sources(bound.plan)}
         known = self._database.engine.statistics(read)
-        if any(isinstance(node, lo.Join) for node in bound.plan.walk()):
+        joins = [node for node in bound.plan.walk() if isinstance(node, lo.Join)]
+        if joins:
             pipeline = self._database.engine.pipeline
             for source, kept in kept_columns(pipeline).items():
                 if source in read:
                     known[source] = replace(known.get(source, SourceStatistics()), kept=kept)
-            for source, made in joins_made(pipeline, read).items():
+            of_views = any(join.of_view for join in joins)
+            for source, made in joins_made(pipeline, read).items() if of_views else ():
                 known[source] = replace(known.get(source, SourceStatistics()), made=made)
         return self._database.rewritten(bound, known), statistics_entry(known)
 

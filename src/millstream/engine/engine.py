@@ -535,7 +535,7 @@ class Engine:
         for step in self.pipeline.steps if failures else ():
             if step.name in spared:
                 continue
-            broken = [found[edge] for edge in step.inputs if edge in found]
+            broken = [found[edge] for edge in step.needed if edge in found]
             if step.name in failures:
                 found[step.name] = told(failures[step.name])
             elif broken:

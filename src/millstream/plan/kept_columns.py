@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping
 
 from millstream.kernel.join import InnerJoin
-from millstream.kernel.join_tree import JoinTree
 from millstream.kernel.linear import Project
 from millstream.kernel.operator import Operator, Progress
 from millstream.kernel.pipeline import Pipeline, Step
+from millstream.kernel.producers import Producer
 from millstream.kernel.scalar.expressions import Column
-from millstream.kernel.stem_join import StemJoin
 from millstream.plan.cost import Kept
 
 _MOST = 100  # of each source: a query's entry says what it was planned by
@@ -25,7 +24,7 @@ def kept_columns(pipeline: Pipeline) -> dict[str, tuple[Kept, ...]]:
     steps = {step.name: step for step in pipeline.steps}
     found: dict[str, dict[Kept, None]] = {}
     for step in pipeline.steps:
-        for edge in step.inputs if isinstance(step.operator, InnerJoin | StemJoin | JoinTree) else ():
+        for edge in step.inputs if isinstance(step.operator, InnerJoin | Producer) else ():
             rows, columns = _columns(edge, steps)
             source = _source(rows, steps)
             if source is not None and rows in steps:
@@ -35,12 +34,13 @@ def kept_columns(pipeline: Pipeline) -> dict[str, tuple[Kept, ...]]:
 
 def joins_made(pipeline: Pipeline, read: Collection[str]) -> dict[str, tuple[str, ...]]:
     """The joins of sources that are read, by their plans; each is told with the first of its sources."""
+    sources: dict[str, frozenset[str]] = {}
     found: dict[str, dict[str, None]] = {}
     for step in pipeline.steps:
-        if isinstance(step.operator, InnerJoin | StemJoin | JoinTree) and not step.name.startswith("producer-"):
-            sources = pipeline.edges_below(step.name) & pipeline.sources
-            if sources.issubset(read):
-                found.setdefault(min(sources), {})[fingerprint_in(step.name)] = None
+        below = sources[step.name] = frozenset().union(*(sources.get(edge, {edge}) for edge in step.needed))
+        is_whole = not isinstance(step.operator, Producer) or step.operator.asked is None
+        if isinstance(step.operator, InnerJoin | Producer) and is_whole and below.issubset(read):
+            found.setdefault(min(below), {})[fingerprint_in(step.name)] = None
     return {source: tuple(made)[:_MOST] for source, made in found.items()}
 
 
