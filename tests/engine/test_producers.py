@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from tests.engine.test_consumers import SCHEMA, THREE, TWO
 
 import millstream as ms
 from millstream.database import Database
+from millstream.kernel.join import InnerJoin
 from millstream.kernel.producers import Producer
 
-BATCHES, TIMES = 8, 320
+BATCHES, TIMES = 6, 240
 VIEWS = f"""
 CREATE VIEW Two AS SELECT A.k, x, y FROM {TWO};
 CREATE VIEW Three AS SELECT A.k, A.x, B.y, C.z FROM {THREE};
@@ -33,6 +35,9 @@ ASKING = {
     "counted": "SELECT x, COUNT(*) AS n FROM {} j WHERE EXISTS (SELECT * FROM S [RANGE 9] WHERE S.x = j.x) GROUP BY x",
     "all": "SELECT * FROM {} j",
 }
+
+
+Answer = Counter[tuple[Any, ...]]
 
 
 class Told:
@@ -65,7 +70,7 @@ class Told:
         db.advance(to=2 * TIMES)
 
 
-def run(seed: int, join: str, settings: str, *, even: bool, path: Path | None = None) -> Iterator[dict[str, Counter]]:
+def run(seed: int, join: str, settings: str, *, even: bool, path: Path | None = None) -> Iterator[dict[str, Answer]]:
     """Queries come at any batch, and some go; gives the answers of those that are there after each batch. With a path
     the database is opened again after each of them."""
     told, dice = Told(seed, even=even), np.random.default_rng(seed + 1000)
@@ -91,7 +96,7 @@ def run(seed: int, join: str, settings: str, *, even: bool, path: Path | None = 
     db.close()
 
 
-def answer(query: ms.Query) -> Counter:
+def answer(query: ms.Query) -> Answer:
     changes = query.changes()
     rows = zip(*(changes[name].to_pylist() for name in changes.column_names), strict=True)
     return Counter((query.final, *row) for row in rows)
@@ -102,13 +107,119 @@ def producers(db: Database) -> list[Producer]:
     return [each for each in found if isinstance(each, Producer) and each.asked is not None]
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("plan", "join"), [("tree", "Two"), ("tree", "Three"), ("eddy", "Three"), ("mjoin", "Two")])
-def test_queries_that_come_and_go_share_a_join_and_do_not_notice_each_other(seed: int, plan: str, join: str) -> None:
-    even = seed % 2 == 0
-    held = run(seed, join, f"SET join_plan = '{plan}'; SET jit = on", even=even)
-    made = run(seed, join, "SET join_plan = 'tree'; SET jit = off", even=even)
+def compare(held: Iterator[dict[str, Answer]], made: Iterator[dict[str, Answer]]) -> None:
     for number, (one, other) in enumerate(zip(held, made, strict=True)):
         assert one.keys() == other.keys()
         for name in one:
             assert one[name] == other[name], f"{name} after batch {number}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("plan", "join"), [("tree", "Two"), ("tree", "Three"), ("eddy", "Three")])
+def test_queries_that_come_and_go_share_a_join_and_do_not_notice_each_other(seed: int, plan: str, join: str) -> None:
+    even = seed % 2 == 0
+    held = run(seed, join, f"SET join_plan = '{plan}'; SET jit = on", even=even)
+    compare(held, run(seed, join, "SET join_plan = 'tree'; SET jit = off", even=even))
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_so_it_is_after_restarts_and_for_pasts_that_are_worked_through_in_the_background(
+    seed: int, tmp_path: Path
+) -> None:
+    even = seed % 2 == 0
+    told = "SET join_plan = 'tree'; SET jit = on; SET shards = 2; SET background_rows = 50"
+    held = run(seed, "Three", told, even=even, path=tmp_path / "db")
+    compare(held, run(seed, "Three", "SET join_plan = 'tree'; SET jit = off", even=even))
+
+
+SETTINGS = "SET join_plan = 'tree'; SET jit = on"
+
+
+def opened(*queries: str, settings: str = SETTINGS, batches: int = 2) -> Database:
+    """A database with some of the queries, and rows."""
+    db, told = ms.connect(engine="inprocess"), Told(0)
+    db.execute(SCHEMA + VIEWS)
+    db.execute(settings)
+    told.start(db)
+    for name in queries:
+        db.register(ASKING[name].format("Two"), name=name)
+    for number in range(batches):
+        told.batch(db, number)
+    return db
+
+
+def test_one_join_makes_what_its_queries_need_and_no_more() -> None:
+    made = {}
+    for queries in (["both"], ["some"], ["both", "some"], ["both", "some", "other"]):
+        with opened(*queries) as db:
+            (producer,) = producers(db)
+            assert producer.asked is not None
+            assert len(producer.asked.alternatives) == len(queries)
+            shown = str(db.execute(f"EXPLAIN ANALYZE QUERY {queries[0]}")).split("\n")
+            _, rows, *_, read_by = next(line for line in shown if line.startswith("producer-")).split()
+            assert int(read_by) == len(queries)
+            made[tuple(queries)] = int(rows.replace(",", ""))
+    assert max(made["both",], made["some",]) < made["both", "some"] < made["both", "some", "other"]
+
+
+def test_who_has_gone_asks_no_more() -> None:
+    with opened("some", "other", batches=3) as db:
+        (step,) = (s for s in db.engine.pipeline.steps if isinstance(s.operator, Producer))
+        assert len(step.asked) == 2
+        db.query("other").drop()
+        (step,) = (s for s in db.engine.pipeline.steps if isinstance(s.operator, Producer))
+        assert len(step.asked) == 1
+        Told(0).batch(db, 3)
+        kept = db.engine.snapshot.states[step.name]
+        assert sum("asked" in synopsis for synopsis in kept) == 1
+        db.query("some").drop()
+        assert not producers(db)
+
+
+def test_another_one_that_lags_behind_holds_nobody_up() -> None:
+    with opened("some") as db:
+        (before,) = (step.name for step in db.engine.pipeline.steps if isinstance(step.operator, Producer))
+        db.execute("CREATE STREAM Idle (x INT) TIMESTAMP BY ts")
+        idle = "SELECT * FROM Two j WHERE EXISTS (SELECT * FROM Idle [RANGE 1000] i WHERE i.x = j.x)"
+        db.register(idle, name="idle")
+        (after,) = (step.name for step in db.engine.pipeline.steps if isinstance(step.operator, Producer))
+        assert before == after
+        final = db.query("some").final
+        Told(0).batch(db, 2)
+        assert db.query("some").final > final
+        assert db.query("idle").final is None
+        # What it asks for now has been long ago for the other one.
+        db.insert("Idle", [(x, 3) for x in range(20)])
+        db.advance("Idle", to=100)
+        found = answer(db.query("idle"))
+    with opened("all", settings="SET jit = off", batches=3) as db:
+        db.execute("CREATE STREAM Idle (x INT) TIMESTAMP BY ts")
+        db.register(idle, name="idle")
+        db.insert("Idle", [(x, 3) for x in range(20)])
+        db.advance("Idle", to=100)
+        assert found == answer(db.query("idle"))
+
+
+def test_another_one_that_fails_takes_nobody_along() -> None:
+    failing = "SELECT * FROM Two j WHERE EXISTS (SELECT * FROM S [RANGE 9] WHERE S.x = j.x AND 1 / (z - 21) < 5)"
+    with opened("some") as db:
+        db.register(failing, name="failing")
+        assert len(producers(db)) == 1
+        db.insert("S", [(1, 21, 90)])
+        Told(0).batch(db, 2)
+        with pytest.raises(ms.Error, match="zero"):
+            db.query("failing").result()
+        found = answer(db.query("some"))
+    with opened("some", settings="SET jit = off") as db:
+        db.insert("S", [(1, 21, 90)])
+        Told(0).batch(db, 2)
+        assert found == answer(db.query("some"))
+
+
+def test_a_query_reads_a_view_that_is_made_for_another_one() -> None:
+    with opened("all", "some") as db:
+        assert not producers(db)
+        whole = [step.name for step in db.engine.pipeline.steps if isinstance(step.operator, InnerJoin)]
+        assert len(whole) == 1
+    with opened("some", "all") as db:
+        assert len(producers(db)) == 1

@@ -99,10 +99,11 @@ class QueryMaker:
         joined = self.inner_joins(inputs, plain=not self.dice.chance(20))
         return self._asking(self._aliased(joined), form)
 
-    def joins_asked_by_many(self, inputs: int, forms: Sequence[str]) -> list[str]:
-        """Queries that ask for different rows of the same inner joins, each in its form."""
-        item = self._aliased(self.inner_joins(inputs, plain=True))
-        return [self._asking(item, form).text for form in forms]
+    def joins_asked_by_many(self, inputs: int, forms: Sequence[str], view: str) -> tuple[str, list[str]]:
+        """Inner joins, and queries that ask for different rows of them, each in its form and perhaps by a view."""
+        joined = self.inner_joins(inputs, plain=True)
+        item = self._named(view, joined.columns) if view else self._aliased(joined)
+        return joined.text, [self._asking(item, form).text for form in forms]
 
     def _asking(self, item: Item, form: str) -> Query:
         other = self._from_item(1)

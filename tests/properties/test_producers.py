@@ -33,7 +33,10 @@ def asked_by_many(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profil
     dice = HypothesisDice(draw)
     world = make_world(dice, profile)
     forms = [dice.pick(FORMS) for _ in range(dice.number(2, 4))]
-    texts = world.maker.joins_asked_by_many(dice.number(2, 3), forms)
+    view = dice.pick(("", "J"))
+    joined, texts = world.maker.joins_asked_by_many(dice.number(2, 3), forms, view)
+    if view:
+        world.definitions.append(f"CREATE VIEW {view} AS {joined}")
     for number, text in enumerate(texts):
         come_and_go(dice, world.actions, f"q{number}", text)
     case = world.case()

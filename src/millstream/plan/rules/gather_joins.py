@@ -96,10 +96,11 @@ class _Gathering:
     def keeping_apart(self, plan: lo.Node) -> _Gathering:
         """The same, knowing which joins of a plan are wanted by others too."""
         clusters = [_joins(node) for node in plan.walk() if _is_member(node)]
-        views = {join for cluster in clusters for join in cluster[1:] if join.of_view}
         known = made_joins(self.statistics)
+        views = {join for joins in clusters for join in joins if join.of_view}
         made = {join for join in views if known and self._fingerprint(join) in known}
-        shared = _repeated(plan) | views if self.choice.jit == "on" else set()
+        below_others = {join for _, *inner in clusters for join in inner}
+        shared = _repeated(plan) | (views & below_others) if self.choice.jit == "on" else set()
         return replace(self, made=_largest(made), shared=_largest(shared - made))
 
     def _fingerprint(self, join: lo.Join) -> str:
@@ -116,7 +117,8 @@ class _Gathering:
             return node.with_children(tuple(children)) if node.children else node
         cluster = _cluster(node, self.apart)
         stems = _stems(cluster)
-        is_asked = (bool(asked) or node in self.shared) and node not in self.made
+        outermost = _joins(node)[0]
+        is_asked = (bool(asked) or outermost in self.shared) and outermost not in self.made
         joined = self._joined(node, cluster, stems, asked=is_asked)
         if joined is None:
             return self._tree(node)
