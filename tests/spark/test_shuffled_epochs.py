@@ -76,3 +76,33 @@ def test_what_stands_above_joins_asks_them_on_every_shard(session: SparkSession)
             rows = [sorted(query.result().to_pylist(), key=str) for query in (one, other)]
             assert rows[0] == rows[1]
             assert rows[0]
+
+
+def late_queries(db: Database, jit: str) -> list[list[dict[str, object]]]:
+    """What queries that ask for different rows of a view give, one of them registered later than the other."""
+    asked = "SELECT k, x, y FROM V WHERE EXISTS (SELECT * FROM {0} [RANGE 5] o WHERE o.k = V.k)"
+    db.execute("CREATE STREAM A (k INT, x INT) TIMESTAMP BY ts; CREATE STREAM B (k INT, y INT) TIMESTAMP BY ts")
+    db.execute("CREATE STREAM S (k INT) TIMESTAMP BY ts; CREATE STREAM R (k INT) TIMESTAMP BY ts")
+    db.execute("CREATE VIEW V AS SELECT A.k, x, y FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k")
+    db.execute(f"SET join_plan = 'tree'; SET jit = {jit}")
+    queries = []
+    for low, name in ((0, "S"), (4, "R"), (8, "")):
+        queries += [db.register(asked.format(name))] if name else []
+        for stream in ("A", "B"):
+            db.insert(stream, [(n % 7, n, low + n // 10) for n in range(20)])
+        db.insert("S", [(low % 3, low + 2)])
+        db.insert("R", [(low % 3 + n, low + 2) for n in range(3)])
+        db.advance(to=low + 3)
+    return [sorted(query.changes().to_pylist(), key=str) for query in queries]
+
+
+def test_queries_that_come_late_share_a_join_on_every_shard(session: SparkSession) -> None:
+    with ms.connect(engine="inprocess") as db:
+        everything = late_queries(db, "off")
+    with shuffled(session, 3) as db:
+        assert late_queries(db, "on") == everything
+        assert all(everything)
+        (producer,) = (step for step in db.engine.pipeline.steps if step.name.startswith("producer-"))
+        assert len(producer.asked) == 2
+        shards = {synopsis.partition("/")[0] for synopsis in db.engine.snapshot.states[producer.name]}
+        assert len(shards) > 1

@@ -15,7 +15,7 @@ nobody needed them. For a consumer that looks at the instant at which they were 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
@@ -98,9 +98,9 @@ class Placed:
         own, keys = tuple(own for own, _ in pairs), tuple(key for _, key in pairs)
         to_keys, to_own = Link(Access(keys, own), self.usual, TRUE), Link(Access(own, keys), usual, TRUE)
         if not consumer.refuses:
-            return Wanted(self.source, to_keys, to_own)
+            return Wanted((self.source,), to_keys, to_own)
         whole = own and len(own) == len(known)
-        return Refused(self.source, to_keys, to_own, null_safe=consumer.null_safe) if whole else None
+        return Refused((self.source,), to_keys, to_own, null_safe=consumer.null_safe) if whole else None
 
 
 class Asked:
@@ -125,9 +125,17 @@ class Asked:
         return [*own, *(one.hashed_by for one in self.by)]
 
     def question(self, asker: int, usual: Access, start: int) -> AnyOf:
-        """What the rows of an input ask."""
-        asked = (self._questions(consumers, asker, usual, start) for consumers in self.alternatives)
-        return AnyOf(tuple(asked))
+        """What the rows of an input ask. Of consumers who want the same columns it is asked at once."""
+        asked = [self._questions(consumers, asker, usual, start) for consumers in self.alternatives]
+        single: dict[Wanted, list[int]] = {}
+        others = []
+        for questions in dict.fromkeys(asked):
+            if len(questions) == 1 and isinstance(questions[0], Wanted):
+                single.setdefault(replace(questions[0], sources=()), []).extend(questions[0].sources)
+            else:
+                others.append(questions)
+        together = [(replace(wanted, sources=tuple(sources)),) for wanted, sources in single.items()]
+        return AnyOf((*together, *others))
 
     def never_met(self, asker: int, usual: Access, start: int) -> list[Wanted]:
         """Those of the questions that all consumers have, and that nothing will answer later if it is not answered at
@@ -163,9 +171,9 @@ def spreading_class(graph: JoinGraph) -> EqualColumns | None:
 
 @dataclass(frozen=True)
 class _Keyed:
-    """Rows of an input that ask for keys."""
+    """Rows of an input that ask for keys, which are in one of some other inputs."""
 
-    source: int
+    sources: tuple[int, ...]
     to_keys: Link
     to_own: Link
     kind: str = "consumers"
@@ -188,10 +196,12 @@ class Wanted(_Keyed):
     """That there is a row of the key."""
 
     def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
-        return self.to_keys.has_partner(rows, around.arrived_rows(self.source), bloom=jit.bloom)
+        stored = [each for source in self.sources for each in around.arrived_rows(source)]
+        return self.to_keys.has_partner(rows, stored, bloom=jit.bloom)
 
     def answered(self, around: Surroundings, segments: Sequence[Segment]) -> list[Positions]:
-        return self.to_own.partners(around.arrived[self.source], segments)
+        found = (self.to_own.partners(around.arrived[source], segments) for source in self.sources)
+        return [np.concatenate(positions) for positions in zip(*found, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -220,7 +230,7 @@ class Refused(_Keyed):
         starts, ends = np.maximum(numbers(rows, START), around.open_from), numbers(rows, END)
         copies = np.zeros(rows.height, np.int64)
         probe = Probe(rows, self.to_keys.access, self.to_keys.usual)
-        for stored, flags in around.arrived_rows(self.source):
+        for stored, flags in around.arrived_rows(self.sources[0]):
             for i, j in probe.candidates(stored):
                 pairs = np.arange(i.size) if flags is None else np.flatnonzero(flags[j])
                 kept = probe.agreeing(stored, i, j, pairs)
@@ -235,7 +245,7 @@ class Refused(_Keyed):
         return needed
 
     def answered(self, around: Surroundings, segments: Sequence[Segment]) -> list[Positions]:
-        new = around.arrived[self.source]
+        new = around.arrived[self.sources[0]]
         return self.to_own.partners(new.filter(pl.col(WEIGHT) < 0), segments)
 
 

@@ -153,7 +153,7 @@ class JoinTree(Producer):
         if self.asked is not None:
             for source in asking:
                 never_met = self.asked.never_met(source, self.usual[source], self.graph.starts[source])
-                found += [(source, question.source, question.to_keys) for question in never_met]
+                found += [(source, question.sources[0], question.to_keys) for question in never_met]
         return found
 
     def _gates(self, jit: JustInTime | None, retracting: Inputs, looked_through: Inputs) -> list[Gate]:
