@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from millstream.engine.task import EpochOutcome
+from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.kernel.consumers import ASKED
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.producers import OTHER, Producer
@@ -32,7 +32,6 @@ class Newcomers:
         self.states |= outcome.states
         for edge, names in outcome.results.items():
             self.results[edge] = (*self.results.get(edge, ()), *names)
-        self.written += outcome.names()
 
 
 def unite(engine: Engine, new: Newcomers) -> Snapshot:
@@ -58,17 +57,27 @@ def _united(engine: Engine, new: Newcomers, theirs: Step, snapshot: Snapshot) ->
         return snapshot
     pipeline = engine.pipeline.with_steps(new.pipeline.steps)
     letting_in = "other" if _keep_alike(pipeline.frontiers(engine.frontiers(snapshot)), ours, theirs) else "all"
+
+    def run(run_in: Pipeline, step: Step, states: Mapping[str, Synopses], concerned: set[str]) -> EpochOutcome:
+        shown = new.shown if run_in is new.pipeline else engine.shown_edges
+        task = _task(engine, run_in, step, letting_in, states, concerned, shown)
+        outcome = engine.runner.run(task)
+        new.written += outcome.names()
+        if outcome.failures:
+            raise next(iter(outcome.failures.values()))
+        return outcome
+
     states = {**new.states, name: _with_other(their_state, our_state)}
-    run = _run(engine, new.pipeline, theirs, letting_in, states, new.shown)
-    new.take(run)
-    failed = [run.failures[edge] for edge in new.shown if edge in run.failures]
-    if failed:
-        raise failed[0]
+    made = run(new.pipeline, theirs, states, {name, *new.pipeline.downstream([name])})
+    new.take(made)
     states = {**snapshot.states, name: _with_other(our_state, their_state)}
-    outcome = _run(engine, engine.pipeline, ours, letting_in, states, engine.shown_edges)
-    new.written += outcome.names()
-    snapshot = engine.after(snapshot, outcome, engine.pipeline.downstream([name]) | {name})
-    asked = {each: names for each, names in run.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
+    concerned = {name}
+    outcome = run(engine.pipeline, ours, states, concerned)
+    if outcome.rows.get(name):  # which is seldom, and then others may be many
+        concerned |= engine.pipeline.downstream([name])
+        outcome = run(engine.pipeline, ours, states, concerned)
+    snapshot = engine.after(snapshot, outcome, concerned)
+    asked = {each: names for each, names in made.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
     return replace(snapshot, states={**snapshot.states, name: {**asked, **snapshot.states.get(name, {})}})
 
 
@@ -90,21 +99,21 @@ def _synopsis(name: str) -> str:
     return name.partition("/")[2]
 
 
-def _run(
+def _task(
     engine: Engine,
     pipeline: Pipeline,
     step: Step,
     letting_in: str,
     states: Mapping[str, Synopses],
+    concerned: set[str],
     shown: Collection[str],
-) -> EpochOutcome:
-    """A step of a producer in which it lets rows in, and of all that reads it; time does not pass."""
+) -> EpochTask:
+    """A step of a producer in which it lets rows in, and of others that read it; time does not pass."""
     if not isinstance(step.operator, Producer):
         raise AssertionError(f"{step.name} is no producer")
     uniting = pipeline.replacing((replace(step, operator=step.operator.uniting(letting_in)),))
-    concerned = pipeline.downstream([step.name]) | {step.name}
     frontiers = engine.frontiers()
-    task = replace(
+    return replace(
         engine.task_of(uniting, {}),
         concerned=frozenset(concerned),
         states={each: synopses for each, synopses in states.items() if each in concerned},
@@ -112,4 +121,3 @@ def _run(
         after=frontiers,
         shown=tuple(edge for edge in shown if edge in concerned),
     )
-    return engine.runner.run(task)

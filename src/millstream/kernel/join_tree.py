@@ -111,8 +111,8 @@ class JoinTree(Producer):
             for source in range(len(self.schemas))
         ]
         self.pairs = {join.number: _Pair.of(self, join) for join in self.root.walk()}
-        self.asked_by_inputs = self.asked.by if self.asked is not None else []
-        everyone = frozenset(range(len(self.schemas) + len(self.asked_by_inputs)))
+        self.askers = self.asked.by if self.asked is not None else []
+        everyone = frozenset(range(len(self.schemas) + len(self.askers)))
         self.usual: dict[Join | int, Access] = {}  # what the rows of each side are sorted by
         self.lasting: dict[Join | int, Inputs] = {}  # the inputs whose rows, new or late, may still meet those
         for join in self.root.walk():
@@ -120,7 +120,7 @@ class JoinTree(Producer):
                 self.usual[side] = self.graph.between(inputs_of(side), inputs_of(join.beside(side)))
                 others = everyone if jit is not None else join.inputs
                 self.lasting[side] = others - inputs_of(side)
-        for one in self.asked_by_inputs:
+        for one in self.askers:
             self.lasting[one.source] = self.root.inputs
         self.static = self._static(static) if jit is not None else []
         self.combination_gates = self._combination_gates(jit, retracting)
@@ -280,7 +280,7 @@ class _Run:
         self.state = self._without_ended(state) if tree.letting_in else state
         made_of = len(tree.schemas)
         self.arrived = [self._arranged(source, batch) for source, batch in enumerate(inputs[:made_of])]
-        for one in tree.asked_by_inputs:
+        for one in tree.askers:
             self.arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
         self.sides: dict[Join | int, _Side] = {}
         self.combination_gates = {join: gate.begun(state) for join, gate in tree.combination_gates.items()}
@@ -346,7 +346,7 @@ class _Run:
     def _rows_before(self, source: int) -> tuple[Segment, ...]:
         """All rows of an input from before."""
         made_of = len(self.tree.schemas)
-        asked = self.tree.asked_by_inputs
+        asked = self.tree.askers
         return self.state.get(f"rows {source}" if source < made_of else asked[source - made_of].synopsis, ())
 
     def _living(self, side: Join | int, rows: Segment, flags: Flags | None) -> Flags | None:
@@ -549,7 +549,7 @@ class _Run:
             else:
                 segments = list(self.state.get(f"rows {side}", ()))
                 kept[f"rows {side}"] = self.tree.synopses[side].retain(segments, self.arrived[side], after, before)
-        for one in self.tree.asked_by_inputs:
+        for one in self.tree.askers:
             before, after = (self._horizon(one.source, to) for to in (self.progress.before, self.progress.after))
             stored = list(self._rows_before(one.source))
             kept[one.synopsis] = Consolidated().retain(stored, self.arrived[one.source], after, before)

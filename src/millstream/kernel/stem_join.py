@@ -96,7 +96,7 @@ class StemJoin(Producer):
         self.stem_of = self._stems(edges if edges and jit is None else [str(source) for source in range(len(schemas))])
         self.usual = [self.graph.usual_access(stem) for stem in self.stem_of]
         self.asked = Asked(self.graph, alternatives) if alternatives is not None else None
-        self.asked_by_inputs = self.asked.by if self.asked is not None else []
+        self.askers = self.asked.by if self.asked is not None else []
         self.gates = self._gates(jit, retracting) if jit is not None else []
         self.again = self._again(jit)
         self.is_adaptive = jit is not None and jit.adaptive
@@ -148,7 +148,7 @@ class StemJoin(Producer):
         before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
         routing = state.get(_ROUTING, ())
         experience = Experience.of(len(everyone), routing)
-        for one in self.asked_by_inputs:
+        for one in self.askers:
             arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
             before.append(state.get(one.synopsis, ()))
         held = _HeldBack(self, before, arrived, state, progress) if self.gates else None
@@ -291,7 +291,7 @@ class _HeldBack:
             kept[f"stem {i}"] = tuple(part.rows for part in parts)
             kept[f"waits {i}"] = tuple(part.stored for part in parts)
             self.tally.waiting += Blacklist(parts).size
-        for one in self.join.asked_by_inputs:
+        for one in self.join.askers:
             before, after = (_horizon(to, one.source) for to in (self.progress.before, self.progress.after))
             kept[one.synopsis] = Consolidated().retain(
                 list(self.before[one.source]), self.arrived[one.source], after, before

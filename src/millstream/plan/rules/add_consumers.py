@@ -39,7 +39,7 @@ Asked = tuple[lo.Consumer, ...]
 def add_consumers(plan: lo.Node, statistics: Statistics, shards: int = 1) -> lo.Node:
     found = _Found({}, shards, made_joins(statistics))
     found.visit(plan, ())
-    return plan.transform(lambda node: found.told(node) if isinstance(node, lo.ManyJoin) else node)
+    return found.told(plan)
 
 
 @dataclass(frozen=True)
@@ -57,23 +57,29 @@ class _Found:
         for side, child in enumerate(node.children):
             self.visit(child, asked_of(node, side, asked))
 
-    def told(self, node: lo.ManyJoin) -> lo.ManyJoin:
-        """The join with its consumers, if all places have some."""
+    def told(self, node: lo.Node) -> lo.Node:
+        """The plan, its joins with their consumers."""
+        children = tuple(self.told(child) for child in node.children)
+        told = node.with_children(children) if children != node.children else node
+        if isinstance(node, lo.ManyJoin) and isinstance(told, lo.ManyJoin):
+            return replace(told, consumers=self._consumers(node, told))
+        return told
+
+    def _consumers(self, node: lo.ManyJoin, told: lo.ManyJoin) -> Asked:
+        """Those of a join, whose inputs have been told theirs, if all places have some."""
         alternatives = list(dict.fromkeys(self.places.get(node, ())))
         if not node.is_just_in_time or not alternatives or not all(alternatives):
-            return node
-        if self.made and fingerprint(node) in self.made:
-            return node
+            return ()
+        if self.made and fingerprint(told) in self.made:
+            return ()
         if len(alternatives) > 1 and any(consumer.as_of for asked in alternatives for consumer in asked):
-            return node
+            return ()
         consumers = tuple(
             replace(consumer, alternative=number)
             for number, asked in enumerate(alternatives)
             for consumer in sorted(asked, key=lambda one: one.refuses)
         )
-        if self.shards > 1 and not _are_spread(node, consumers):
-            return node
-        return replace(node, consumers=consumers)
+        return () if self.shards > 1 and not _are_spread(node, consumers) else consumers
 
 
 def _are_spread(node: lo.ManyJoin, consumers: Asked) -> bool:
