@@ -218,10 +218,29 @@ def test_another_one_that_fails_takes_nobody_along() -> None:
         assert found == answer(db.query("some"))
 
 
-def test_a_query_reads_a_view_that_is_made_for_another_one() -> None:
+def test_who_takes_everything_shares_the_join_whoever_comes_first() -> None:
     with opened("all", "some") as db:
         assert not producers(db)
-        whole = [step.name for step in db.engine.pipeline.steps if isinstance(step.operator, InnerJoin)]
-        assert len(whole) == 1
+        assert sum(isinstance(step.operator, InnerJoin) for step in db.engine.pipeline.steps) == 1
     with opened("some", "all") as db:
-        assert len(producers(db)) == 1
+        (producer,) = producers(db)
+        assert not any(isinstance(step.operator, InnerJoin) for step in db.engine.pipeline.steps)
+        assert "for all, and for others" in db.query("all").explain()
+        everything = answer(db.query("all"))
+        db.query("all").drop()
+        (producer,) = producers(db)
+        assert producer.asked is not None
+        assert all(producer.asked.alternatives)
+    with opened("all", settings="SET jit = off") as db:
+        assert answer(db.query("all")) == everything
+
+
+def test_queries_of_a_group_have_all_rows_of_a_join_that_others_ask_for_some() -> None:
+    found = {}
+    for jit in ("on", "off"):
+        with opened("some", settings=f"SET join_plan = 'tree'; SET jit = {jit}") as db:
+            made = db.register_many("SELECT * FROM Two j WHERE y = ? AND k <> 2", [(y,) for y in range(6)])
+            Told(0).batch(db, 2)
+            found[jit] = [answer(query) for query in made]
+    assert found["on"] == found["off"]
+    assert all(found["on"])

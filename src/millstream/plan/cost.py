@@ -42,7 +42,7 @@ Kept = tuple[str, tuple[int, ...]]  # columns that a join keeps of some rows; th
 @dataclass(frozen=True)
 class SourceStatistics:
     """What is known of a stream or table: new rows per tick, rows held (tables), distinct values per column, what joins
-    keep of it already, and which joins (by the fingerprints of their plans) make all their rows of it and others."""
+    keep of it already, and which joins (by the fingerprints of their plans) are made of it and others."""
 
     rate: float = 1.0
     size: float = UNKNOWN_DISTINCT
@@ -55,8 +55,13 @@ Statistics = Mapping[str, SourceStatistics]
 
 
 def made_joins(statistics: Statistics) -> frozenset[str]:
-    """The joins of some sources that are made already."""
+    """The joins of some sources that are made already; those for consumers as `producer_of` calls them."""
     return frozenset(join for known in statistics.values() for join in known.made)
+
+
+def producer_of(join: str) -> str:
+    """What a join that is made for consumers, who ask for some of its rows, is called by its fingerprint."""
+    return f"producer-{join}"
 
 
 @dataclass(frozen=True)

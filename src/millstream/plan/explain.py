@@ -123,7 +123,7 @@ def _many_join(node: lo.ManyJoin) -> str:
     elif isinstance(node, lo.StemJoin):
         words.append("by SteMs" if node.routing == "ticket" else f"by SteMs in {node.routing} order")
         words += ["just in time"] if node.jit else []
-    words += [f"for {_consumers(node)}"] if node.consumers else []
+    words += [f"for {_consumers(node)}"] if node.consumers else ["for all, and for others"] if node.shared else []
     if graph.classes:
         keys = (
             (" <=> " if equal.null_safe else " = ").join(node.inputs[n].schema[at].name for n, at in equal.columns)

@@ -14,7 +14,7 @@ from millstream.kernel.operator import Operator, Progress
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.producers import Producer
 from millstream.kernel.scalar.expressions import Column
-from millstream.plan.cost import Kept
+from millstream.plan.cost import Kept, producer_of
 
 _MOST = 100  # of each source: a query's entry says what it was planned by
 
@@ -38,9 +38,10 @@ def joins_made(pipeline: Pipeline, read: Collection[str]) -> dict[str, tuple[str
     found: dict[str, dict[str, None]] = {}
     for step in pipeline.steps:
         below = sources[step.name] = frozenset().union(*(sources.get(edge, {edge}) for edge in step.needed))
-        is_whole = not isinstance(step.operator, Producer) or step.operator.asked is None
-        if isinstance(step.operator, InnerJoin | Producer) and is_whole and below.issubset(read):
-            found.setdefault(min(below), {})[fingerprint_in(step.name)] = None
+        if isinstance(step.operator, InnerJoin | Producer) and below.issubset(read):
+            is_asked = isinstance(step.operator, Producer) and step.operator.asked is not None
+            name = fingerprint_in(step.name)
+            found.setdefault(min(below), {})[producer_of(name) if is_asked else name] = None
     return {source: tuple(made)[:_MOST] for source, made in found.items()}
 
 

@@ -243,11 +243,13 @@ class Consumer:
 
 @dataclass(frozen=True)
 class ManyJoin(Node):
-    """An inner join of several inputs at once; the condition is over the columns of all of them, in order."""
+    """An inner join of several inputs at once; the condition is over the columns of all of them, in order. One that is
+    made for others, who ask for some of the rows, may be `shared` by whoever wants all."""
 
     inputs: tuple[Node, ...]
     condition: Expression = TRUE
     consumers: tuple[Consumer, ...] = field(default=(), kw_only=True, metadata={"fingerprint": "where given"})
+    shared: bool = field(default=False, kw_only=True, metadata={"fingerprint": "where given"})
 
     def __post_init__(self) -> None:
         _check(len(self.inputs) > 1, "a join of one input")

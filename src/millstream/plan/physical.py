@@ -41,6 +41,7 @@ from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synops
 from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.column_keys import hash_keys, with_column_keys
+from millstream.plan.cost import producer_of
 from millstream.plan.existence import existence_of
 from millstream.plan.expand_joins import columns, expand_join, swapped_join
 from millstream.plan.explain import describe
@@ -285,7 +286,7 @@ class Lowering:
         edges = [self.lower(child) for child in node.inputs]
         consumers = node.consumers
         as_of = any(consumer.as_of for consumer in consumers)
-        if not consumers or (as_of and not self._is_punctual(node, edges)):
+        if not (consumers or node.shared) or (as_of and not self._is_punctual(node, edges)):
             return self._step(node, self._joining(node, edges), *edges)
         # Who asks is no part of what makes the rows; unless it matters when they were generated, or they are dropped.
         single = len({one.alternative for one in consumers}) == 1
@@ -293,9 +294,9 @@ class Lowering:
         asked: dict[int, list[Consumer]] = {}
         for one in consumers:
             asked.setdefault(one.alternative, []).append(one.asking_by(self.lower(one.keys), static=one in static))
-        alternatives = tuple(map(tuple, asked.values()))
-        made = node if as_of else replace(node, consumers=static)
-        name = f"producer-{self._fingerprints.of(made)}"
+        alternatives = tuple(map(tuple, asked.values())) or ((),)
+        made = node if as_of else replace(node, consumers=static, shared=False)
+        name = producer_of(self._fingerprints.of(made))
         producer = self._named(name, self._joining(node, edges, ()), *edges)
         taken = Taken(node.schema, alternatives, generated=as_of)
         awaited = dict.fromkeys(one.edge for each in alternatives for one in each)

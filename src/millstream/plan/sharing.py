@@ -142,7 +142,8 @@ def _pull(node: lo.Node) -> _Pulled:
 
 def _pull_join(node: lo.Join | lo.ManyJoin) -> _Pulled:
     if isinstance(node, lo.ManyJoin):
-        node = replace(node, consumers=())  # what the queries of a group need is known above it only
+        # What the queries of a group need is known above it only.
+        node = replace(node, consumers=(), shared=False)
     inputs = [_pull(child) for child in node.children]
     conditions: list[Expression] = []
     columns: list[Expression] = []

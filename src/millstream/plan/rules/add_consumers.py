@@ -28,7 +28,7 @@ from millstream.kernel.scalar.expressions import (
     shift_columns,
 )
 from millstream.plan import logical as lo
-from millstream.plan.cost import Statistics, made_joins
+from millstream.plan.cost import Statistics, made_joins, producer_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.keys import split_condition
 from millstream.plan.monotonic import is_non_retroactive
@@ -48,7 +48,7 @@ class _Found:
 
     places: dict[lo.ManyJoin, list[Asked]]
     shards: int
-    made: frozenset[str]  # joins that make all their rows already, for others
+    made: frozenset[str]  # joins that are made already, for others
 
     def visit(self, node: lo.Node, asked: Asked) -> None:
         if isinstance(node, lo.ManyJoin):
@@ -61,16 +61,18 @@ class _Found:
         """The plan, its joins with their consumers."""
         children = tuple(self.told(child) for child in node.children)
         told = node.with_children(children) if children != node.children else node
-        if isinstance(node, lo.ManyJoin) and isinstance(told, lo.ManyJoin):
-            return replace(told, consumers=self._consumers(node, told))
-        return told
+        if not isinstance(node, lo.ManyJoin) or not isinstance(told, lo.ManyJoin) or not node.is_just_in_time:
+            return told
+        consumers = self._consumers(node, told)
+        return replace(told, consumers=consumers, shared=not consumers and self._is_made(producer_of, told))
+
+    def _is_made(self, name: Callable[[str], str], join: lo.ManyJoin) -> bool:
+        return bool(self.made) and name(fingerprint(join)) in self.made
 
     def _consumers(self, node: lo.ManyJoin, told: lo.ManyJoin) -> Asked:
         """Those of a join, whose inputs have been told theirs, if all places have some."""
         alternatives = list(dict.fromkeys(self.places.get(node, ())))
-        if not node.is_just_in_time or not alternatives or not all(alternatives):
-            return ()
-        if self.made and fingerprint(told) in self.made:
+        if not alternatives or not all(alternatives) or self._is_made(str, told):
             return ()
         if len(alternatives) > 1 and any(consumer.as_of for asked in alternatives for consumer in asked):
             return ()

@@ -11,7 +11,8 @@ A tree stays as it is, one step for each join, unless it is to work just in time
 other, and become one step of the same shape. `just_in_time` says where that is worth it; `SET jit` decides it.
 
 With `SET jit = on`, a join that is at several places of a plan is made once, as a tree of its own, and asked by those
-places; so is one that something else than a join asks (`add_consumers`).
+places; so is one that something else than a join asks (`add_consumers`), and one that is what a view shows, since other
+queries may read that view. Where a running query makes all of what a view shows, it is taken from there.
 
 Conditions on a single input that cannot fail move below; projections in between are put off to the end. Joins with NON
 RETROACTIVE tables are no part of it, since those meet whole combinations as of an instant.
@@ -39,7 +40,7 @@ from millstream.kernel.scalar.expressions import (
 from millstream.kernel.tree_shape import Shape
 from millstream.plan import logical as lo
 from millstream.plan.column_keys import extended
-from millstream.plan.cost import Statistics, estimate, made_joins
+from millstream.plan.cost import Statistics, estimate, made_joins, producer_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.monotonic import is_non_retroactive
@@ -99,13 +100,17 @@ class _Gathering:
         known = made_joins(self.statistics)
         views = {join for joins in clusters for join in joins if join.of_view}
         made = {join for join in views if known and self._fingerprint(join) in known}
+        if self.choice.jit != "on":
+            return replace(self, made=_largest(made))
         below_others = {join for _, *inner in clusters for join in inner}
-        shared = _repeated(plan) | (views & below_others) if self.choice.jit == "on" else set()
+        for_others = {join for join in views if known and producer_of(self._fingerprint(join, asked=True)) in known}
+        shared = _repeated(plan) | (views & below_others) | for_others
         return replace(self, made=_largest(made), shared=_largest(shared - made))
 
-    def _fingerprint(self, join: lo.Join) -> str:
-        """Of the plan by which a join is made where it stands alone."""
-        alone = merge_projections(self.visit(join), self.statistics)
+    def _fingerprint(self, join: lo.Join, *, asked: bool = False) -> str:
+        """Of the plan by which a join is made where it stands alone, or where it is asked."""
+        alone = replace(self, shared=frozenset([join])).visit(join) if asked else self.visit(join)
+        alone = merge_projections(alone, self.statistics)
         while isinstance(alone, lo.Project):
             alone = alone.input
         return fingerprint(alone)
