@@ -121,7 +121,8 @@ class JoinTree(Producer):
                 others = everyone if jit is not None else join.inputs
                 self.lasting[side] = others - inputs_of(side)
         for one in self.askers:
-            self.lasting[one.source] = self.root.inputs
+            # Others too, since several may have to need a row, and one of them may lag behind.
+            self.lasting[one.source] = everyone - {one.source}
         self.static = self._static(static) if jit is not None else []
         self.combination_gates = self._combination_gates(jit, retracting)
         through = (join.inputs for join, gate in self.combination_gates.items() if gate.looks_through)
