@@ -55,8 +55,9 @@ def _united(engine: Engine, new: Newcomers, theirs: Step, snapshot: Snapshot) ->
     our_state, their_state = snapshot.states.get(name, {}), new.states.get(name, {})
     if not our_state and not their_state:
         return snapshot
-    pipeline = engine.pipeline.with_steps(new.pipeline.steps)
-    letting_in = "other" if _keep_alike(pipeline.frontiers(engine.frontiers(snapshot)), ours, theirs) else "all"
+    of_sources = engine.frontiers(snapshot)
+    frontiers = engine.pipeline.frontiers(of_sources) | new.pipeline.frontiers(of_sources)
+    letting_in = "other" if _keep_alike(frontiers, ours, theirs) else "all"
 
     def run(run_in: Pipeline, step: Step, states: Mapping[str, Synopses], concerned: set[str]) -> EpochOutcome:
         shown = new.shown if run_in is new.pipeline else engine.shown_edges

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import polars as pl
@@ -52,8 +53,11 @@ def arranged(batch: Batch, columns: Sequence[str], required: Sequence[str], acce
 def arranged_by(batch: Batch, how: Arrangement) -> Segment:
     """The rows as they are kept; the same segment for all joins that want them so."""
 
+    kept = [*how.columns, *INTERVAL_COLUMNS, *([BORN] if BORN in batch.columns else [])]
+    if batch.is_empty():
+        return _nothing(tuple((name, batch.schema[name]) for name in kept))
+
     def arrange() -> Segment:
-        kept = [*how.columns, *INTERVAL_COLUMNS, *([BORN] if BORN in batch.columns else [])]
         frame = batch if batch.columns == kept else batch[kept]
         if any(frame[column].null_count() for column in how.required):
             frame = frame.drop_nulls(how.required)
@@ -61,6 +65,12 @@ def arranged_by(batch: Batch, how: Arrangement) -> Segment:
         return pl.DataFrame([*gather(frame, frame.columns, positions), pl.Series(KEY, codes)])
 
     return once(arrange, [batch], how)
+
+
+@lru_cache(maxsize=1024)
+def _nothing(columns: tuple[tuple[str, pl.DataType], ...]) -> Segment:
+    """No rows, as they are kept; most inputs have none in most steps."""
+    return pl.DataFrame(schema=dict([*columns, (KEY, pl.UInt64())]))
 
 
 class Probe:
