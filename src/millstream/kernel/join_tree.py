@@ -7,8 +7,6 @@ and of the joins have their columns by their places in the row of all inputs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
 from itertools import chain
 
 import numpy as np
@@ -18,8 +16,6 @@ from millstream.kernel.batch import (
     BORN,
     END,
     INTERVAL_COLUMNS,
-    START,
-    WEIGHT,
     Batch,
     batch_schema,
     concat,
@@ -47,13 +43,13 @@ from millstream.kernel.lattice_gate import LatticeGate
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.partners import Link, Rows, Stored
 from millstream.kernel.producers import OTHER, Producer, let_in_alike
-from millstream.kernel.scalar.evaluate import select_true
-from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction
+from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.segments import alive, gather, horizon_of, numbers, only
 from millstream.kernel.spans import MOST_SPANS, Spans
 from millstream.kernel.stem import Probe, arranged
 from millstream.kernel.synopsis import Consolidated, Synopsis, merged
 from millstream.kernel.tree_shape import Join, Shape, demands_of, inputs_of, tree_of
+from millstream.kernel.tree_sides import Pair, Side, StoredRows
 from millstream.types import Schema
 
 _STEP = "step"  # synopsis: how many there were
@@ -110,7 +106,7 @@ class JoinTree(Producer):
             [self.columns[source][int(name[1:])] for name in self.graph.never_null(source)]
             for source in range(len(self.schemas))
         ]
-        self.pairs = {join.number: _Pair.of(self, join) for join in self.root.walk()}
+        self.pairs = {join.number: Pair.of(self.graph, join, self._batch_of(join.inputs)) for join in self.root.walk()}
         self.askers = self.asked.by if self.asked is not None else []
         everyone = frozenset(range(len(self.schemas) + len(self.askers)))
         self.usual: dict[Join | int, Access] = {}  # what the rows of each side are sorted by
@@ -205,66 +201,15 @@ class JoinTree(Producer):
     def columns_of(self, inputs: Inputs) -> list[str]:
         return [name for source in sorted(inputs) for name in self.columns[source]]
 
-
-@dataclass(frozen=True)
-class _Pair:
-    """What joins the two sides of a join: how either finds the other's rows, and what is tested then."""
-
-    accesses: tuple[Access, Access]  # to the left side's rows, and to the right side's
-    condition: Expression
-    columns: tuple[str, ...]
-    empty: tuple[Batch, Batch]  # without `_born`, and with it
-
-    @classmethod
-    def of(cls, tree: JoinTree, join: Join) -> _Pair:
-        left, right = (inputs_of(side) for side in join.sides)
-        below = [side.inputs for side in join.sides if isinstance(side, Join)]
-        conditions = [
-            condition.expression
-            for condition in tree.graph.conditions
-            if condition.inputs <= left | right and not any(condition.inputs <= lower for lower in below)
-        ]
-        accesses = tree.graph.between(left, right), tree.graph.between(right, left)
-        columns, types = tree.columns_of(left | right), batch_schema(tuple(chain(*tree.schemas)))
-        schema = {name: types[name] for name in (*columns, *INTERVAL_COLUMNS)}
-        empty = pl.DataFrame(schema=schema), pl.DataFrame(schema=schema | {BORN: pl.Int64()})
-        return cls(accesses, conjunction(conditions), tuple(columns), empty)
+    def _batch_of(self, inputs: Inputs) -> dict[str, pl.DataType]:
+        """The columns of what some inputs give together."""
+        types = batch_schema(self.schema)
+        return {name: types[name] for name in (*self.columns_of(inputs), *INTERVAL_COLUMNS)}
 
 
 def _is_join(join: Join, side: Join | int) -> bool:
     """Whether the other side is one."""
     return isinstance(join.beside(side), Join)
-
-
-@dataclass
-class _Stored:
-    """Rows of a side from before: which of them are in (None: all), and when they were, as far as that is kept; `part`
-    is their number in a blacklist."""
-
-    rows: Segment
-    flags: Flags | None = None
-    spans: Spans | None = None
-    part: int | None = None
-
-    @property
-    def ever(self) -> Flags | None:
-        """Which have been in."""
-        return self.flags if self.part is None or self.spans is None else self.spans.ever
-
-
-@dataclass
-class _Side:
-    """The rows of an input or a join during a step: those from before, and the new ones; of these, those that were in
-    `again` and again, with their spans, apart from those that are for the `first` time."""
-
-    before: list[_Stored]
-    new: Segment
-    first: Segment
-    again: Sequence[tuple[Segment, Spans]] = ()
-
-    @property
-    def coming(self) -> list[_Stored]:
-        return [_Stored(self.first), *(_Stored(rows, None, spans) for rows, spans in self.again)]
 
 
 class _Run:
@@ -283,7 +228,7 @@ class _Run:
         self.arrived = [self._arranged(source, batch) for source, batch in enumerate(inputs[:made_of])]
         for one in tree.askers:
             self.arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
-        self.sides: dict[Join | int, _Side] = {}
+        self.sides: dict[Join | int, Side] = {}
         self.combination_gates = {join: gate.begun(state) for join, gate in tree.combination_gates.items()}
         self.tally = Tally.of(state.get(COUNTS, ()))
         for source, never, link in tree.static:
@@ -387,7 +332,7 @@ class _Run:
                 pieces += self._product(join, 0, new, stored, gate)
         return concat(pieces, self._empty(join))
 
-    def _joined(self, join: Join) -> _Side:
+    def _joined(self, join: Join) -> Side:
         segments = self.state.get(f"join {join.number}", ())
         gate = self.combination_gates.get(join)
         if gate is None:
@@ -401,14 +346,14 @@ class _Run:
             rows = self.made(join, gate if not known.given_up and not was_given_up else None)
             rows = self._needed(join, gate, rows, segments, was_given_up=was_given_up)
         if not rows.height and not segments:
-            return _Side([], rows, rows)
+            return Side([], rows, rows)
         self.tally.made += rows.height
         new = arranged(rows, self.tree.columns_of(join.inputs), [], self.tree.usual[join])
         if join not in self.tree.dated:
-            return _Side([_Stored(segment) for segment in segments], new, new)
+            return Side([StoredRows(segment) for segment in segments], new, new)
         new = new.hstack([pl.Series(_MADE, np.full(new.height, self.step, np.int32))])
-        before = [_Stored(one, None, Spans.since(one.get_column(_MADE).to_numpy())) for one in segments]
-        return _Side(before, new, new)
+        before = [StoredRows(one, None, Spans.since(one.get_column(_MADE).to_numpy())) for one in segments]
+        return Side(before, new, new)
 
     def _needed(
         self, join: Join, gate: CombinationGate, rows: Batch, made: Sequence[Segment], *, was_given_up: bool
@@ -471,7 +416,7 @@ class _Run:
         pair = self.tree.pairs[join.number]
         left = pl.DataFrame(gather(rows, rows.columns, i))
         probe = Probe(left, pair.accesses[1], self.tree.usual[join.right])
-        yield from self._combined(pair, left, stored, *self._matching(probe, left, stored, np.arange(i.size), j))
+        yield from pair.combined(left, stored, *pair.matching(probe, left, stored, np.arange(i.size), j))
 
     def _due(
         self, join: Join, gate: CombinationGate, made: Sequence[Segment], found: Iterator[Batch], *, everyone: bool
@@ -483,10 +428,10 @@ class _Run:
             return due
         return only(due, ~gate.is_made(due, made) if everyone else gate.is_due(due, made, self))
 
-    def _let_in(self, source: int) -> _Side:
+    def _let_in(self, source: int) -> Side:
         arrived, segments = self.arrived[source], self.state.get(f"rows {source}", ())
         if not self.tree.gates or self.tree.gates[source].is_open:
-            return _Side([_Stored(segment) for segment in segments], arrived, arrived)
+            return Side([StoredRows(segment) for segment in segments], arrived, arrived)
         blacklist = self._blacklist(self.state, source)
         step = blacklist.step
         waits = self.tree.gates[source].let_in(arrived, blacklist, self, self.known[source])
@@ -498,16 +443,16 @@ class _Run:
         self.tally.resumed += sum(rows.height for rows, _ in blacklist.resumed)
         self.blacklists[source] = blacklist, waits
         before = [
-            _Stored(*part.rows_in, part.spans, number if step is not None else None)
+            StoredRows(*part.rows_in, part.spans, number if step is not None else None)
             for number, part in enumerate(blacklist.before)
             if part.number_in or (part.spans is not None and part.spans.ever.any())
         ]
         again = [(rows, spans) for rows, spans in blacklist.resumed if spans is not None]
         let_in = [only(arrived, waits == IN), *(rows for rows, spans in blacklist.resumed if spans is None)]
         first = _merged(let_in, arrived)
-        return _Side(before, _merged([first, *(rows for rows, _ in again)], arrived), first, again)
+        return Side(before, _merged([first, *(rows for rows, _ in again)], arrived), first, again)
 
-    def _still_in(self, source: Join | int, stored: _Stored, positions: Positions) -> Flags | None:
+    def _still_in(self, source: Join | int, stored: StoredRows, positions: Positions) -> Flags | None:
         """Which of the rows, of which something would be made now, are still needed; the others are suspended again."""
         if stored.part is None or stored.spans is None or not isinstance(source, int):
             return None
@@ -578,7 +523,7 @@ class _Run:
         return min(horizon_of(frontiers[source]) for source in self.tree.lasting[side])
 
     def _product(
-        self, join: Join, side: int, new: _Stored, stored: _Stored, gate: CombinationGate | None
+        self, join: Join, side: int, new: StoredRows, stored: StoredRows, gate: CombinationGate | None
     ) -> Iterator[Batch]:
         """The pairs of new rows and of rows of a side that are in, as far as they have not met before."""
         if not new.rows.height or not stored.rows.height:
@@ -593,42 +538,14 @@ class _Run:
             still_in = self._still_in(join.sides[side], stored, j)
             if still_in is not None:
                 i, j = _kept(i, j, still_in)
-            i, j = self._matching(probe, new.rows, stored.rows, i, j)
+            i, j = pair.matching(probe, new.rows, stored.rows, i, j)
             if gate is not None and i.size:
                 made = self.state.get(f"join {join.number}", ())
                 needed = gate.may_be_needed((new.rows, i, stored.rows, j), made, self)
                 self.known_of[join].add(needed[~needed])
                 self.tally.withheld += int(np.count_nonzero(~needed))
                 i, j = _kept(i, j, needed)
-            yield from self._combined(pair, new.rows, stored.rows, i, j)
-
-    def _matching(
-        self, probe: Probe, probing: Segment, stored: Segment, i: Positions, j: Positions
-    ) -> tuple[Positions, Positions]:
-        """Those of the pairs (row, stored row) that live at the same time and have equal keys."""
-        starts, ends = ([numbers(frame, name) for frame in (probing, stored)] for name in (START, END))
-        lives = np.maximum(starts[0][i], starts[1][j]) < np.minimum(ends[0][i], ends[1][j])
-        kept = probe.agreeing(stored, i, j, np.flatnonzero(lives))
-        return i[kept], j[kept]
-
-    def _combined(self, pair: _Pair, probing: Segment, stored: Segment, i: Positions, j: Positions) -> Iterator[Batch]:
-        """The rows of pairs (row, stored row), as far as the condition holds."""
-        if i.size:
-            starts, ends = ([numbers(frame, name) for frame in (probing, stored)] for name in (START, END))
-            start, end = np.maximum(starts[0][i], starts[1][j]), np.minimum(ends[0][i], ends[1][j])
-            weight = numbers(probing, WEIGHT)[i] * numbers(stored, WEIGHT)[j]
-            values = {
-                series.name: series
-                for frame, rows in ((probing, i), (stored, j))
-                for series in gather(frame, [name for name in pair.columns if name in frame.columns], rows)
-            }
-            columns = [values[name] for name in pair.columns]
-            columns += [pl.Series(START, start), pl.Series(END, end), pl.Series(WEIGHT, weight)]
-            born = [numbers(frame, BORN)[rows] for frame, rows in ((probing, i), (stored, j)) if BORN in frame.columns]
-            if born:
-                columns.append(pl.Series(BORN, reduce(np.maximum, born)))
-            frame = pl.DataFrame(columns)
-            yield frame if pair.condition == TRUE else select_true(frame, pair.condition)
+            yield from pair.combined(new.rows, stored.rows, i, j)
 
     def _empty(self, join: Join) -> Batch:
         born = any(BORN in self.arrived[source].columns for source in join.inputs)
