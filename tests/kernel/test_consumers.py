@@ -38,7 +38,7 @@ class Stepped:
 
     def step(self, *rows: Sequence[Row]) -> list[Row]:
         """Rows start now and have an end and a weight."""
-        time, schemas = self.time, [A, B, *(S for _ in self.tree.asked_edges)]
+        time, schemas = self.time, [A, B, *(S for _ in self.tree.askers)]
         batches = [
             batch(schema, [(*row[:-2], time, *row[-2:]) for row in new])
             for schema, new in zip(schemas, rows, strict=True)

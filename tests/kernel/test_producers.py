@@ -35,7 +35,7 @@ class Run:
 
     def step(self, time: int, *rows: Sequence[Row], producer: Producer | None = None) -> list[Row]:
         """Rows start now, and time passes unless it is a step in which producers are united."""
-        schemas = [A, B, *(S for _ in self.producer.asked_edges)]
+        schemas = [A, B, *(S for _ in self.producer.askers)]
         batches = [
             batch(schema, [(*row, time, END, 1) for row in new])
             for schema, new in zip(schemas, [*rows, *([] for _ in schemas[len(rows) :])], strict=True)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from millstream.engine.task import EpochOutcome, EpochTask
+from millstream.engine.task import EpochOutcome
 from millstream.kernel.consumers import ASKED
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.producers import OTHER, Producer
@@ -58,25 +58,17 @@ def _united(engine: Engine, new: Newcomers, theirs: Step, snapshot: Snapshot) ->
     of_sources = engine.frontiers(snapshot)
     frontiers = engine.pipeline.frontiers(of_sources) | new.pipeline.frontiers(of_sources)
     letting_in = "other" if _keep_alike(frontiers, ours, theirs) else "all"
-
-    def run(run_in: Pipeline, step: Step, states: Mapping[str, Synopses], concerned: set[str]) -> EpochOutcome:
-        shown = new.shown if run_in is new.pipeline else engine.shown_edges
-        task = _task(engine, run_in, step, letting_in, states, concerned, shown)
-        outcome = engine.runner.run(task)
-        new.written += outcome.names()
-        if outcome.failures:
-            raise next(iter(outcome.failures.values()))
-        return outcome
-
+    there = _Uniting(engine, new.pipeline, theirs, new.shown, letting_in)
+    here = _Uniting(engine, engine.pipeline, ours, engine.shown_edges, letting_in)
     states = {**new.states, name: _with_other(their_state, our_state)}
-    made = run(new.pipeline, theirs, states, {name, *new.pipeline.downstream([name])})
+    made = there.run(states, {name, *new.pipeline.downstream([name])}, new.written)
     new.take(made)
     states = {**snapshot.states, name: _with_other(our_state, their_state)}
     concerned = {name}
-    outcome = run(engine.pipeline, ours, states, concerned)
+    outcome = here.run(states, concerned, new.written)
     if outcome.rows.get(name):  # which is seldom, and then others may be many
         concerned |= engine.pipeline.downstream([name])
-        outcome = run(engine.pipeline, ours, states, concerned)
+        outcome = here.run(states, concerned, new.written)
     snapshot = engine.after(snapshot, outcome, concerned)
     asked = {each: names for each, names in made.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
     return replace(snapshot, states={**snapshot.states, name: {**asked, **snapshot.states.get(name, {})}})
@@ -100,25 +92,32 @@ def _synopsis(name: str) -> str:
     return name.partition("/")[2]
 
 
-def _task(
-    engine: Engine,
-    pipeline: Pipeline,
-    step: Step,
-    letting_in: str,
-    states: Mapping[str, Synopses],
-    concerned: set[str],
-    shown: Collection[str],
-) -> EpochTask:
-    """A step of a producer in which it lets rows in, and of others that read it; time does not pass."""
-    if not isinstance(step.operator, Producer):
-        raise AssertionError(f"{step.name} is no producer")
-    uniting = pipeline.replacing((replace(step, operator=step.operator.uniting(letting_in)),))
-    frontiers = engine.frontiers()
-    return replace(
-        engine.task_of(uniting, {}),
-        concerned=frozenset(concerned),
-        states={each: synopses for each, synopses in states.items() if each in concerned},
-        before=frontiers,
-        after=frontiers,
-        shown=tuple(edge for edge in shown if edge in concerned),
-    )
+@dataclass(frozen=True)
+class _Uniting:
+    """One of two producers, in the pipeline that it is a step of; `shown` are the edges whose rows are kept there."""
+
+    engine: Engine
+    pipeline: Pipeline
+    step: Step
+    shown: Collection[str]
+    letting_in: str
+
+    def run(self, states: Mapping[str, Synopses], concerned: set[str], written: list[str]) -> EpochOutcome:
+        """A step in which it lets rows in, and of others that read it; time does not pass. What is written is noted."""
+        if not isinstance(self.step.operator, Producer):
+            raise AssertionError(f"{self.step.name} is no producer")
+        uniting = replace(self.step, operator=self.step.operator.uniting(self.letting_in))
+        frontiers = self.engine.frontiers()
+        task = replace(
+            self.engine.task_of(self.pipeline.replacing((uniting,)), {}),
+            concerned=frozenset(concerned),
+            states={each: synopses for each, synopses in states.items() if each in concerned},
+            before=frontiers,
+            after=frontiers,
+            shown=tuple(edge for edge in self.shown if edge in concerned),
+        )
+        outcome = self.engine.runner.run(task)
+        written += outcome.names()
+        if outcome.failures:
+            raise next(iter(outcome.failures.values()))
+        return outcome

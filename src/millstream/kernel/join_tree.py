@@ -35,7 +35,6 @@ from millstream.kernel.demand import (
     kept_experiences,
     tree_gates,
 )
-from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Access, Inputs, JoinGraph
 from millstream.kernel.keys import Positions
@@ -71,9 +70,6 @@ class JoinTree(Producer):
     others': rows that waited may come from any input as late as that.
 
     `_born` of a result is the greatest of its components; an input without the column has no say in it.
-
-    Where a class of equal columns has one of every input, rows are hashed by it. Otherwise no hash brings together all
-    that may meet, and all rows go to one shard.
     """
 
     def __init__(
@@ -92,7 +88,6 @@ class JoinTree(Producer):
         self.schema, self.schemas = tuple(chain(*schemas)), tuple(schemas)
         self.shape, self.condition = shape, condition
         self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
-        retracting &= frozenset(range(len(schemas)))
         self.jit, self.retracting, self.never_changing = jit, retracting, static
         self.graph = JoinGraph([len(columns) for columns in schemas], condition)
         self.root = tree_of(shape)
@@ -107,8 +102,9 @@ class JoinTree(Producer):
             for source in range(len(self.schemas))
         ]
         self.pairs = {join.number: Pair.of(self.graph, join, self._batch_of(join.inputs)) for join in self.root.walk()}
-        self.askers = self.asked.by if self.asked is not None else []
-        everyone = frozenset(range(len(self.schemas) + len(self.askers)))
+        # Where the rows of each input are kept, and of what consumers ask by.
+        self.kept_as = [*(f"rows {source}" for source in range(len(schemas))), *(one.synopsis for one in self.askers)]
+        everyone = frozenset(range(len(self.kept_as)))
         self.usual: dict[Join | int, Access] = {}  # what the rows of each side are sorted by
         self.lasting: dict[Join | int, Inputs] = {}  # the inputs whose rows, new or late, may still meet those
         for join in self.root.walk():
@@ -158,8 +154,7 @@ class JoinTree(Producer):
             return []
         more: dict[int, AnyOf] = {}
         if self.asked is not None:
-            starts = enumerate(self.graph.starts[: len(self.schemas)])
-            more = {n: self.asked.question(n, self.usual[n], start) for n, start in starts}
+            more = {n: self.asked.question(n, self.usual[n], start) for n, start in enumerate(self.graph.starts)}
         return tree_gates(self.graph, self.root, self.usual, jit, retracting, looked_through, more)
 
     def _combination_gates(self, jit: JustInTime | None, retracting: Inputs) -> dict[Join, CombinationGate]:
@@ -182,16 +177,6 @@ class JoinTree(Producer):
         return frozenset(
             side for join, side in beside if side in gated and (join.beside(side) in gated or _is_join(join, side))
         )
-
-    @property
-    def distribution(self) -> Distribution:
-        copies = tuple(
-            tuple((index, start + index) for index in range(len(columns)))
-            for start, columns in zip(self.graph.starts, self.schemas, strict=False)
-        )
-        if self.asked is None:
-            return by_key(self.graph.common_keys(), *copies)
-        return by_key(self.asked.keys, *copies, ())
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         run = _Run(self, inputs, state, progress)
@@ -291,9 +276,7 @@ class _Run:
 
     def _rows_before(self, source: int) -> tuple[Segment, ...]:
         """All rows of an input from before."""
-        made_of = len(self.tree.schemas)
-        asked = self.tree.askers
-        return self.state.get(f"rows {source}" if source < made_of else asked[source - made_of].synopsis, ())
+        return self.state.get(self.tree.kept_as[source], ())
 
     def _living(self, side: Join | int, rows: Segment, flags: Flags | None) -> Flags | None:
         """Those of the rows that new ones can meet: segments are cleared now and then only."""

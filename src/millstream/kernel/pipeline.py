@@ -137,7 +137,7 @@ def _asked_by(step: Step, takers: Iterable[Taken]) -> Step:
     if operator.asked.alternatives == alternatives:
         return step
     told = operator.asked_by(alternatives)
-    return replace(step, operator=told, asked=told.asked_edges)
+    return replace(step, operator=told, asked=tuple(one.edge for one in told.askers))
 
 
 @dataclass

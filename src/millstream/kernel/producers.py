@@ -31,8 +31,9 @@ import numpy as np
 
 from millstream.kernel.batch import Batch
 from millstream.kernel.blacklist import Blacklist
-from millstream.kernel.consumers import Alternatives, Asked, timely
-from millstream.kernel.distribution import Distribution, anywhere, same_columns
+from millstream.kernel.consumers import Alternatives, Asked, Placed, timely
+from millstream.kernel.distribution import Distribution, anywhere, by_key, same_columns
+from millstream.kernel.join_graph import JoinGraph
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.segments import codes_of, horizon_of
 from millstream.types import Schema
@@ -41,9 +42,15 @@ OTHER = "other "  # what the synopses of another one's state begin with, beside 
 
 
 class Producer(Operator):
-    """Makes what its consumers `asked` for, or everything, whoever reads it (None). `letting_in` says which rows are
-    let in beside those that are needed: none, those that are in at an "other" one, or "all"."""
+    """A join of inputs that makes what its consumers `asked` for, or everything, whoever reads it (None). `letting_in`
+    says which rows are let in beside those that are needed: none, those that are in at an "other" one, or "all".
 
+    Where a class of equal columns has one of every input, rows are hashed by it. Otherwise no hash brings together all
+    that may meet, and all rows go to one shard.
+    """
+
+    schemas: tuple[Schema, ...]
+    graph: JoinGraph
     asked: Asked | None
     letting_in: str = ""
 
@@ -52,9 +59,19 @@ class Producer(Operator):
         """The same for other consumers."""
 
     @property
-    def asked_edges(self) -> tuple[str, ...]:
+    def askers(self) -> list[Placed]:
         """What consumers ask by: the inputs after those that rows are made of."""
-        return tuple(one.edge for one in self.asked.by) if self.asked is not None else ()
+        return self.asked.by if self.asked is not None else []
+
+    @property
+    def distribution(self) -> Distribution:
+        copies = tuple(
+            tuple((index, start + index) for index in range(len(columns)))
+            for start, columns in zip(self.graph.starts, self.schemas, strict=True)
+        )
+        if self.asked is None:
+            return by_key(self.graph.common_keys(), *copies)
+        return by_key(self.asked.keys, *copies, ())
 
     def uniting(self, letting_in: str) -> Self:
         """The same for the step in which it is united with another one, whose state is given beside its own."""

@@ -25,7 +25,6 @@ from millstream.kernel.batch import (
 from millstream.kernel.blacklist import IN, Blacklist
 from millstream.kernel.consumers import Alternatives, Asked
 from millstream.kernel.demand import COUNTS, KNOWN, Gate, JustInTime, Tally, experiences, kept_experiences, stem_gates
-from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.foresight import Foreseen
 from millstream.kernel.join_graph import Inputs, JoinGraph
 from millstream.kernel.keys import Positions
@@ -66,9 +65,6 @@ class StemJoin(Producer):
     kept. With `jit`, rows that another SteM has nothing for are kept, but neither sent nor met until it has.
 
     `_born` of a result is the greatest of its components; an input without the column has no say in it.
-
-    Where a class of equal columns has one of every input, rows are hashed by it. Otherwise no hash brings together all
-    that may meet, and all rows go to one shard.
     """
 
     def __init__(
@@ -96,7 +92,6 @@ class StemJoin(Producer):
         self.stem_of = self._stems(edges if edges and jit is None else [str(source) for source in range(len(schemas))])
         self.usual = [self.graph.usual_access(stem) for stem in self.stem_of]
         self.asked = Asked(self.graph, alternatives) if alternatives is not None else None
-        self.askers = self.asked.by if self.asked is not None else []
         self.gates = self._gates(jit, retracting) if jit is not None else []
         self.again = self._again(jit)
         self.is_adaptive = jit is not None and jit.adaptive
@@ -130,16 +125,6 @@ class StemJoin(Producer):
         keys = self.graph.common_keys()
         kept = [(edge, keys[source], self.graph.never_null(source)) for source, edge in enumerate(edges)]
         return [kept.index(same) for same in kept]
-
-    @property
-    def distribution(self) -> Distribution:
-        copies = tuple(
-            tuple((index, start + index) for index in range(width))
-            for start, width in zip(self.graph.starts, self.graph.widths, strict=True)
-        )
-        if self.asked is None:
-            return by_key(self.graph.common_keys(), *copies)
-        return by_key(self.asked.keys, *copies, ())
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         everyone = range(len(self.schemas))

@@ -59,11 +59,6 @@ def made_joins(statistics: Statistics) -> frozenset[str]:
     return frozenset(join for known in statistics.values() for join in known.made)
 
 
-def producer_of(join: str) -> str:
-    """What a join that is made for consumers, who ask for some of its rows, is called by its fingerprint."""
-    return f"producer-{join}"
-
-
 @dataclass(frozen=True)
 class Estimate:
     """A relation as the model sees it."""

@@ -35,6 +35,11 @@ def fingerprint(value: object) -> str:
     return Fingerprints().of(value)
 
 
+def producer_of(join: str) -> str:
+    """What a join that is made for consumers, who ask for some of its rows, is called by its fingerprint."""
+    return f"producer-{join}"
+
+
 @cache
 def _counted(kind: type) -> tuple[tuple[str, bool], ...]:
     """The fields that count, and whether they do where they are empty: one that was added later must not, since what is

@@ -14,7 +14,8 @@ from millstream.kernel.operator import Operator, Progress
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.producers import Producer
 from millstream.kernel.scalar.expressions import Column
-from millstream.plan.cost import Kept, producer_of
+from millstream.plan.cost import Kept
+from millstream.plan.fingerprint import producer_of
 
 _MOST = 100  # of each source: a query's entry says what it was planned by
 

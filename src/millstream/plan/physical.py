@@ -41,11 +41,10 @@ from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synops
 from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.column_keys import hash_keys, with_column_keys
-from millstream.plan.cost import producer_of
 from millstream.plan.existence import existence_of
 from millstream.plan.expand_joins import columns, expand_join, swapped_join
 from millstream.plan.explain import describe
-from millstream.plan.fingerprint import Fingerprints
+from millstream.plan.fingerprint import Fingerprints, producer_of
 from millstream.plan.lifetime import longest_window
 from millstream.plan.monotonic import is_non_retroactive, is_static
 from millstream.plan.patterns import Pattern, pattern_of

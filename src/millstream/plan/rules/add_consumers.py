@@ -28,8 +28,8 @@ from millstream.kernel.scalar.expressions import (
     shift_columns,
 )
 from millstream.plan import logical as lo
-from millstream.plan.cost import Statistics, made_joins, producer_of
-from millstream.plan.fingerprint import fingerprint
+from millstream.plan.cost import Statistics, made_joins
+from millstream.plan.fingerprint import fingerprint, producer_of
 from millstream.plan.keys import split_condition
 from millstream.plan.monotonic import is_non_retroactive
 

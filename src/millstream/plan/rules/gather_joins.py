@@ -40,8 +40,8 @@ from millstream.kernel.scalar.expressions import (
 from millstream.kernel.tree_shape import Shape
 from millstream.plan import logical as lo
 from millstream.plan.column_keys import extended
-from millstream.plan.cost import Statistics, estimate, made_joins, producer_of
-from millstream.plan.fingerprint import fingerprint
+from millstream.plan.cost import Statistics, estimate, made_joins
+from millstream.plan.fingerprint import fingerprint, producer_of
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.monotonic import is_non_retroactive
 from millstream.plan.rules.add_consumers import Asked, asked_of
