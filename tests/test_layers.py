@@ -9,11 +9,12 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "millstream"
 
-BASE = {"errors", "types", "settings"}
+BASE = {"bounds", "errors", "types", "settings"}
 LAYERS: dict[str, set[str]] = {
+    "bounds": set(),
     "errors": set(),
     "types": set(),
-    "settings": {"errors"},
+    "settings": {"bounds", "errors"},
     "state": BASE,
     "kernel": BASE,
     "plan": BASE | {"kernel"},

@@ -19,6 +19,7 @@ from millstream.errors import BindError, InputError, Place
 from millstream.kernel.batch import WEIGHT, Batch
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
+from millstream.language.syntax import place_of
 from millstream.language.values import assignments, condition_on, insert_rows
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
 from millstream.state.snapshot import SourceProgress
@@ -109,8 +110,8 @@ class Inputs:
         return int(self._now() * 1_000_000) // stream.domain.tick
 
     def run_advance(self, statement: st.Advance) -> str:
-        place = statement.place
-        to = constant(statement.to, place.text).value
+        text = statement.place.text
+        to, place = constant(statement.to, text).value, place_of(statement.to, text)
         if statement.stream is None:
             self.advance(self.catalog.feeds(), to, place)
         else:
@@ -128,7 +129,11 @@ class Inputs:
                 hint=f"the rows of {fed.name} carry their timestamps",
                 place=statement.place,
             )
-        return self.insert(definition, insert_rows(statement, fed.input_columns))
+        try:
+            return self.insert(definition, insert_rows(statement, fed.input_columns))
+        except InputError as error:
+            error.place = error.place or statement.place
+            raise
 
     def _insert_into_table(self, table: TableDefinition, statement: st.Insert) -> InsertResult:
         rows = typed_table(insert_rows(statement, table.columns), table.columns, f"table {table.name}")
@@ -179,7 +184,8 @@ class Inputs:
         if statement.at is None:
             return earliest
         domain = self.catalog.common_domain()
-        at = instant(constant(statement.at, statement.place.text).value, domain, statement.place)
+        text = statement.place.text
+        at = instant(constant(statement.at, text).value, domain, place_of(statement.at, text))
         if at < earliest:
             raise InputError(
                 f"table {table.name} cannot change at {at}",

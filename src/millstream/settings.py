@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millstream.bounds import MAX_SPAN
 from millstream.errors import BindError, NameError, Place, did_you_mean
 
 _PER_STREAM = ("shedding", "shedding_lag")
@@ -82,6 +83,8 @@ class Settings:
             raise BindError(f"{key} takes a whole number, not {value!r}", place=place)
         if value < fields[key].metadata.get("least", value):
             raise BindError(f"{key} is at least {fields[key].metadata['least']}, not {value}", place=place)
+        if abs(value) > MAX_SPAN:
+            raise BindError(f"{key} is at most 2^60, not {value}", place=place)
         chosen[key] = value
         return replace(self, **chosen)
 

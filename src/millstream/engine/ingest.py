@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from millstream.bounds import MAX_TICK
 from millstream.errors import InputError
 from millstream.kernel.batch import ARRIVAL, END, START, WEIGHT, Batch, value_column
 from millstream.plan.definitions import HeartbeatRule, StreamDefinition, TimeDomain
 from millstream.state.snapshot import SourceProgress
-
-MAX_TICK = 2**62  # leaves room for windows to add to it
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def ticks_of(column: pl.Series, domain: TimeDomain, owner: str, name: str) -> pl
         kind = "negative" if ticks[row] < 0 else "absurd"
         raise InputError(
             f'{owner}: row {row + 1}: {kind} timestamp "{name}": {ticks[row]} ticks',
-            hint="time starts at 0 (for TIMESTAMP columns: 1970-01-01 UTC)",
+            hint="time runs from 0 (for TIMESTAMP columns: 1970-01-01 UTC) to 2^62 ticks",
         )
     return ticks
 

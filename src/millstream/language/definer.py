@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from millstream.bounds import MAX_MICROSECONDS, MAX_SPAN
 from millstream.errors import BindError, NameError, TypeError, did_you_mean
 from millstream.language import statements as st
 from millstream.plan.definitions import (
@@ -77,6 +78,18 @@ def ticks(span: st.Duration, domain: TimeDomain) -> int:
     """A duration in the domain's ticks."""
     if span.amount < 0:
         raise BindError(f"a negative span of time: {span}", place=span.place)
+    counted = _counted(span, domain)
+    if counted > MAX_SPAN:
+        raise BindError(
+            f"{span} is too long",
+            detail="instants are counted in 64 bits",
+            hint="a span of time is at most 2^60 ticks; use UNBOUNDED or FOREVER for one without end",
+            place=span.place,
+        )
+    return counted
+
+
+def _counted(span: st.Duration, domain: TimeDomain) -> int:
     if span.in_ticks:
         return span.amount
     if domain.tick is None:
@@ -156,9 +169,13 @@ def _heartbeat(rule: st.Heartbeat, domain: TimeDomain) -> HeartbeatRule:
 
 
 def _wall_time(span: st.Duration) -> int:
-    if span.in_ticks or span.amount <= 0:
+    """In microseconds; it is no time of the stream's, so that a number without a unit counts seconds."""
+    if span.amount <= 0:
         raise BindError("IDLE AFTER takes an interval of real time, as in IDLE AFTER 10 SECONDS", place=span.place)
-    return span.amount
+    microseconds = span.amount * 1_000_000 if span.in_ticks else span.amount
+    if microseconds > MAX_MICROSECONDS:
+        raise BindError("IDLE AFTER so long is never", hint="leave it out", place=span.place)
+    return microseconds
 
 
 def _external(source: st.External | None) -> ExternalData | None:

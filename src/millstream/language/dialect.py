@@ -29,6 +29,10 @@ from millstream.language.syntax import (
 
 _KEPT_FUNCTION_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "SUBSTR", "TRIM")
 
+# The clauses of a CREATE statement that may follow a timestamp column, or a number without a unit.
+CLAUSES = ("TICK", "HEARTBEAT", "IDLE", "RETAIN", "USING")
+_AFTER_SIZES = ("SLIDE", "END", *CLAUSES)
+
 
 class QueryParser(SparkParser):
     """Parses CQL queries."""
@@ -132,10 +136,7 @@ class QueryParser(SparkParser):
             self._advance(2)
         number = exp.Literal(this=("-" if negative else "") + digits, is_string=False)
         spanned(number, token.start, self._prev.end + 1)
-        if self._match_set(self.ID_VAR_TOKENS, advance=False) and self._curr.text.upper() not in (
-            "SLIDE",
-            "END",
-        ):
+        if self._match_set(self.ID_VAR_TOKENS, advance=False) and self._curr.text.upper() not in _AFTER_SIZES:
             interval = exp.Interval(this=number, unit=exp.Var(this=self._curr.text.upper()))
             self._advance()
             spanned(interval, token.start, self._prev.end + 1)

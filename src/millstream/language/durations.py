@@ -6,7 +6,8 @@ from decimal import Decimal, InvalidOperation
 
 from sqlglot import exp
 
-from millstream.errors import SyntaxError, did_you_mean
+from millstream.bounds import MAX_MICROSECONDS
+from millstream.errors import BindError, SyntaxError, did_you_mean
 from millstream.language.statements import Duration
 from millstream.language.syntax import place_of
 
@@ -46,6 +47,12 @@ def duration(size: exp.Expr, text: str) -> Duration:
             microseconds = Decimal(size.this.name) * MICROSECONDS[unit]
         except InvalidOperation:
             raise SyntaxError(f"{size.this.name!r} is not a number", place=place) from None
+        if not microseconds.is_finite():
+            raise SyntaxError(f"{size.this.name!r} is not a number", place=place)
+        if abs(microseconds) > MAX_MICROSECONDS:
+            raise BindError(
+                f"{size.this.name} {unit} is too long", hint="an interval is at most 2^62 microseconds", place=place
+            )
         if microseconds != int(microseconds):
             raise SyntaxError("an interval finer than a microsecond", place=place)
         return Duration(int(microseconds), False, place)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import polars as pl
 from sqlglot import exp
 
+from millstream.bounds import MAX_TICK, last_tick
 from millstream.errors import BindError, InputError, Place
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Expression, Literal
@@ -59,15 +61,21 @@ def instant(value: object, domain: TimeDomain, place: Place | None = None) -> in
         tick = (moment - _EPOCH) // _MICROSECOND // domain.tick
     elif isinstance(value, int) and not isinstance(value, bool):
         tick = value
+    elif isinstance(value, Decimal) and value == value.to_integral_value():
+        tick = int(value)  # a whole number beyond 64 bits
     else:
         raise InputError(f"{value!r} is not an instant", hint="give a number of ticks or a timestamp", place=place)
     if tick < 0:
         raise InputError(f"{value} lies before time 0", hint="time starts at 0", place=place)
+    last = last_tick(domain.tick) if domain.type.is_temporal else MAX_TICK
+    if tick > last:
+        hint = f"the last instant is {'in the year 9999' if last < MAX_TICK else '2^62'}: {last}"
+        raise InputError(f"{value} lies after the end of time", hint=hint, place=place)
     return tick
 
 
 def shown_instant(tick: int, domain: TimeDomain | None) -> int | datetime:
-    """A tick as users write it: in the timestamp's type."""
-    if domain is None or not domain.type.is_temporal or domain.tick is None:
+    """A tick as users write it: in the timestamp's type, as far as there are such timestamps."""
+    if domain is None or not domain.type.is_temporal or domain.tick is None or tick > last_tick(domain.tick):
         return tick
     return _EPOCH + tick * domain.tick * _MICROSECOND

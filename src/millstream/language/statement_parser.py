@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from sqlglot import exp
@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from millstream.errors import Place, SyntaxError, TypeError, did_you_mean
 from millstream.language import statements as st
-from millstream.language.dialect import CQL, QueryParser
+from millstream.language.dialect import CLAUSES, CQL, QueryParser
 from millstream.language.durations import duration
 from millstream.language.type_names import data_type
 from millstream.types import DataType
@@ -92,6 +92,11 @@ def _lower(message: str) -> str:
 
 def _one_statement(parser: Any) -> Any:
     return parser.parse_one_statement()
+
+
+def _heartbeat(clauses: dict[str, Any]) -> st.Heartbeat:
+    kind, delay = clauses.get("HEARTBEAT", ("ASCENDING", None))
+    return st.Heartbeat(kind, delay, clauses.get("IDLE"))
 
 
 class StatementParser(QueryParser):
@@ -208,21 +213,16 @@ class StatementParser(QueryParser):
         name, columns = self._name("a stream"), self._columns()
         self._expect("TIMESTAMP", "BY")
         timestamp = self._parse_timestamp_column()
-        tick = self._parse_tick()
-        heartbeat = self._parse_heartbeat()
-        retain, forever = None, False
-        if self._match_text_seq("RETAIN"):
-            forever = self._match_text_seq("FOREVER")
-            retain = None if forever else self._duration("RETAIN")
+        clauses = self._parse_clauses(("TICK", "HEARTBEAT", "IDLE", "RETAIN", "USING"))
         return st.CreateStream(
             name=name,
             columns=columns,
             timestamp=timestamp,
-            tick=tick,
-            heartbeat=heartbeat,
-            retain=retain,
-            retain_forever=forever,
-            source=self._parse_external(),
+            tick=clauses.get("TICK"),
+            heartbeat=_heartbeat(clauses),
+            retain=clauses.get("RETAIN"),
+            retain_forever="RETAIN" in clauses and clauses["RETAIN"] is None,
+            source=clauses.get("USING"),
             **self._placed(),
         )
 
@@ -236,15 +236,16 @@ class StatementParser(QueryParser):
             nature = "APPEND ONLY"
         elif self._match_text_seq("STATIC"):
             nature = "STATIC"
-        changes_by, timestamp, tick, heartbeat = None, None, None, st.Heartbeat()
+        changes_by, timestamp = None, None
+        clauses: tuple[str, ...] = ("USING",)
         if self._match_text_seq("CHANGES", "BY"):
             if nature == "STATIC":
                 self._refuse("a STATIC table never changes: leave STATIC or CHANGES BY out")
             changes_by = self._name("the column that says what a row changes")
             self._expect("TIMESTAMP", "BY")
             timestamp = self._parse_timestamp_column()
-            tick = self._parse_tick()
-            heartbeat = self._parse_heartbeat()
+            clauses = ("TICK", "HEARTBEAT", "IDLE", "USING")
+        found = self._parse_clauses(clauses)
         return st.CreateTable(
             name=name,
             columns=columns,
@@ -252,31 +253,44 @@ class StatementParser(QueryParser):
             nature=nature,
             changes_by=changes_by,
             timestamp=timestamp,
-            tick=tick,
-            heartbeat=heartbeat,
-            source=self._parse_external(),
+            tick=found.get("TICK"),
+            heartbeat=_heartbeat(found),
+            source=found.get("USING"),
             **self._placed(),
         )
 
     def _parse_timestamp_column(self) -> st.TimestampColumn:
         name = self._name("the timestamp column")
-        clause = ("TICK", "HEARTBEAT", "RETAIN", "USING")
-        ends = not self._curr or self._curr.text.upper() in clause
+        ends = not self._curr or self._curr.text.upper() in CLAUSES
         return st.TimestampColumn(name, None if ends else self._type())
 
-    def _parse_tick(self) -> st.Duration | None:
-        return self._duration("TICK") if self._match_text_seq("TICK") else None
+    def _parse_clauses(self, allowed: Collection[str]) -> dict[str, Any]:
+        """What stands behind the columns, in any order, each clause at most once."""
+        parsers: dict[str, Callable[[], object]] = {
+            "TICK": lambda: self._duration("TICK"),
+            "HEARTBEAT": self._parse_heartbeat,
+            "IDLE": self._parse_idle,
+            "RETAIN": lambda: None if self._match_text_seq("FOREVER") else self._duration("RETAIN"),
+            "USING": self._parse_external,
+        }
+        found: dict[str, Any] = {}
+        while (word := self._curr.text.upper() if self._curr else "") in allowed:
+            if word in found:
+                self._refuse(f"{word} stands twice")
+            if word != "USING":
+                self._advance()
+            found[word] = parsers[word]()
+        return found
 
-    def _parse_heartbeat(self) -> st.Heartbeat:
-        kind: Any = "ASCENDING"
-        delay = None
-        if self._match_text_seq("HEARTBEAT"):
-            if not self._match_texts(("ASCENDING", "DELAY", "CLOCK", "EXPLICIT")):
-                self._refuse("HEARTBEAT is ASCENDING, DELAY d, CLOCK or EXPLICIT")
-            kind = self._prev.text.upper()
-            delay = self._duration("DELAY") if kind == "DELAY" else None
-        idle = self._duration("IDLE AFTER") if self._match_text_seq("IDLE", "AFTER") else None
-        return st.Heartbeat(kind, delay, idle)
+    def _parse_heartbeat(self) -> tuple[Any, st.Duration | None]:
+        if not self._match_texts(("ASCENDING", "DELAY", "CLOCK", "EXPLICIT")):
+            self._refuse("HEARTBEAT is ASCENDING, DELAY d, CLOCK or EXPLICIT")
+        kind = self._prev.text.upper()
+        return kind, self._duration("DELAY") if kind == "DELAY" else None
+
+    def _parse_idle(self) -> st.Duration:
+        self._expect("AFTER")
+        return self._duration("IDLE AFTER")
 
     def _parse_external(self) -> st.External | None:
         if not self._match_text_seq("USING"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from millstream.bounds import MAX_ROWS
 from millstream.errors import BindError, Error, NameError, did_you_mean
 from millstream.kernel.window import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
 from millstream.language.definer import ticks
@@ -73,6 +74,12 @@ class _WindowBinder:
         span = duration(window.args[part], self.text)
         if not span.in_ticks:
             raise self._error(window, f"{keyword} of a ROWS window counts rows, not time", "use RANGE for time")
+        if span.amount > MAX_ROWS:
+            raise BindError(
+                f"{keyword} {span.amount} is too many",
+                hint="a window counts at most 2^60 rows; use [ROWS UNBOUNDED] for all",
+                place=span.place,
+            )
         return self._positive(span.amount, window, keyword)
 
     def _column(self, column: exp.Expr) -> int:

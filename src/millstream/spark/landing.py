@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
 
-from millstream.engine.ingest import MAX_TICK
+from millstream.bounds import MAX_TICK
 from millstream.engine.landed import RAW, REASON, Landed, LandedBatch
 from millstream.plan.definitions import TimeDomain
 from millstream.spark import formats

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millstream.engine.ingest import MAX_TICK
+from millstream.bounds import MAX_TICK
 from millstream.engine.landed import Landed
 from millstream.errors import InputError
 from millstream.plan.definitions import StreamDefinition
