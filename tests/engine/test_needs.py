@@ -128,3 +128,37 @@ def test_queries_of_groups_read_the_files_that_matter_to_one_of_them(
         for query, expected in zip(queries, right, strict=True):
             assert query.number is not None
             assert query.changes(since=40).to_pylist() == expected.changes(since=40).to_pylist()
+
+
+WITHOUT_CONSTANTS = [
+    "t IS NULL",
+    "t IS NOT NULL",
+    "t LIKE '%t%'",
+    "f <=> NULL",
+    "k < v",
+    "NOT k = v",
+    "day IS NULL OR k < v",
+]
+
+
+@pytest.mark.parametrize("condition", WITHOUT_CONSTANTS)
+def test_a_query_without_constants_needs_everything_whoever_comes_with_it(condition: str) -> None:
+    text = f"SELECT k, v FROM s [RANGE 100] WHERE {condition}"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        for number in range(9):
+            db.register(f"SELECT k, v FROM s [RANGE 100] WHERE v > {number}")
+        early = db.register(text)
+        play(db)
+        late = db.register(text)
+        db.register("SELECT k, v FROM s [RANGE 100] WHERE k < 1")
+        assert late.result().to_pylist() == early.result().to_pylist()
+
+
+def test_columns_may_be_called_as_polars_calls_patterns() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM s (`*` INT, `^a.*$` INT, ab INT) TIMESTAMP BY ts")
+        db.insert("s", [(1, 2, 3, 0), (4, 5, 6, 1)])
+        db.advance(to=2)
+        query = db.register("SELECT `*`, ab FROM s [RANGE 9] WHERE `^a.*$` = 5 AND `*` < 9")
+        assert query.result().to_pylist() == [{"*": 4, "ab": 6}]

@@ -13,6 +13,7 @@ NaN is greater than all other numbers, and no file says whether it has some: of 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -131,6 +132,9 @@ def _of_queries(conditions: Mapping[str, Expression], asked: Asked) -> Needs:
 def _constants(table: pl.DataFrame) -> Iterator[tuple[list[object], list[object]]]:
     """The constants of each query, twice; of many, the least and the greatest ones of all."""
     columns = [table.get_column(name) for name in value_columns(table.width) if name in table.columns]
+    if not columns:
+        yield [], []  # without constants all queries of the shape ask the same; a frame without columns has no rows
+        return
     if table.height <= _ONE_BY_ONE:
         yield from (([*row], [*row]) for row in table.select(columns).iter_rows())
         return
@@ -212,8 +216,13 @@ def as_condition(needs: Needs, names: list[str]) -> pl.Expr | None:
 
 
 def _condition(within: Within, names: list[str]) -> pl.Expr:
-    column, dtype = pl.col(names[within.column]), to_polars(within.kind)
+    column, dtype = _column(names[within.column]), to_polars(within.kind)
     if within.low is None:
         return column <= pl.lit(within.high, dtype)
     at_least = column >= pl.lit(within.low, dtype)
     return at_least if within.high is None else at_least & (column <= pl.lit(within.high, dtype))
+
+
+def _column(name: str) -> pl.Expr:
+    """A column of that very name: to Polars `*` and `^..$` are patterns."""
+    return pl.col(name if name.isidentifier() else f"^{re.escape(name)}$")

@@ -148,7 +148,7 @@ def read_history(store: Store, file: HistoryFile, schema: Schema, cut: Cut | Non
         return rows if wanted is None else rows.filter(wanted)
     names = [field.name for field in schema]
     frame = store.read_history(file.name, None if cut is None else cut.wanted(file, cut.column, names))
-    values = [pl.col(field.name).alias(value_column(index)) for index, field in enumerate(schema)]
+    values = [frame.get_column(field.name).alias(value_column(index)) for index, field in enumerate(schema)]
     if ARRIVAL not in frame.columns:
         return frame.select(*values, *INTERVAL_COLUMNS)
     start = pl.col(TIME).alias(START)
