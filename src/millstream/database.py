@@ -451,7 +451,7 @@ class Database:
     def _apply(self, settings: Settings) -> None:
         self.settings = settings
         self.engine.store.limit(settings.memory_budget or None)
-        self.engine.limits = Limits(settings.max_query_rows, settings.max_query_state)
+        self.engine.limits = Limits(settings.max_query_rows, settings.max_query_state, settings.max_value_bytes)
         self.engine.backfills.least_rows = settings.background_rows
 
     def _show(self, statement: st.Show) -> Result:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from millstream.catalog import CatalogOfObjects, kind_of
 from millstream.engine import tables
@@ -17,13 +18,14 @@ from millstream.engine.parts import LATE, MALFORMED, late_key, late_rows
 from millstream.engine.rows import typed_table
 from millstream.errors import BindError, InputError, Place
 from millstream.kernel.batch import WEIGHT, Batch
+from millstream.kernel.scalar.value_size import limited_values
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
 from millstream.language.syntax import place_of
 from millstream.language.values import assignments, condition_on, insert_rows
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
 from millstream.state.snapshot import SourceProgress
-from millstream.types import Field
+from millstream.types import Field, Schema
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Inputs:
     def insert(self, target: StreamDefinition | TableDefinition, rows: Any) -> InsertResult:
         """Rows of a stream, or changes of a table that is fed by them."""
         stream = target if isinstance(target, StreamDefinition) else target.feed
-        table = typed_table(rows, stream.input_columns, f"{kind_of(target)} {stream.name}")
+        table = self._typed(rows, stream.input_columns, f"{kind_of(target)} {stream.name}")
         if isinstance(target, TableDefinition):
             table = tables.with_operations(table, target)
         key = stream.name.lower()
@@ -63,6 +65,9 @@ class Inputs:
                 progresses[late_key(key)] = replace(self.engine.snapshot.progress(late_key(key)), last_change=at)
             self.engine.epoch(arrived, progresses, clock)
         return InsertResult(arrival.accepted.height, arrival.late.height)
+
+    def _typed(self, rows: Any, columns: Schema, owner: str) -> pa.Table:
+        return typed_table(rows, columns, owner, self.engine.limits.value_bytes)
 
     def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
         """A table's rows from its files, there from tick 0 on; declared by the same commit."""
@@ -136,7 +141,7 @@ class Inputs:
             raise
 
     def _insert_into_table(self, table: TableDefinition, statement: st.Insert) -> InsertResult:
-        rows = typed_table(insert_rows(statement, table.columns), table.columns, f"table {table.name}")
+        rows = self._typed(insert_rows(statement, table.columns), table.columns, f"table {table.name}")
         with self.engine.lock:
             at = self._change_instant(table, statement)
             self._commit_change(table, tables.inserted(rows, at), at)
@@ -159,7 +164,7 @@ class Inputs:
         if definition.nature in ("APPEND ONLY", "STATIC"):
             raise InputError(f"table {definition.name} is {definition.nature}", place=statement.place)
         condition = condition_on(statement.where, definition.columns, definition.name, statement.place.text)
-        with self.engine.lock:
+        with self.engine.lock, limited_values(self.engine.limits.value_bytes):
             at = self._change_instant(definition, statement)
             bag = tables.bag_at(self.engine.history(definition.name.lower()), len(definition.columns), at)
             if isinstance(statement, st.Update):

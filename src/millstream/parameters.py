@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream import types
+from millstream.engine.row_values import MISFITS
 from millstream.engine.rows import as_arrow
 from millstream.errors import InputError
 from millstream.kernel.batch import value_column
@@ -74,7 +75,7 @@ def _values(record: Any, number: int, count: int) -> Sequence[Any]:
 def _array(values: list[Any], place: int) -> pa.Array:
     try:
         array = pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+    except MISFITS as error:
         raise InputError(f"parameter {place + 1} has values of different types", detail=str(error)) from None
     if pa.types.is_int64(array.type) and len(array):
         # As the same numbers in a text would be.

@@ -37,6 +37,9 @@ class Settings:
     max_queries: int = field(default=1_000_000, metadata={"least": 1})
     max_query_rows: int = field(default=0, metadata={"least": 0})  # of one query's result; 0: no limit
     max_query_state: int = field(default=0, metadata={"least": 0, "bytes": True})
+    max_value_bytes: int = field(
+        default=16 << 20, metadata={"least": 1024, "most": 1 << 30, "bytes": True}
+    )  # of one value
     by_stream: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what single streams do otherwise
 
     @property
@@ -85,6 +88,8 @@ class Settings:
             raise BindError(f"{key} is at least {fields[key].metadata['least']}, not {value}", place=place)
         if abs(value) > MAX_SPAN:
             raise BindError(f"{key} is at most 2^60, not {value}", place=place)
+        if value > fields[key].metadata.get("most", value):
+            raise BindError(f"{key} is at most {fields[key].metadata['most']}, not {value}", place=place)
         chosen[key] = value
         return replace(self, **chosen)
 

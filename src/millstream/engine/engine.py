@@ -305,7 +305,7 @@ class Engine:
             self.pipeline = self.pipeline.without(failed)
             if outcome.failures:
                 self.groups.let_in()  # those whose queries must be told apart
-            if self.limits != Limits():
+            if self.limits.rows or self.limits.state:
                 self._enforce({edge for edge in self._shown if edge in concerned})
 
     def _enforce(self, edges: set[str]) -> None:
@@ -878,6 +878,7 @@ class Engine:
             {source: self._empty(source) for source in pipeline.sources},
             late={source: self._sources[source].schema for source in late},
             periods={source: self._period(source) for source in [*self._sources]},
+            largest_value=self.limits.value_bytes,
         )
 
     def history_part(

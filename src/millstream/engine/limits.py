@@ -18,6 +18,7 @@ from millstream.errors import EvaluationError
 from millstream.kernel.aggregation.ranked_tree import RankedTree, counts_of, is_tree, size_of
 from millstream.kernel.batch import value_column
 from millstream.kernel.matches import Matches
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, lineage_of
 from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.sharing.postings import Postings, is_packed
@@ -36,10 +37,11 @@ Counts = dict[int | None, int]  # by query of a group, or None for a query of it
 
 @dataclass(frozen=True)
 class Limits:
-    """0 stands for no limit."""
+    """Of rows and state, 0 stands for no limit; one value always has one."""
 
     rows: int = 0
     state: int = 0
+    value_bytes: int = MAX_VALUE_BYTES
 
 
 @dataclass(frozen=True)

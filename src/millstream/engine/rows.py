@@ -1,31 +1,38 @@
-"""Rows as users give them, checked and turned into typed columns: all of them or none."""
+"""Rows as users give them, checked and turned into typed columns: all of them or none.
+
+Columns are converted as wholes where all their values are of the types that Arrow takes as they are; the row that does
+not fit is looked for only where one does not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
+from millstream.engine.row_values import MISFITS, checked_column, column_of, shown_value
 from millstream.errors import InputError, did_you_mean
-from millstream.types import DataType, Schema, arrow_schema, to_arrow
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, largest_value, too_large
+from millstream.types import BINARY, STRING, DataType, Schema, arrow_schema, to_arrow
 
-_MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError)
 
-
-def typed_table(rows: Any, columns: Schema, owner: str) -> pa.Table:
-    """The rows as an Arrow table of exactly these columns."""
+def typed_table(rows: Any, columns: Schema, owner: str, most: int = MAX_VALUE_BYTES) -> pa.Table:
+    """The rows as an Arrow table of exactly these columns; no value has more than so many bytes."""
     table = as_arrow(rows)
     if table is not None:
-        return _cast_table(table, columns, owner)
-    if isinstance(rows, Mapping | str | bytes) or not hasattr(rows, "__iter__"):
+        typed = _cast_table(table, columns, owner)
+    elif isinstance(rows, Mapping | str | bytes) or not hasattr(rows, "__iter__"):
         raise InputError(
             f"{owner}: rows are given as a list of tuples or dicts, or as a pyarrow, polars or pandas table",
             detail=f"got {type(rows).__name__}",
         )
-    return _from_records(list(rows), columns, owner)
+    else:
+        typed = _from_records(list(rows), columns, owner)
+    _check_sizes(typed, columns, owner, most)
+    return typed
 
 
 def as_arrow(rows: Any) -> pa.Table | None:
@@ -37,20 +44,35 @@ def as_arrow(rows: Any) -> pa.Table | None:
     if isinstance(rows, pl.DataFrame):
         return rows.to_arrow()
     if type(rows).__module__.split(".")[0] == "pandas" and hasattr(rows, "columns"):
-        return pa.Table.from_pandas(rows, preserve_index=False)
+        try:
+            return pa.Table.from_pandas(rows, preserve_index=False)
+        except MISFITS as error:
+            raise InputError(
+                "the pandas table has a column of mixed types", detail=str(error).partition("\n")[0]
+            ) from None
     return None
 
 
 def _cast_table(table: pa.Table, columns: Schema, owner: str) -> pa.Table:
-    given = {name.lower(): name for name in table.column_names}
+    given = _by_key(table.column_names, owner)
     _check_names(given, columns, owner)
     arrays = [_cast_column(table.column(given[f.name.lower()]), f.type, f.name, owner) for f in columns]
     return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
 
 
-def _check_names(given: Mapping[str, str], columns: Schema, owner: str) -> None:
+def _by_key(names: Sequence[Any], owner: str) -> dict[str, Any]:
+    """Columns by their names in lower case."""
+    found: dict[str, Any] = {}
+    for name in names:
+        if str(name).lower() in found:
+            raise InputError(f'{owner}: column "{name}" comes twice')
+        found[str(name).lower()] = name
+    return found
+
+
+def _check_names(given: Mapping[str, Any], columns: Schema, owner: str) -> None:
     wanted = {field.name.lower(): field.name for field in columns}
-    unknown = [name for key, name in given.items() if key not in wanted]
+    unknown = [str(name) for key, name in given.items() if key not in wanted]
     if unknown:
         raise InputError(f'{owner} has no column "{unknown[0]}"', hint=did_you_mean(unknown[0], wanted.values()))
     missing = [name for key, name in wanted.items() if key not in given]
@@ -60,13 +82,12 @@ def _check_names(given: Mapping[str, str], columns: Schema, owner: str) -> None:
 
 def _cast_column(column: pa.ChunkedArray, kind: DataType, name: str, owner: str) -> pa.ChunkedArray:
     target = to_arrow(kind)
-    if column.type == target:
-        return column
-    if not _same_family(column.type, target):
+    if column.type != target and not _same_family(column.type, target):
         raise InputError(f'{owner}: column "{name}" is {kind}, not {column.type}')
     try:
-        return column.cast(target)
-    except pa.ArrowInvalid as error:
+        column = checked_column(column)
+        return column if column.type == target else column.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(f'{owner}: column "{name}" does not fit {kind}', detail=str(error)) from None
 
 
@@ -87,20 +108,31 @@ def _same_family(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _from_records(records: Sequence[Any], columns: Schema, owner: str) -> pa.Table:
-    tuples = [_values(record, index, columns, owner) for index, record in enumerate(records)]
     arrays = []
-    for position, field in enumerate(columns):
-        values = [values[position] for values in tuples]
+    for values, field in zip(_by_column(records, columns, owner), columns, strict=True):
         try:
-            arrays.append(_array(values, field.type))
-        except _MISFITS:
+            arrays.append(column_of(values, field.type))
+        except MISFITS:
             raise _first_misfit(values, field.name, field.type, owner) from None
     return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
 
 
+def _by_column(records: Sequence[Any], columns: Schema, owner: str) -> Sequence[Sequence[Any]]:
+    """The values of each column; records of one shape are not looked at one by one."""
+    shapes = set(map(type, records))
+    if shapes <= {tuple, list} and set(map(len, records)) <= {len(columns)}:
+        return [list(map(itemgetter(place), records)) for place in range(len(columns))]
+    if shapes == {dict} and len(names := set(map(tuple, records))) == 1:
+        given = _by_key(names.pop(), owner)
+        _check_names(given, columns, owner)
+        return [list(map(itemgetter(given[field.name.lower()]), records)) for field in columns]
+    rows = [_values(record, index, columns, owner) for index, record in enumerate(records)]
+    return [[row[place] for row in rows] for place in range(len(columns))]
+
+
 def _values(record: Any, index: int, columns: Schema, owner: str) -> Sequence[Any]:
     if isinstance(record, Mapping):
-        given = {str(name).lower(): str(name) for name in record}
+        given = _by_key([*record], owner)
         _check_names(given, columns, owner)
         return [record[given[field.name.lower()]] for field in columns]
     if isinstance(record, str | bytes) or not isinstance(record, Sequence):
@@ -113,32 +145,28 @@ def _values(record: Any, index: int, columns: Schema, owner: str) -> Sequence[An
     return record
 
 
-def _array(values: list[Any], kind: DataType) -> pa.Array:
-    return pa.array([_plain(value, kind) for value in values], type=to_arrow(kind))
-
-
-def _plain(value: Any, kind: DataType) -> Any:
-    """The value as Arrow should take it: it would take a bool for a number, cut off a fraction, refuse a float for
-    a decimal."""
-    if kind.is_numeric and isinstance(value, bool):
-        raise ValueError
-    if isinstance(value, float):
-        if kind.is_integer:
-            if not value.is_integer():
-                raise ValueError
-            return int(value)
-        if kind.is_decimal:
-            return Decimal(repr(value))
-    return value
-
-
-def _first_misfit(values: list[Any], name: str, kind: DataType, owner: str) -> InputError:
+def _first_misfit(values: Sequence[Any], name: str, kind: DataType, owner: str) -> InputError:
     for index, value in enumerate(values):
         try:
-            _array([value], kind)
-        except _MISFITS:
-            return InputError(f'{owner}: row {index + 1}, column "{name}": {value!r} is not a {kind}')
+            column_of([value], kind)
+        except MISFITS:
+            return InputError(f'{owner}: row {index + 1}, column "{name}": {shown_value(value)} is not a {kind}')
     return InputError(f'{owner}: column "{name}" does not fit {kind}')
+
+
+def _check_sizes(table: pa.Table, columns: Schema, owner: str, most: int) -> None:
+    """Refuse values that are larger than one may be; a column that is smaller as a whole has none."""
+    for place, field in enumerate(columns):
+        column = table.column(place)
+        if field.type not in (STRING, BINARY) or column.nbytes <= most:
+            continue
+        values = pl.Series(column)
+        if largest_value(values) > most:
+            sizes = values.cast(pl.Binary).bin.size()
+            row = int((sizes > most).arg_max() or 0)
+            raise too_large(
+                f'{owner}: row {row + 1}, column "{field.name}": a value of {sizes[row]:,} bytes', most, InputError
+            )
 
 
 def _listed(columns: Schema) -> str:

@@ -25,6 +25,7 @@ from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
 from millstream.kernel.common_work import in_common
 from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, limited_values
 from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.kernel.synopsis import have_same_rows
 from millstream.state.pool import Account, PoolUse
@@ -65,6 +66,7 @@ class EpochTask:
     settled: frozenset[str] = frozenset()
     owner: str = ""
     synced: bool = True  # what is written is on disk in the end
+    largest_value: int = MAX_VALUE_BYTES  # that functions may make
 
     @property
     def arriving(self) -> int:
@@ -113,6 +115,7 @@ class EpochWork:
     periods: Mapping[str, int]
     owner: str
     synced: bool
+    largest_value: int
 
 
 @dataclass
@@ -151,6 +154,7 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
         {source: task.periods[source] for source in (*task.arrived, *task.late)},
         task.owner,
         task.synced,
+        task.largest_value,
     )
     return plan, work
 
@@ -224,7 +228,7 @@ class _StageRun:
         self._open(received)
         stage = self.plan.stages[number]
         self._share(stage.steps)
-        with in_common():
+        with in_common(), limited_values(self.work.largest_value):
             for step in stage.steps:
                 self._step(step)
         self.outcome.pool = self.store.pool.use

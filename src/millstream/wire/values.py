@@ -174,6 +174,8 @@ def from_text(column: pa.ChunkedArray, kind: DataType, name: str, owner: str) ->
             return pa.chunked_array([pl.Series(column).str.decode("base64", strict=True).to_arrow()]).cast(pa.binary())
         if kind == types.INTERVAL:
             return column.cast(pa.int64()).cast(pa.duration("us"))
+        if kind.is_decimal:
+            _check_scales(pl.Series(column))
         if kind == types.TIMESTAMP:
             texts = pl.Series(column)
             zoned = pl.select(
@@ -181,8 +183,23 @@ def from_text(column: pa.ChunkedArray, kind: DataType, name: str, owner: str) ->
             ).to_series()
             column = pa.chunked_array([zoned.to_arrow()])
         return column.cast(to_arrow(kind))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pl.exceptions.PolarsError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pl.exceptions.PolarsError, ValueError) as error:
         raise InputError(f'{owner}: column "{name}" does not fit {kind}', detail=str(error)) from None
+
+
+def _check_scales(texts: pl.Series) -> None:
+    """Arrow reads beyond its table of powers of ten where an exponent is far away, and cuts what has more digits than
+    a number of 128 bits."""
+    exponents = texts.str.extract(r"[eE]([+-]?\d+)\s*$", 1)
+    numbers = exponents.cast(pl.Int64, strict=False)
+    fractions = texts.str.extract(r"\.(\d*)", 1).str.len_chars().cast(pl.Int64).fill_null(0)
+    scales = fractions - numbers.fill_null(0)
+    digits = texts.str.extract(r"^\s*[+-]?([0-9.]*)", 1).str.replace(".", "", literal=True).str.strip_chars_start("0")
+    most = types.MAX_DECIMAL_PRECISION
+    unread = exponents.is_not_null() & numbers.is_null()
+    too_far = (scales.abs() > most) | (digits.str.len_chars() > most) | unread
+    if too_far.any():
+        raise ValueError(f"{texts.filter(too_far)[0][:100]!r} is out of range")
 
 
 def _with_time(texts: pl.Series) -> pl.Series:

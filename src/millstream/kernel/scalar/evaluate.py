@@ -25,6 +25,7 @@ from millstream.kernel.scalar.functions import function
 from millstream.kernel.scalar.functions_user import UserCall, call_expr
 from millstream.kernel.scalar.literals import from_column, to_expr
 from millstream.kernel.scalar.outcome import Failure, Outcome, always, null_where_failed
+from millstream.kernel.scalar.value_size import value_limit
 from millstream.types import to_polars
 
 _TEMPORARY, _FLAG = "_t", "_f"
@@ -72,9 +73,13 @@ def fold(expression: Expression) -> Expression:
     return expression.transform(change)
 
 
-@lru_cache(maxsize=4096)
 def compile_expressions(expressions: tuple[Expression, ...]) -> Program:
     """The program that computes the expressions."""
+    return _compiled(expressions, value_limit())
+
+
+@lru_cache(maxsize=4096)
+def _compiled(expressions: tuple[Expression, ...], largest_value: int) -> Program:
     return _Compiler(expressions).program()
 
 

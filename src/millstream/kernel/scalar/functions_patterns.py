@@ -9,6 +9,7 @@ import polars as pl
 from millstream import errors
 from millstream.kernel.scalar.expressions import Call, Expression, Literal
 from millstream.kernel.scalar.functions_math import constant_integer
+from millstream.kernel.scalar.growth import bytes_of, grown
 from millstream.kernel.scalar.outcome import Failure, Outcome
 from millstream.kernel.scalar.regex import Pattern, translate, translate_like, translate_replacement
 from millstream.kernel.scalar.signature import TEXT, WHOLE, Function, Rule, Signature, row
@@ -135,11 +136,24 @@ def _bind_replace(arguments: Sequence[Expression]) -> Signature | None:
     return signature
 
 
-def _replace(node: Call, text: pl.Expr, _: pl.Expr, __: pl.Expr) -> pl.Expr:
+def _replace(node: Call, text: pl.Expr, _: pl.Expr, __: pl.Expr) -> pl.Expr | Outcome:
     pattern, replacement = _pattern(node), _constant_text(node.arguments[2], "the replacement")
     if pattern is None or replacement is None:
         return _NO_TEXT
-    return text.str.replace_all(pattern.text, translate_replacement(replacement, pattern.groups))
+    put = translate_replacement(replacement, pattern.groups)
+    literal, references = len(put.encode()), put.count("${")
+
+    def replaced(text: pl.Expr) -> pl.Expr:
+        return text.str.replace_all(pattern.text, put)
+
+    def size(text: pl.Expr) -> pl.Expr:
+        return bytes_of(text) * (1 + references + literal) + literal
+
+    def closer(text: pl.Expr) -> pl.Expr:
+        matches = text.str.count_matches(pattern.text).cast(pl.Int64)
+        return bytes_of(text) * (1 + references) + matches * literal
+
+    return grown([text], STRING, replaced, size, closer)
 
 
 FUNCTIONS = (
@@ -148,7 +162,5 @@ FUNCTIONS = (
         "rlike", Rule("(string, constant string)", _bind_rlike), _rlike, ("regexp", "regexp_like"), reads_once=True
     ),
     Function("regexp_extract", Rule("(string, constant string, [constant integer])", _bind_extract), _extract),
-    Function(
-        "regexp_replace", Rule("(string, constant string, constant string)", _bind_replace), _replace, reads_once=True
-    ),
+    Function("regexp_replace", Rule("(string, constant string, constant string)", _bind_replace), _replace),
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from millstream.kernel.scalar.expressions import Call, Expression, Literal
+from millstream.kernel.scalar.growth import bytes_of, grown
 from millstream.kernel.scalar.outcome import Failure, Outcome
 from millstream.kernel.scalar.signature import TEXT, WHOLE, Evaluation, Function, Rule, Signature, Slot, many, row
 from millstream.types import BINARY, BOOLEAN, INT, STRING
@@ -76,35 +77,69 @@ def _bind_concat(arguments: Sequence[Expression]) -> Signature | None:
     return Signature((STRING,) * len(types), STRING)
 
 
-def _concat(node: Call, *values: pl.Expr) -> pl.Expr:
+def _concat(node: Call, *values: pl.Expr) -> pl.Expr | Outcome:
     if not values:
         return pl.lit("", dtype=pl.String)
-    if node.type == BINARY:
-        joined = values[0]
-        for value in values[1:]:
-            joined = joined + value
-        return joined
+    return grown(values, node.type, _joined_bytes if node.type == BINARY else _joined, _all_bytes)
+
+
+def _joined(*values: pl.Expr) -> pl.Expr:
     return pl.concat_str(values, ignore_nulls=False)
 
 
-def _concat_ws(node: Call, separator: pl.Expr, *values: pl.Expr) -> pl.Expr:
+def _joined_bytes(*values: pl.Expr) -> pl.Expr:
+    joined = values[0]
+    for value in values[1:]:
+        joined = joined + value
+    return joined
+
+
+def _all_bytes(*values: pl.Expr) -> pl.Expr:
+    return pl.sum_horizontal(map(bytes_of, values))
+
+
+def _concat_ws(node: Call, separator: pl.Expr, *values: pl.Expr) -> pl.Expr | Outcome:
     """The values that are not NULL, with the separator between them."""
     if not values:
         return pl.when(separator.is_not_null()).then(pl.lit(""))
     constant = node.arguments[0]
-    if isinstance(constant, Literal) and isinstance(constant.value, str):
-        return pl.concat_str(values, separator=constant.value, ignore_nulls=True)
-    return pl.concat_list(values).list.drop_nulls().list.join(separator)
+
+    def joined(separator: pl.Expr, *values: pl.Expr) -> pl.Expr:
+        if isinstance(constant, Literal) and isinstance(constant.value, str):
+            return pl.concat_str(values, separator=constant.value, ignore_nulls=True)
+        return pl.concat_list(values).list.drop_nulls().list.join(separator)
+
+    def size(separator: pl.Expr, *values: pl.Expr) -> pl.Expr:
+        return bytes_of(separator) * (len(values) - 1) + _all_bytes(*values)
+
+    return grown([separator, *values], STRING, joined, size, known=[separator])
 
 
-def _replace(node: Call, text: pl.Expr, search: pl.Expr, replacement: pl.Expr | None = None) -> pl.Expr:
+def _replace(node: Call, text: pl.Expr, search: pl.Expr, replacement: pl.Expr | None = None) -> pl.Expr | Outcome:
     """All occurrences replaced, or removed without a replacement; an empty search changes nothing."""
     constants = [a.value for a in node.arguments[1:] if isinstance(a, Literal) and isinstance(a.value, str)]
-    if len(constants) == len(node.arguments) - 1 and constants[0]:
+    are_constant = len(constants) == len(node.arguments) - 1 and bool(constants[0])
+    if are_constant and len((*constants, "")[1].encode()) <= len(constants[0].encode()):
         return text.str.replace_all(constants[0], (*constants, "")[1], literal=True)
+
+    def replaced(text: pl.Expr, search: pl.Expr, put: pl.Expr) -> pl.Expr:
+        if are_constant:
+            return text.str.replace_all(constants[0], constants[1], literal=True)
+        unchanged = ((search == "") | (text == "")) & search.is_not_null() & put.is_not_null()
+        return pl.when(unchanged).then(text).otherwise(text.str.split(search).list.join(put))
+
+    def longer(count: pl.Expr, text: pl.Expr, search: pl.Expr, put: pl.Expr) -> pl.Expr:
+        return bytes_of(text) + count * (bytes_of(put) - bytes_of(search)).clip(0)
+
+    def size(text: pl.Expr, search: pl.Expr, put: pl.Expr) -> pl.Expr:
+        return longer(bytes_of(text) // bytes_of(search).clip(1), text, search, put)
+
+    def closer(text: pl.Expr, search: pl.Expr, put: pl.Expr) -> pl.Expr:
+        occurrences = text.str.split(search).list.len().cast(pl.Int64) - 1
+        return longer(pl.when(search == "").then(0).otherwise(occurrences), text, search, put)
+
     put = pl.lit("") if replacement is None else replacement
-    unchanged = ((search == "") | (text == "")) & search.is_not_null() & put.is_not_null()
-    return pl.when(unchanged).then(text).otherwise(text.str.split(search).list.join(put))
+    return grown([text, search, put], STRING, replaced, size, closer)
 
 
 def _position_of(search: pl.Expr, text: pl.Expr) -> pl.Expr:
@@ -142,17 +177,31 @@ def _repeated(text: pl.Expr, count: pl.Expr) -> pl.Expr:
 def _pad(*, left: bool) -> Evaluation:
     """LPAD or RPAD: brought to a length with blanks or a given text, or cut to it."""
 
-    def evaluate(node: Call, text: pl.Expr, length: pl.Expr, pad: pl.Expr | None = None) -> pl.Expr:
-        pad = pl.lit(" ") if pad is None else pad
+    def padded(text: pl.Expr, length: pl.Expr, pad: pl.Expr) -> pl.Expr:
         wanted, pad_size = length.cast(pl.Int64).clip(0), _characters(pad)
         missing = (wanted - _characters(text)).clip(0)
         filling = _repeated(pad, (missing + pad_size - 1) // pad_size).str.slice(0, missing.fill_null(0))
-        padded = pl.concat_str(filling, text) if left else pl.concat_str(text, filling)
+        longer = pl.concat_str(filling, text) if left else pl.concat_str(text, filling)
         cut = text.str.slice(0, wanted.fill_null(0))
         known = length.is_not_null() & pad.is_not_null()
-        return pl.when(known).then(pl.when((missing > 0) & (pad != "")).then(padded).otherwise(cut))
+        return pl.when(known).then(pl.when((missing > 0) & (pad != "")).then(longer).otherwise(cut))
+
+    def size(text: pl.Expr, length: pl.Expr, pad: pl.Expr) -> pl.Expr:
+        missing, pad_size = (length.cast(pl.Int64) - _characters(text)).clip(0), _characters(pad).clip(1)
+        rest = bytes_of(pad.str.slice(0, (missing % pad_size).fill_null(0)))
+        return bytes_of(text) + missing // pad_size * bytes_of(pad) + rest
+
+    def evaluate(node: Call, text: pl.Expr, length: pl.Expr, pad: pl.Expr | None = None) -> Outcome:
+        return grown([text, length, pl.lit(" ") if pad is None else pad], STRING, padded, size)
 
     return evaluate
+
+
+def _repeat(node: Call, text: pl.Expr, count: pl.Expr) -> Outcome:
+    def size(text: pl.Expr, count: pl.Expr) -> pl.Expr:
+        return bytes_of(text) * count.cast(pl.Int64).clip(0)
+
+    return grown([text, count], STRING, _repeated, size)
 
 
 def _split_part(node: Call, text: pl.Expr, delimiter: pl.Expr, index: pl.Expr) -> Outcome:
@@ -224,8 +273,8 @@ FUNCTIONS = (
     Function("substring", row(TEXT, WHOLE, WHOLE, optional=1, result=STRING), _substring, aliases=("substr",)),
     Function("left", row(TEXT, WHOLE, result=STRING), _left),
     Function("right", row(TEXT, WHOLE, result=STRING), _right),
-    Function("concat", Rule("(string, ...)", _bind_concat), _concat, reads_once=True),
-    Function("||", Rule("(string, string)", _bind_concat), _concat, reads_once=True),
+    Function("concat", Rule("(string, ...)", _bind_concat), _concat),
+    Function("||", Rule("(string, string)", _bind_concat), _concat),
     Function("concat_ws", many(TEXT, first=TEXT, result=STRING), _concat_ws),
     Function("replace", row(TEXT, TEXT, TEXT, optional=1, result=STRING), _replace),
     Function("contains", _TWO_TEXTS, lambda node, a, b: a.str.contains(b, literal=True), reads_once=True),
@@ -234,7 +283,7 @@ FUNCTIONS = (
     Function("instr", row(TEXT, TEXT, result=INT), lambda node, text, search: _position_of(search, text)),
     Function("locate", row(TEXT, TEXT, WHOLE, optional=1, result=INT), _locate, aliases=("position",)),
     Function("reverse", row(_ONLY_TEXT, result=STRING), lambda node, text: text.str.reverse(), reads_once=True),
-    Function("repeat", row(TEXT, WHOLE, result=STRING), lambda node, text, count: _repeated(text, count)),
+    Function("repeat", row(TEXT, WHOLE, result=STRING), _repeat),
     Function("lpad", _PADDED, _pad(left=True)),
     Function("rpad", _PADDED, _pad(left=False)),
     Function("split_part", row(TEXT, TEXT, WHOLE, result=STRING), _split_part),

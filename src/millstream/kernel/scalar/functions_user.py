@@ -16,6 +16,7 @@ import pyarrow as pa
 from millstream.errors import EvaluationError
 from millstream.kernel.scalar.expressions import Call, Expression
 from millstream.kernel.scalar.outcome import column_of_height
+from millstream.kernel.scalar.value_size import largest_value, too_large, value_limit
 from millstream.types import DataType, to_arrow, to_polars
 
 
@@ -43,13 +44,15 @@ class UserCall(Call):
 def call_expr(node: UserCall, arguments: Sequence[pl.Expr], guard: pl.Expr | None) -> pl.Expr:
     """The call as a Polars expression; `guard` marks the rows that need it (None: all of them)."""
 
+    most = value_limit()  # of the thread that compiles: Polars calls from threads of its own
+
     def compute(columns: Sequence[pl.Series]) -> pl.Series:
         height = columns[0].len()
         needed, *values = (column_of_height(column, height) for column in columns[1:])
         if needed.all():
-            return _apply(node.user_function, values, height)
+            return _apply(node.user_function, values, height, most)
         kept = [value.filter(needed) for value in values]
-        result = _apply(node.user_function, kept, int(needed.sum()))
+        result = _apply(node.user_function, kept, int(needed.sum()), most)
         empty = pl.Series([None], dtype=result.dtype).new_from_index(0, height)
         return empty.scatter(needed.arg_true(), result)
 
@@ -57,7 +60,7 @@ def call_expr(node: UserCall, arguments: Sequence[pl.Expr], guard: pl.Expr | Non
     return pl.map_batches([pl.int_range(pl.len()), needed, *arguments], compute, return_dtype=to_polars(node.type))
 
 
-def _apply(function: UserFunction, values: Sequence[pl.Series], height: int) -> pl.Series:
+def _apply(function: UserFunction, values: Sequence[pl.Series], height: int, most: int) -> pl.Series:
     dtype = to_polars(function.returns)
     if not height:
         return pl.Series([], dtype=dtype)
@@ -74,6 +77,8 @@ def _apply(function: UserFunction, values: Sequence[pl.Series], height: int) -> 
             f"function {function.name} gave {series.len()} values for {height} rows",
             hint="it gets whole columns and must give one value for each row",
         )
+    if (largest := largest_value(series)) > most:
+        raise too_large(f"function {function.name}: a value of {largest:,} bytes", most, EvaluationError)
     return series
 
 

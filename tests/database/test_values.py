@@ -1,0 +1,200 @@
+"""Values that cannot be kept are refused on every way in, before native code sees them, and named."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import millstream as ms
+
+COLUMNS = "k INT, s STRING, d DECIMAL(10,2), x DOUBLE, day DATE, at TIMESTAMP, ok BOOLEAN, b BINARY"
+GOOD = (1, "a", Decimal("1.5"), 0.5, dt.date(2026, 1, 1), dt.datetime(2026, 1, 1, tzinfo=dt.UTC), True, b"a")
+PLACES = {name.split()[0]: place for place, name in enumerate(COLUMNS.split(", "))}
+HOSTILE = {
+    "k": [2**31, 10**5000, 1.5, Decimal("1.5"), np.float32(1.5), float("nan"), True, "1", [1], {}, object()],
+    "s": ["\ud800", 5, b"\xff", ["a"], object()],
+    "d": [
+        *(Decimal(text) for text in ("1e-999999999", "0e-999999999", "1e999999999", "1e-100", "NaN", "sNaN", "Infinity")),
+        *(1e-300, 1e300, float("inf"), float("nan"), 10**60, 10**6000, "1.5", True, Decimal("0.001")),
+    ],
+    "x": ["1", True, 10**400, [1.0]],
+    "day": ["2026-01-01", 1.5, dt.datetime(2026, 1, 1, 5), 2**40, dt.time(1)],
+    "at": [1.5, "2026-01-01", 10**30, dt.time(1), dt.date(2026, 1, 1)],
+    "ok": [1, "true", 0.0],
+    "b": [5, [1]],
+}
+
+
+@pytest.fixture
+def db():
+    with ms.connect(engine="inprocess") as database:
+        database.execute(f"CREATE STREAM S ({COLUMNS}) TIMESTAMP BY t")
+        yield database
+
+
+def with_value(name: str, value: object) -> tuple:
+    row = [*GOOD, 1]
+    row[PLACES[name]] = value
+    return tuple(row)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("as_dict", [False, True])
+def test_a_value_that_does_not_fit_is_named(db, name, as_dict):
+    names = [*PLACES, "t"]
+    for value in HOSTILE[name]:
+        rows = [(*GOOD, 1), with_value(name, value)]
+        with pytest.raises(ms.InputError, match=f'row 2, column "{name}"'):
+            db.insert("S", [dict(zip(names, row, strict=True)) for row in rows] if as_dict else rows)
+    assert db.stats()["streams"]["S"]["arrived"] == 0
+
+
+def test_values_that_fit_are_kept_as_they_are(db):
+    rows = [
+        (*GOOD, 1),
+        (None,) * 8 + (2,),
+        (3.0, "", 7, 2, dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 1), False, b"", np.int64(3)),
+        (Decimal("4"), "ä", 1.25, 1e300, dt.date.min, dt.datetime.min, None, b"\xff", 4),
+    ]
+    assert db.insert("S", rows).accepted == 4
+    found = db.execute("SELECT * FROM S [RANGE UNBOUNDED]").table.to_pylist()
+    assert len(found) == 3  # the instants before the last are final
+    assert found[0]["d"] == Decimal("1.50")
+    assert found[2]["k"] == 3
+
+
+def test_a_column_that_comes_twice_is_refused(db):
+    db.execute("CREATE STREAM T (a INT) TIMESTAMP BY t")
+    for rows in ([{"a": 1, "A": 2, "t": 1}], pa.table({"a": [1], "A": [2], "t": [1]})):
+        with pytest.raises(ms.InputError, match="comes twice"):
+            db.insert("T", rows)
+
+
+def test_tables_of_other_libraries_are_checked(db):
+    db.execute("CREATE STREAM T (d DECIMAL(10,2), s STRING) TIMESTAMP BY t")
+    broken = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe"))
+    one = pa.array([1], pa.int64())
+    text = pa.array(["a"])
+    for table in (
+        pa.table({"d": pa.array([float("inf")]), "s": text, "t": one}),
+        pa.table({"d": pa.array([1e300]), "s": text, "t": one}),
+        pa.table({"d": pa.array([Decimal("1e-70")], pa.decimal256(76, 70)), "s": text, "t": one}),
+        pa.table({"d": one, "s": broken, "t": one}),
+        pl.DataFrame({"d": [float("nan")], "s": ["a"], "t": [1]}),
+        pd.DataFrame({"d": [Decimal("1e-999999999")], "s": ["a"], "t": [1]}),
+        pd.DataFrame({"d": [1], "s": [["a"]], "t": [1]}),
+        pd.DataFrame({"d": [1, "x"], "s": ["a", 5], "t": [1, 2]}),
+    ):
+        with pytest.raises(ms.InputError):
+            db.insert("T", table)
+
+
+def test_parameters_are_checked(db):
+    for value in (Decimal("1e-999999999"), 10**100, object(), "\ud800"):
+        with pytest.raises(ms.InputError):
+            db.register_many("SELECT k FROM S WHERE d > ?", [(value,)])
+
+
+HTTP = """
+import sys
+from millstream.engine.rows import typed_table
+from millstream.errors import Error
+from millstream.types import DATE, INT, TIMESTAMP, Field, decimal
+from millstream.wire.media import Format
+from millstream.wire.rows import decode
+columns = (Field("d", decimal(10, 2)), Field("k", INT), Field("at", TIMESTAMP), Field("day", DATE))
+texts = ["1e-999999999", "0e-999999999", "1e999999999", "1e-100", "NaN", "Infinity", "0." + "0" * 200 + "1", "9" * 400]
+for text in texts:
+    quoted = '"' + text + '"'
+    numbers = [quoted] if text in ("NaN", "Infinity") else [quoted, text]
+    bodies = [(Format.JSON, f'[[{number}, 9, null, null]]') for number in numbers]
+    bodies += [(Format.NDJSON, f'{{"d": {number}, "k": 9, "at": null, "day": null}}') for number in numbers]
+    bodies += [(Format.CSV, f"d,k,at,day\\n{text},9,,\\n")]
+    for form, body in bodies:
+        try:
+            typed_table(decode(body.encode(), form, columns, "S"), columns, "S")
+        except Error:
+            continue
+        sys.exit(f"{form}: {body[:80]} was taken")
+for body in ('[[1, 9, "99999-01-01T00:00:00Z", null]]', '[[1, 9, null, "0000-00-00"]]', '[[1, 9, 1e400, null]]'):
+    try:
+        typed_table(decode(body.encode(), Format.JSON, columns, "S"), columns, "S")
+    except Error:
+        continue
+    sys.exit(body)
+"""
+
+
+def test_bodies_with_hostile_numbers_end_no_process():
+    """In a process of its own: Arrow's conversion was a segmentation fault."""
+    done = subprocess.run([sys.executable, "-c", HTTP], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+GROWING = {
+    "repeat": "repeat(s, 2000000000)",
+    "lpad": "lpad(s, 2000000000)",
+    "rpad": "rpad(s, 2000000000, 'xy')",
+    "concat": "concat(repeat(s, 16000000), repeat(s, 16000000))",
+    "||": "repeat(s, 16000000) || repeat(s, 16000000)",
+    "concat_ws": "concat_ws(repeat(s, 16000000), s, s, s)",
+    "replace": "replace(repeat(s, 20000), 'a', repeat('xy', 20000))",
+    "replace of constants": f"replace(repeat(s, 20000), 'a', '{'x' * 2000}')",
+    "regexp_replace": f"regexp_replace(repeat(s, 20000), '[a-z]', '{'x' * 2000}')",
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+@pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
+def test_one_value_is_at_most_so_large(db, name, mode):
+    db.execute("CREATE STREAM T (s STRING) TIMESTAMP BY t")
+    query = db.register(f"SELECT length({GROWING[name]}) AS n FROM T [RANGE 5]", mode=mode)
+    other = db.register("SELECT s FROM T [RANGE 5]")
+    db.insert("T", [("a", 1)])
+    db.advance("T", to=1)
+    assert other.result().to_pylist() == [{"s": "a"}]
+    with pytest.raises(ms.EvaluationError, match="a value of more than 16,777,216 bytes"):
+        query.result()
+    with pytest.raises(ms.EvaluationError, match="max_value_bytes"):
+        db.execute(f"SELECT length({GROWING[name]}) AS n FROM T [RANGE 5]")
+
+
+def test_values_up_to_the_limit_are_made(db):
+    db.execute("SET max_value_bytes = 1024")
+    db.execute("CREATE STREAM T (s STRING) TIMESTAMP BY t")
+    for text, size in {
+        "repeat(s, 1024)": 1024,
+        "lpad(s, 1024, 'xyz')": 1024,
+        "s || repeat('b', 1023)": 1024,
+        "concat_ws('--', repeat(s, 511), repeat(s, 511))": 1024,
+        "replace(repeat(s, 10), 'a', repeat('x', 102))": 1020,
+        "regexp_replace(repeat(s, 64), '(a)', '$1$1$1$1')": 256,
+        "CASE WHEN s = 'a' THEN s ELSE repeat(s, 2000000000) END": 1,
+        "repeat(NULL, 2000000000)": None,
+    }.items():
+        query = db.register(f"SELECT length({text}) AS n FROM T [RANGE 5]")
+        db.insert("T", [("a", (db.query(query.name).final or 0) + 1)])
+        db.advance("T", to=(query.final or 0) + 1)
+        assert [row["n"] for row in query.result().to_pylist()][-1:] == [size], text
+    with pytest.raises(ms.InputError, match='row 2, column "s": a value of 1,025 bytes is more than the 1,024'):
+        db.insert("T", [("a", 1000), ("b" * 1025, 1000)])
+    with pytest.raises(ms.InputError, match="SET max_value_bytes"):
+        db.execute(f"INSERT INTO T VALUES ('{'b' * 1025}', 1000)")
+
+
+def test_what_users_code_makes_is_limited(db):
+    db.create_function("grow", lambda column: column.str.repeat_by(20_000_000) if False else ["x" * 20_000_000], "string")
+    db.execute("CREATE STREAM T (s STRING) TIMESTAMP BY t")
+    query = db.register("SELECT grow(s) AS n FROM T [RANGE 5]")
+    db.insert("T", [("a", 1)])
+    db.advance("T", to=1)
+    with pytest.raises(ms.EvaluationError, match="function grow: a value of 20,000,000 bytes is more"):
+        query.result()
