@@ -22,7 +22,10 @@ HOSTILE = {
     "k": [2**31, 10**5000, 1.5, Decimal("1.5"), np.float32(1.5), float("nan"), True, "1", [1], {}, object()],
     "s": ["\ud800", 5, b"\xff", ["a"], object()],
     "d": [
-        *(Decimal(text) for text in ("1e-999999999", "0e-999999999", "1e999999999", "1e-100", "NaN", "sNaN", "Infinity")),
+        *(
+            Decimal(text)
+            for text in ("1e-999999999", "0e-999999999", "1e999999999", "1e-100", "NaN", "sNaN", "Infinity")
+        ),
         *(1e-300, 1e300, float("inf"), float("nan"), 10**60, 10**6000, "1.5", True, Decimal("0.001")),
     ],
     "x": ["1", True, 10**400, [1.0]],
@@ -191,7 +194,7 @@ def test_values_up_to_the_limit_are_made(db):
 
 
 def test_what_users_code_makes_is_limited(db):
-    db.create_function("grow", lambda column: column.str.repeat_by(20_000_000) if False else ["x" * 20_000_000], "string")
+    db.create_function("grow", lambda column: ["x" * 20_000_000], "string")
     db.execute("CREATE STREAM T (s STRING) TIMESTAMP BY t")
     query = db.register("SELECT grow(s) AS n FROM T [RANGE 5]")
     db.insert("T", [("a", 1)])
