@@ -15,9 +15,11 @@ from millstream.state.store import Store
 class Runner(Protocol):
     """Runs tasks over a store."""
 
-    store: Store
     planner: Planner
     runs_here: bool  # in this process, whatever the task
+
+    @property
+    def store(self) -> Store: ...
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
 

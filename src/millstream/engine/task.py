@@ -19,6 +19,7 @@ from millstream.engine.exchange import Envelope, Load, Skew, skews, split
 from millstream.engine.merging import Merge, ResultMerge, perform
 from millstream.engine.parts import Part, late_key, take, write_history
 from millstream.engine.stages import Planner, Send, StagePlan, StageStep
+from millstream.engine.traces import trace
 from millstream.errors import EvaluationError
 from millstream.kernel import memory
 from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
@@ -116,6 +117,8 @@ class EpochWork:
     owner: str
     synced: bool
     largest_value: int
+    culprits: Mapping[str, EvaluationError] = field(default_factory=dict)  # steps that kill whoever runs them
+    trace: str = ""  # where to write down which step is run
 
 
 @dataclass
@@ -218,8 +221,9 @@ class _StageRun:
     def __init__(self, plan: StagePlan, shard: int, work: EpochWork, store: Store, writer: Writer) -> None:
         self.plan, self.shard, self.work, self.store, self.writer = plan, shard, work, store, writer
         self.batches: dict[str, Batch] = {}
-        self.failures: dict[str, EvaluationError] = {}
+        self.failures: dict[str, EvaluationError] = dict(work.culprits)
         self.outcome = ShardOutcome()
+        self._trace = trace(work.trace)
         self._shared: dict[str, dict[int, _Shared]] = {}  # by step and the number of the input
         self._read: dict[str, Segment] = {}
         self._known: dict[int, tuple[str, Segment]] = {}  # segments that are stored already, by identity
@@ -231,6 +235,7 @@ class _StageRun:
         with in_common(), limited_values(self.work.largest_value):
             for step in stage.steps:
                 self._step(step)
+        self._trace.done()
         self.outcome.pool = self.store.pool.use
         return [envelope for send in stage.sends for envelope in self._send(send)], self.outcome
 
@@ -280,6 +285,9 @@ class _StageRun:
         return changed
 
     def _step(self, step: StageStep) -> None:
+        if step.name in self.failures:
+            return
+        self._trace.at(step.name)
         broken = step.breaking(self.failures, step.inputs)
         if broken:
             self.failures[step.name] = broken[0]

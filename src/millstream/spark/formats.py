@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from py4j.protocol import Py4JError
 from pyspark import __version__ as spark_version
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,9 +16,9 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import DataType as SparkType
 from pyspark.sql.types import DecimalType, StructType
 
-from millstream.errors import BindError, Error, InputError, NameError, SetupError, TypeError, did_you_mean
+from millstream.errors import BindError, Error, InputError, NameError, SetupError, StateError, TypeError, did_you_mean
 from millstream.plan.definitions import ExternalData
-from millstream.spark.messages import condition, said
+from millstream.spark.messages import SPARK_ERRORS, condition, is_jvm_gone, said
 from millstream.spark.option_values import check_values
 from millstream.types import DataType, Field, Schema
 
@@ -191,11 +190,13 @@ def spark_errors(owner: str, name: str) -> Iterator[None]:
     """Spark's refusals in our words."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         raise _refusal(error, owner, name) from None
 
 
 def _refusal(error: Exception, owner: str, name: str) -> Error:
+    if is_jvm_gone(error):
+        return StateError(f"{owner}: {said(error)}", hint="close the database, and open it again to start a new Spark")
     kind, text = condition(error) or "", said(error)
     if kind == "KAFKA_DATA_SOURCE_NOT_ENABLED" or (kind == "DATA_SOURCE_NOT_FOUND" and name in _PACKAGES):
         package = f"org.apache.spark:{_PACKAGES.get(name, _PACKAGES['kafka'])}_2.13:{spark_version}"

@@ -14,17 +14,17 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark import SparkContext, TaskContext, cloudpickle
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from millstream.engine.exchange import Envelope
 from millstream.engine.stages import StagePlan
 from millstream.engine.task import EpochWork, ShardOutcome, run_here, run_stage, take_in
 from millstream.errors import StateError
 from millstream.spark import envelopes
+from millstream.spark.culprits import WorkerDied
 from millstream.spark.envelopes import Kind, Sealed
+from millstream.spark.messages import SPARK_ERRORS, has_worker_died, is_jvm_gone, said
 from millstream.state.store import Store
 
 # Of processes that work beside the epochs: they take one core at most, and that only while nobody else wants it.
@@ -51,16 +51,17 @@ class OneTaskJob:
         self._context = session.sparkContext
         self._store = store
         work = partial(_run_here, envelopes.dumps(plan))
-        with _workers(self._context, _BESIDE if beside else {}):
+        with _spark_at_work(), _workers(self._context, _BESIDE if beside else {}):
             self._frame = session.range(0, 1, 1, 1).mapInArrow(work, envelopes.SCHEMA)
 
     def run(self, work: EpochWork) -> list[ShardOutcome]:
         packed = base64.b64encode(zlib.compress(envelopes.dumps((work, self._store)), level=1)).decode()
-        self._context.setLocalProperty(_WORK, packed)
-        try:
-            return _outcomes(self._frame)
-        finally:
-            self._context.setLocalProperty(_WORK, None)  # type: ignore[arg-type]  # which removes it
+        with _spark_at_work():
+            self._context.setLocalProperty(_WORK, packed)
+            try:
+                return _outcomes(self._frame)
+            finally:
+                self._context.setLocalProperty(_WORK, None)  # type: ignore[arg-type]  # which removes it
 
 
 @contextmanager
@@ -83,17 +84,18 @@ def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store:
     """
     payload = envelopes.dumps(plan), envelopes.dumps((work, store))
     tasks = min(plan.shards, max(1, len(work.arrived)))
-    with _workers(session.sparkContext, {}):
+    with _spark_at_work(), _workers(session.sparkContext, {}):
         frame = session.range(0, tasks, 1, tasks).mapInArrow(partial(_run_first, *payload, tasks), envelopes.SCHEMA)
         for number in range(1, len(plan.stages)):
             frame = frame.repartitionById(plan.shards, "shard")
             frame = frame.mapInArrow(partial(_run_stage, *payload, number), envelopes.SCHEMA)
-    return _outcomes(frame)
+    with _spark_at_work():
+        return _outcomes(frame)
 
 
 def _outcomes(frame: DataFrame) -> list[ShardOutcome]:
     outcomes = []
-    for row in _collected(frame):
+    for row in frame.collect():
         if row.kind == Kind.ERROR.value:
             raise cloudpickle.loads(row.content)
         if row.kind == Kind.OUTCOME.value:
@@ -101,15 +103,20 @@ def _outcomes(frame: DataFrame) -> list[ShardOutcome]:
     return outcomes
 
 
-def _collected(frame: DataFrame) -> list[Row]:
+@contextmanager
+def _spark_at_work() -> Iterator[None]:
+    """What Spark raises while it runs an epoch, in our words."""
     try:
-        return frame.collect()
-    except (PySparkException, Py4JError) as error:
-        raise StateError(
-            "Spark could not run the epoch",
-            detail=str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__,
-            hint="nothing was committed: the last committed state is intact; Spark's log says more",
-        ) from error
+        yield
+    except SPARK_ERRORS as error:
+        kind = WorkerDied if has_worker_died(error) else StateError
+        raise kind("Spark could not run the epoch", detail=said(error), hint=_hint(error)) from error
+
+
+def _hint(error: BaseException) -> str:
+    if is_jvm_gone(error):
+        return "the last committed state is intact: close the database, and open it again to start a new Spark"
+    return "nothing was committed: the last committed state is intact; Spark's log says more"
 
 
 @lru_cache(maxsize=16)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
+
+# Whatever calls of Spark raise. Once the JVM is gone, that is what Python's sockets raise.
+SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
+_GONE = (Py4JNetworkError, ConnectionError)
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 _NOISE = re.compile(r"\s*SQLSTATE: \w+|^(\w+\.)+\w+(Exception|Error): ")
-_RAISED = re.compile(r"[A-Za-z_.]*(Error|Exception): ")
+_RAISED = re.compile(r"[A-Za-z_.]*(Error|Exception|Exit|Interrupt)(: |$)")
 _OURS = re.compile(r"millstream\.errors\.\w+: (.*)")
+_ABORTED = re.compile(r"^.*most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): ")
+_FILE = re.compile(r"Encountered error while reading file (.+?)\.\s+(?:SQLSTATE|$)", re.MULTILINE)
+_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+_SAYS_NOTHING = re.compile(r"^([\w$]+\.)+[\w$]+(Exception|Error)$")  # a class without a message
 
 
 def condition(error: BaseException) -> str | None:
@@ -21,20 +29,55 @@ def condition(error: BaseException) -> str | None:
     return found.group(1) if found else None
 
 
+def is_jvm_gone(error: BaseException) -> bool:
+    """Whether nobody answers any more where Spark ran."""
+    return isinstance(error, _GONE)
+
+
+def has_worker_died(error: BaseException) -> bool:
+    """Whether a process that ran Python code is gone, and did not say why."""
+    return any(words in _text(error) for words in _DIED)
+
+
 def said(error: BaseException) -> str:
     """The cause in one line. Python's, where a Python worker raised it."""
+    if is_jvm_gone(error):
+        return "the Java process that runs Spark is gone"
     text = _text(error)
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    raised = [line for line in lines if "Traceback" in text and _RAISED.match(line)]
-    chosen = (raised or caused or lines[:1] or [type(error).__name__])[-1]
-    return _NOISE.sub("", _NOISE.sub("", chosen)).strip()
+    if "Traceback (most recent call last)" in text:
+        raised = [line.strip() for line in text.splitlines() if _RAISED.match(line.strip())]
+        if raised:
+            return raised[-1]
+    if any(words in text for words in _DIED):
+        return "a Python worker ended without saying why: its code exited or crashed, or it took too much memory"
+    cause = _cause(text) or type(error).__name__
+    file = _FILE.search(text)
+    return cause if file is None or file.group(1) in cause else f"{file.group(1)}: {cause}"
+
+
+def _cause(text: str) -> str | None:
+    """The innermost cause that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not _is_frame(line)]
+    first = [_ABORTED.sub("", line.removeprefix(": ")) for line in lines if not line.startswith("An error occurred")]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    telling = [line for line in [*first[:1], *causes] if not _SAYS_NOTHING.match(line)]
+    chosen = (telling or causes or first)[-1:]
+    return _NOISE.sub("", _NOISE.sub("", chosen[0])).strip() if chosen else None
+
+
+def _is_frame(line: str) -> bool:
+    return line.lstrip().startswith(("at ", "... "))
 
 
 def _text(error: BaseException) -> str:
-    if isinstance(error, Py4JJavaError):
-        return str(error.java_exception.toString())
-    return str(error)
+    """All that Spark says, with the causes below."""
+    try:
+        if isinstance(error, Py4JJavaError):
+            return str(error)
+        # pyspark keeps beside the errors that it has translated what Java said of them.
+        return f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
+    except _GONE:  # it is the JVM that knows the stack
+        return type(error).__name__

@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from py4j.java_gateway import JavaClass
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from millstream.errors import BindError
-from millstream.spark.messages import said
+from millstream.spark.messages import SPARK_ERRORS, said
 
 _PLACES = ("path", "basepath")  # where there are files, and not how they are read
 # Spark's own check of what a stream of files may be told; where it is moved to another package, `run` checks.
@@ -64,7 +62,7 @@ class _Reading:
             reader = reader.schema(self._schema)
         try:
             reader.load(self._nowhere.as_uri()).collect()
-        except (PySparkException, Py4JError) as error:
+        except SPARK_ERRORS as error:
             return said(error)
         return None
 
@@ -82,6 +80,6 @@ class _Streaming:
             return None
         try:
             self._parse(self._jvm.PythonUtils.toScalaMap(dict(options)))
-        except (PySparkException, Py4JError) as error:
+        except SPARK_ERRORS as error:
             return said(error)
         return None

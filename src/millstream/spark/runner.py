@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 from pyspark.sql import SparkSession
@@ -26,9 +27,10 @@ from millstream.engine.task import (
     run_here,
     settle,
 )
+from millstream.spark.culprits import WorkerDied, has_user_code, run_without_culprits
 from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
 from millstream.state.snapshot import state_names
-from millstream.state.store import Store
+from millstream.state.store import DirectoryStore
 
 # Measured, in seconds: what a row costs in one task, what exchanging it adds, and what shuffles cost however few rows.
 _ROW, _EXCHANGED_ROW, _SHUFFLES = 0.8e-6, 1.0e-6, 0.5
@@ -45,7 +47,7 @@ class SparkRunner:
     runs_here = False
     is_beside = False
 
-    def __init__(self, session: SparkSession, store: Store, shards: int | None = None) -> None:
+    def __init__(self, session: SparkSession, store: DirectoryStore, shards: int | None = None) -> None:
         self.session = session
         self.store = store
         self.planner = Planner(shards or os.cpu_count() or 1)
@@ -54,13 +56,22 @@ class SparkRunner:
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
-        if _is_known_here(task) or (self.small_epoch is None and self._is_mere_time(task)):
-            outcomes = run_here(plan, work, 1, self.store)
-        elif task.arriving < self._small(plan) and can_tell_tasks():
-            outcomes = self._run_small(plan, work)
-        else:
-            outcomes = run_shuffled(self.session, plan, work, self.store)
+        if self._is_for_the_driver(task) and not has_user_code(plan):
+            return settle(plan, run_here(plan, work, 1, self.store))
+        run = partial(self._run_job, plan, task.arriving < self._small(plan) and can_tell_tasks())
+        try:
+            outcomes = run(work)
+        except WorkerDied:
+            outcomes = run_without_culprits(run, work, self.store.segments)
         return settle(plan, outcomes)
+
+    def _run_job(self, plan: StagePlan, is_small: bool, work: EpochWork) -> list[ShardOutcome]:
+        if is_small:
+            return self._run_small(plan, work)
+        return run_shuffled(self.session, plan, work, self.store)
+
+    def _is_for_the_driver(self, task: EpochTask) -> bool:
+        return _is_known_here(task) or (self.small_epoch is None and self._is_mere_time(task))
 
     def _is_mere_time(self, task: EpochTask) -> bool:
         """Whether nothing comes but a heartbeat, and what it passes over is less than a job's own description."""
@@ -105,7 +116,7 @@ class SparkBeside(SparkRunner):
     seconds = 1.0
     _numbers = count(1)
 
-    def __init__(self, session: SparkSession, store: Store, shards: int) -> None:
+    def __init__(self, session: SparkSession, store: DirectoryStore, shards: int) -> None:
         super().__init__(session, store, shards)
         self.small_epoch = _MOST
         self.busy = 0.0

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import SetupError
 from millstream.spark.java import find_java, launcher_home
+from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone
 
 _GIB = 1 << 30
 
@@ -48,7 +50,7 @@ class EmbeddedSession:
                 self.owned = False
                 _started.users -= 1
                 if _started.users == 0:
-                    _started.session.stop()
+                    _stop(_started.session)
                     shutil.rmtree(_started.warehouse, ignore_errors=True)
 
 
@@ -94,6 +96,20 @@ def _start(master: str, ui: bool) -> _Started:
             return _Started(builder.getOrCreate(), warehouse)
         except (PySparkException, Py4JError) as error:
             raise _not_started(master, error) from error
+
+
+def _stop(session: SparkSession) -> None:
+    """Stop a session; where its JVM is gone, leave nothing that would keep a new one from being started."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # that the JVM is gone: whoever used it was told
+            session.stop()
+    except SPARK_ERRORS as error:
+        if not is_jvm_gone(error):
+            raise
+        # What pyspark's own `stop` would have forgotten, had it not asked the JVM on the way.
+        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def _not_started(master: str, error: Exception) -> SetupError:
