@@ -460,7 +460,7 @@ class Database:
             columns = ["name", "kind", "mode", "cql"]
         elif statement.what == "SINKS":
             rows = [{name: str(value) for name, value in sink.items()} for sink in self.sinks.shown()]
-            columns = ["name", "query", "target", "state", "deliveries", "until", "error"]
+            columns = ["name", "query", "target", "state", "deliveries", "until", "error", "rows", "bytes", "since"]
         elif statement.what == "PLAN":
             rows = [{"step": s.name, "inputs": ", ".join(s.read)} for s in self.engine.pipeline.steps]
             columns = ["step", "inputs"]

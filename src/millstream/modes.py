@@ -38,7 +38,7 @@ class Modes:
         for source in sorted(inputs):
             if engine.retain_of(source) is not None and influence(plan, {source: 0}) >= INF - 1:
                 return f"elements of {source} matter longer than its history is kept"
-        engine.recomputed[name.lower()] = plan, inputs
+        engine.retention.recomputed[name.lower()] = plan, inputs
         return Nothing(engine, plan, inputs, schema, options)
 
     def plan(self, plan: lo.Node, options: Options, least: int, known: KeptWindows | None = None) -> LazyPlan | NotLazy:
@@ -97,16 +97,18 @@ class Modes:
                 engine.hide(edge, before)
             raise
         self.note(keeping.plan)
+        engine.retention.together[keeping.edges, keeping.inputs] += 1
 
     def hide(self, name: str, keeping: Keeping, catalog: Catalog) -> None:
         """A query is gone."""
-        self.engine.recomputed.pop(name.lower(), None)
+        self.engine.retention.recomputed.pop(name.lower(), None)
         for edge in keeping.edges:
             self.engine.hide(edge, catalog)
         if isinstance(keeping, Nothing):
             self.engine.declare(catalog)
         if isinstance(keeping, Lazy):
             self.forget(keeping.plan)
+            self.engine.retention.together[keeping.edges, keeping.inputs] -= 1
 
     def note(self, plan: LazyPlan) -> None:
         """Somebody reads the matches of a plan."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from millstream.engine.answers import changes_between, elements_until, first_instants, relation_at
+from millstream.engine.answers import changes_between, elements_between, first_instants, from_instant, relation_at
+from millstream.engine.bookmarks import Bookmark as Bookmark
 from millstream.engine.keeping import Answer, Keeping, Span
 from millstream.errors import ClosedError, Error, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
@@ -111,7 +112,7 @@ class Query:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         self._check_open()
         self.wait()
-        database, schema = self._database, self._bound.schema
+        database, schema, first = self._database, self._bound.schema, 0
         if at is None and (pending := self._pending()) is not None:
             tick, rows = pending, database.engine.evaluate(self.bound.plan, database.options(), pending)
         else:
@@ -119,14 +120,16 @@ class Query:
             is_relation = self.kind == "relation"
 
             def span(final: int) -> tuple[int, int]:
-                asked = final if at is None else self._final_instant(at, final)
-                return (asked if is_relation else -1), asked
+                nonlocal first
+                first = self.first_tick
+                asked = self._final_instant(at, final)
+                return (asked if is_relation else first - 1), asked
 
             found = self._answer(span)
             tick, rows = found.until, found.rows
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
-        return elements_until(rows, schema, tick, self._bound.domain, database.settings.max_rstream_rows)
+        return elements_between(rows, schema, first - 1, tick, self._bound.domain, database.settings.max_rstream_rows)
 
     def rows_of_group(self, at: Any) -> tuple[Batch, int]:
         """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
@@ -137,46 +140,69 @@ class Query:
         engine.settle(self.edge)
         rows, snapshot = engine.rows(self.edge, (QUERY, *self._bound.schema))
         final = engine.final(self.keeping.inputs, snapshot)
-        return rows, final if at is None else self._final_instant(at, final)
+        return rows, self._final_instant(at, final)
 
     @property
     def fields(self) -> Schema:
         return self._bound.schema
 
     def changes(self, since: Any = None) -> pa.Table:
-        """The final changes after `since`: _ts, _weight and the columns, in time order."""
+        """The final changes after `since`: _ts, _weight and the columns, in time order.
+
+        Without `since` they begin with all that holds at the first instant that can be asked for, as insertions.
+        """
         self._check_open()
         self.wait()
-        after = self.first_tick - 1 if since is None else self.tick(since)
-        return self.changes_between(after, self._final())
+        final = self._final()
+        return self.given(self.place(since), final)[0]
 
-    def changes_between(self, since: int, until: int) -> pa.Table:
-        """The changes of the ticks after `since` up to `until`, which must be final."""
-        if since < self.first_tick - 1:
-            raise self._forgotten(f"the changes of {self.name} since {self.shown(since)}", self.first_tick)
-        return self._changes(self._rows_that_change(since, until), since, until)
+    def place(self, since: Any = None) -> Bookmark:
+        """Where changes after an instant begin; those of all instants with what holds at the first answerable one."""
+        first = self.first_tick
+        if since is None:
+            return Bookmark(self, first - 1, first)
+        seen = self.tick(since)
+        if seen < first - 1:
+            raise self._forgotten(f"the changes of {self.name} since {self.shown(seen)}", first)
+        return Bookmark(self, seen)
 
-    def next_changes(self, since: int, most: int) -> tuple[pa.Table, int]:
-        """The changes of the ticks after `since`, of as many instants as have about so many, and the last of them."""
-        self._check_open()
-        final = -1 if self.is_filling else self.final_tick
-        if final <= since:
-            return self._changes(empty_batch(self._bound.schema), since, since), since
-        if since < self.first_tick - 1:
-            raise self._forgotten(f"the changes of {self.name} since {self.shown(since)}", self.first_tick)
-        rows = self._rows_that_change(since, final)
-        until = first_instants(rows, stream=self.kind == "stream", since=since, until=final, most=most)
+    def hold(self, place: Bookmark, most: int | None = None) -> Bookmark:
+        """Keep what comes after a place for as long as somebody has it, or until that is more than so many bytes."""
+        place.most = most
+        return self._database.engine.retention.bookmarks.hold(place)
+
+    def given(self, place: Bookmark, until: int, most: int | None = None) -> tuple[pa.Table, int]:
+        """What comes next for a place, up to an instant that is final, or as many instants as have about so many
+        changes; and the last of them."""
+        if place.lost is not None:
+            raise TimeError(
+                f"the changes of {self.name} since {self.shown(place.seen)} are no longer kept",
+                detail=f"more than max_follower_bytes were kept for this reader, from {self.shown(place.lost)} back",
+                hint="read faster, or raise max_follower_bytes",
+            )
+        if until <= place.seen or until < place.start:
+            return self._changes(empty_batch(self._bound.schema), -1, -1), place.seen
+        whole, since = place.is_new and self.kind == "relation", place.seen
+        start = place.start if whole else since
+        rows = self._answer(lambda final: (start, until), whole=whole).rows
+        if whole:
+            rows, since = from_instant(rows, start), start - 1
+        if most is not None:
+            until = first_instants(rows, stream=self.kind == "stream", since=since, until=until, most=most)
         return self._changes(rows, since, until), until
 
-    def _rows_that_change(self, since: int, until: int) -> Batch:
-        return self._answer(lambda final: (since, until)).rows
+    def next_changes(self, place: Bookmark, most: int) -> tuple[pa.Table, int]:
+        """The changes after a place, of as many instants as have about so many, and the last of them."""
+        self._check_open()
+        final = -1 if self.is_filling else self.final_tick
+        return self.given(place, final, most)
 
-    def _answer(self, span: Span) -> Answer:
+    def _answer(self, span: Span, *, whole: bool = False) -> Answer:
         """From what is kept of it, asked anew where that has changed meanwhile."""
         while True:
             keeping = self.keeping
             try:
-                found = keeping.answer(span)
+                found = keeping.answer(span, whole=whole)
             except Error:
                 if self.keeping is keeping:
                     raise
@@ -205,27 +231,26 @@ class Query:
 
         Blocks until there are some, and ends when the query is dropped or the database closed, or when nothing has come
         for `timeout` seconds. A reader that comes back with the last `_ts` it has seen misses nothing and sees nothing
-        twice.
+        twice. What it has not been given yet is kept for as long as there is this iterator.
         """
         self._check_open()
-        seen = self.first_tick - 1 if since is None else self.tick(since)
-        return self._follow(seen, timeout)
+        return self._follow(self.hold(self.place(since)), timeout)
 
-    def _follow(self, seen: int, timeout: float | None) -> Iterator[pa.Table]:
+    def _follow(self, place: Bookmark, timeout: float | None) -> Iterator[pa.Table]:
         self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         while not self.has_ended:
             if self.is_filling:
                 return  # for longer than anybody wants to wait
             final = self._final()
-            if final > seen:
+            if final > place.seen and final >= place.start:
                 with _FOLLOWING:
-                    changes = self.changes_between(seen, final)
-                seen = final
+                    changes, place.seen = self.given(place, final)
                 if changes.num_rows:
                     yield changes
                     continue
             if self.has_ended:
                 return
+            seen = max(place.seen, place.start - 1)
             self._wait(seen, timeout)
             if not self.has_ended and self._final() <= seen:
                 return  # nothing came
@@ -339,6 +364,12 @@ class Query:
         return engine.final(self.keeping.inputs, engine.snapshot)
 
     @property
+    def committed_tick(self) -> int:
+        """The same, whether it has failed or not."""
+        engine = self._database.engine
+        return engine.final(self.keeping.inputs, engine.snapshot)
+
+    @property
     def first_tick(self) -> int:
         """The first instant that is still kept."""
         return self._database.engine.first_answerable(self.keeping.inputs)
@@ -363,9 +394,11 @@ class Query:
         return last if last > self._final() else None
 
     def _final_instant(self, at: Any, final: int) -> int:
-        tick = instant(at, self._domain)
+        tick = final if at is None else instant(at, self._domain)
         engine = self._database.engine
         first = self.first_tick
+        if at is None and (first <= final or first == 0):
+            return final
         if tick < first:
             raise self._forgotten(f"the answer of {self.name} at {at}", first)
         if tick <= final:

@@ -40,6 +40,7 @@ class Settings:
     max_value_bytes: int = field(
         default=16 << 20, metadata={"least": 1024, "most": 1 << 30, "bytes": True}
     )  # of one value
+    max_follower_bytes: int = field(default=1 << 30, metadata={"least": 0, "bytes": True})  # for one remote reader
     by_stream: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what single streams do otherwise
 
     @property

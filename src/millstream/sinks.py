@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millstream.engine.bookmarks import Bookmark
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
 from millstream.query import Query
@@ -35,6 +36,7 @@ class Sink:
     target: str
     deliver: Deliver | None
     error: str | None = None
+    place: Bookmark | None = None  # what comes after it is kept, whatever the state
 
     @property
     def state(self) -> str:
@@ -54,7 +56,16 @@ class Sinks:
         self._serving = False
 
     def add(self, sink: Sink) -> None:
-        self.by_name[sink.name.lower()] = sink
+        """A new one begins with what can be asked for now."""
+        key = sink.name.lower()
+        with self.engine.lock:
+            cursor = self.engine.snapshot.sinks.get(key, SinkCursor())
+            if cursor == SinkCursor():
+                first = sink.query.first_tick
+                cursor = SinkCursor(first - 1, 0, first - 1, first)
+                self.engine.commit(self._moved(sink, cursor))
+            sink.place = sink.query.hold(Bookmark(sink.query, cursor.until, cursor.start))
+            self.by_name[key] = sink
 
     def find(self, name: str, place: Place | None = None) -> Sink:
         if name.lower() not in self.by_name:
@@ -86,9 +97,18 @@ class Sinks:
                 "deliveries": self.cursor(sink).deliveries,
                 "until": self.cursor(sink).until,
                 "error": sink.error or "",
+                **self._held(sink),
             }
             for sink in list(self.by_name.values())
         ]
+
+    def _held(self, sink: Sink) -> dict[str, Any]:
+        """What is kept that was not delivered yet, and since when."""
+        place = sink.place
+        if place is None or place.seen >= sink.query.committed_tick:
+            return {"rows": 0, "bytes": 0, "since": None}
+        rows, size = self.engine.retention.held(place)
+        return {"rows": rows, "bytes": size, "since": sink.query.shown(place.needed) if rows else None}
 
     def of(self, query: Query) -> list[str]:
         return [sink.name for sink in list(self.by_name.values()) if sink.query is query]
@@ -97,7 +117,7 @@ class Sinks:
         with self.lock, self.engine.lock:
             kept = {name: cursor for name, cursor in self.engine.snapshot.sinks.items() if name != key}
             self.engine.commit(replace(self.engine.snapshot, sinks=kept, catalog=catalog))
-            del self.by_name[key]
+            self.by_name.pop(key).place = None
 
     def cursor(self, sink: Sink) -> SinkCursor:
         return self.engine.snapshot.sinks.get(sink.name.lower(), SinkCursor())
@@ -114,6 +134,7 @@ class Sinks:
                         pass
             finally:
                 self._serving = False
+            self.engine.retention.cut()
 
     def _serve(self, sink: Sink) -> bool:
         """Make one delivery; False when there is nothing to deliver, or it failed."""
@@ -128,23 +149,24 @@ class Sinks:
         if changes is None or not self._delivered(sink, cursor.deliveries + 1, changes):
             return False
         reach("sink-written")
-        self._commit(sink, SinkCursor(cursor.offered, cursor.deliveries + 1, cursor.offered))
+        self._commit(sink, replace(cursor, until=cursor.offered, deliveries=cursor.deliveries + 1))
         return True
 
     def _next(self, sink: Sink) -> tuple[SinkCursor, pa.Table | None]:
         """The delivery that is due, its span committed."""
-        cursor = self.cursor(sink)
-        if cursor == SinkCursor():
-            cursor = replace(cursor, until=sink.query.first_tick - 1)  # a new sink begins with what is kept
+        cursor, place, query = self.cursor(sink), sink.place, sink.query
+        if place is None:
+            return cursor, None  # dropped meanwhile
         if cursor.offered > cursor.until:
-            return cursor, sink.query.changes_between(cursor.until, cursor.offered)
-        final = sink.query.final_tick
-        if final <= cursor.until:
+            return cursor, query.given(place, cursor.offered)[0]
+        final = query.final_tick
+        if final <= cursor.until or final < cursor.start:
             return cursor, None
-        changes = sink.query.changes_between(cursor.until, final)
+        changes, _ = query.given(place, final)
         if not changes.num_rows:
-            # So that what is forgotten meanwhile is not missed; nothing is lost if no commit comes to carry it.
-            self.engine.note(self._moved(sink, SinkCursor(final, cursor.deliveries, final)))
+            # So that it need not be looked at again; nothing is lost if no commit comes to carry it.
+            place.seen = final
+            self.engine.note(self._moved(sink, replace(cursor, until=final, offered=final)))
             return cursor, None
         cursor = replace(cursor, offered=final)
         self._commit(sink, cursor)
@@ -153,6 +175,8 @@ class Sinks:
     def _commit(self, sink: Sink, cursor: SinkCursor) -> None:
         with self.engine.lock:
             self.engine.commit(self._moved(sink, cursor))
+            if sink.place is not None:
+                sink.place.seen = cursor.until
 
     def _moved(self, sink: Sink, cursor: SinkCursor) -> Snapshot:
         snapshot = self.engine.snapshot

@@ -80,7 +80,7 @@ class Unkept:
         try:
             database.engine.declare(declared.entries)
         except BaseException:
-            self._modes.engine.recomputed.pop(name, None)
+            self._modes.engine.retention.recomputed.pop(name, None)
             raise
         database.declared = declared
         return list(self._queries(name, bound, keeping, rows, notices))
@@ -121,7 +121,7 @@ class Unkept:
         self._templates[name].names = left
         if not left:
             del self._templates[name]
-            database.engine.recomputed.pop(name, None)
+            database.engine.retention.recomputed.pop(name, None)
 
     def _without(self, template: str, query: str) -> Declarations:
         def changed(entry: Entry) -> Entry:

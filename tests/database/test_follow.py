@@ -181,14 +181,14 @@ def test_many_threads_ask_for_instants_within_retention(tmp_path: Path, on_disk:
 )
 def test_changes_piece_by_piece_are_all_of_them(db: ms.Database, text: str, most: int) -> None:
     query = db.register(text)
-    pieces, seen = [], -1
+    pieces, place = [], query.place()
     for start in range(0, 60, 20):
         db.insert("s", [(ts % 3, ts // 2, ts // 2 * 2) for ts in range(start, start + 20)])
         while True:
-            piece, until = query.next_changes(seen, most)
-            if until == seen:
+            piece, until = query.next_changes(place, most)
+            if until == place.seen:
                 break
             # More than was asked for only where a single instant has them.
             assert piece.num_rows <= most or len(set(piece["_ts"].to_pylist())) == 1
-            pieces, seen = [*pieces, piece], until
+            pieces, place.seen = [*pieces, piece], until
     assert pa.concat_tables(pieces).to_pylist() == query.changes().to_pylist() != []

@@ -288,7 +288,7 @@ def test_templates_of_mode_none_are_bound_once_and_last(tmp_path: Path, monkeypa
         assert db.query("stays").mode == "none"
         for query in db.queries():
             query.drop()
-        assert not db.engine.recomputed
+        assert not db.engine.retention.recomputed
     with ms.connect(tmp_path, engine="inprocess") as db:
         assert not db.queries()
 
@@ -344,7 +344,7 @@ def test_dropped_queries_leave_nothing() -> None:
             query.drop()
         assert db.stats()["operators"] == 0
         assert not db.engine.snapshot.results
-        assert not db.engine.recomputed
+        assert not db.engine.retention.recomputed
 
 
 def test_none_keeps_nothing() -> None:

@@ -150,7 +150,7 @@ def test_a_crash_between_delivery_and_commit_repeats_the_same_delivery(tmp_path:
         assert delivered == db.query("q").changes().to_pylist()
 
 
-def test_what_is_forgotten_is_missed_by_paused_sinks_only() -> None:
+def test_paused_sinks_miss_nothing_and_new_ones_begin_with_what_holds() -> None:
     with ms.connect(engine="inprocess") as db:
         db.sinks.pause = 0.0
         db.execute(
@@ -161,10 +161,15 @@ def test_what_is_forgotten_is_missed_by_paused_sinks_only() -> None:
         db.create_sink("quiet", "q", quiet)
         db.create_sink("failing", "r", failing)
         for tick in range(0, 100, 2):
-            db.insert("s", [(0, tick)])
+            db.insert("s", [(tick // 2, tick)])
         db.insert("s", [(1, 100), (0, 103)])
-        assert [change["_ts"] for change in quiet.changes] == [100, 101]
+        assert [change["_ts"] for change in quiet.changes][-2:] == [100, 101]
+        shown = db.stats()["sinks"]["failing"]
+        assert (shown["state"], shown["since"]) == ("paused", 0)
+        assert min(shown["rows"], shown["bytes"]) >= 50
         db.resume_sink("failing")
-        assert "no longer kept" in db.stats()["sinks"]["failing"]["error"]
+        entered = [change["a"] for change in failing.changes if change["_weight"] > 0]
+        assert entered == [*range(50), 1]
+        assert db.stats()["sinks"]["failing"]["rows"] == 0
         db.create_sink("late", "r", late)
         assert late.changes == db.query("r").changes().to_pylist()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -51,3 +54,25 @@ def test_a_sink_that_cannot_be_written_is_paused(session: SparkSession, tmp_path
         assert len(list(tmp_path.glob("file/delivery=1/*.parquet"))) == 1
         with pytest.raises(ms.BindError, match="a csv sink needs the option path"):
             db.execute("CREATE SINK c FOR q USING csv")
+
+
+def test_thirty_days_of_files_in_one_run_are_delivered_whole(session: SparkSession, tmp_path: Path) -> None:
+    """Though RETAIN is 7 days, and time jumps from nothing to 2026 and over a gap of 8 days."""
+    beginning, hours = datetime(2026, 1, 1, tzinfo=UTC), [h for h in range(720) if not 200 <= h < 392]
+    (tmp_path / "in").mkdir()
+    for number in range(6):
+        part = [hour for hour in hours if hour // 120 == number]
+        stamps = pa.array([beginning + timedelta(hours=hour) for hour in part], pa.timestamp("us", "UTC"))
+        pq.write_table(pa.table({"k": pa.array(part, pa.int32()), "ts": stamps}), tmp_path / "in" / f"{number}.parquet")
+    with ms.connect(tmp_path / "db", spark=session) as db:
+        db.execute(
+            f"""CREATE STREAM s (k INT) TIMESTAMP BY ts TIMESTAMP
+                USING parquet OPTIONS (path '{tmp_path}/in', maxFilesPerTrigger '1');
+            REGISTER QUERY q AS SELECT ISTREAM(k) FROM s [RANGE 30 MINUTES];
+            CREATE SINK k FOR q USING parquet OPTIONS (path '{tmp_path}/out')"""
+        )
+        db.run()
+        assert db.stats()["sinks"]["k"]["state"] == "active"
+        assert len(db.query("q").result()) == 168
+    written = [row for path in sorted(tmp_path.glob("out/delivery=*/*.parquet")) for row in pq.read_table(path)["k"]]
+    assert sorted(value.as_py() for value in written) == hours[:-1]

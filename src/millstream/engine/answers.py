@@ -62,7 +62,14 @@ def _in_order(rows: Batch, columns: list[str]) -> tuple[Batch, npt.NDArray[np.bo
 
 def elements_until(rows: Batch, schema: Schema, at: int, domain: TimeDomain | None, max_rows: int) -> pa.Table:
     """A stream's elements up to an instant, in time order, the timestamp first."""
-    elements = _elements(rows, schema, -1, at, max_rows)
+    return elements_between(rows, schema, -1, at, domain, max_rows)
+
+
+def elements_between(
+    rows: Batch, schema: Schema, since: int, at: int, domain: TimeDomain | None, max_rows: int
+) -> pa.Table:
+    """A stream's elements after an instant, up to another."""
+    elements = _elements(rows, schema, since, at, max_rows)
     columns = [START, *value_columns(len(schema))]
     return _table(_timed(elements[columns], domain), _with_time(schema, domain), columns)
 
@@ -85,6 +92,12 @@ def changes_between(
     outputs = [START, WEIGHT, *columns]
     described = _with_time((Field(CHANGE, BIGINT), *schema), domain)
     return _table(_timed(_net(points[outputs], columns), domain), described, outputs)
+
+
+def from_instant(rows: Batch, start: int) -> Batch:
+    """The same relation from an instant on, before which it is empty."""
+    alive = only(rows, numbers(rows, END) > start)
+    return alive.with_columns(pl.Series(START, np.maximum(numbers(alive, START), start)))
 
 
 def _points(rows: Batch, columns: list[str], since: int, until: int) -> Batch:

@@ -36,7 +36,8 @@ from millstream.engine.parts import Cut, Part, late_key, read_history, write_his
 from millstream.engine.periods import period_length
 from millstream.engine.pins import Pins
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_by_step, report
-from millstream.engine.results import Tails
+from millstream.engine.results import Tails, rows_between
+from millstream.engine.retention import Retention
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
 from millstream.engine.task import EpochOutcome, EpochTask
@@ -51,7 +52,6 @@ from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.sharing.tree_selection import TreeSelection
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
-from millstream.plan.lifetime import influence
 from millstream.plan.physical import CLOCK, Lowering, Options
 from millstream.plan.sharing import QUERY_ROWS, Shape
 from millstream.state.faults import reach
@@ -99,8 +99,8 @@ class Engine:
         self._matching = MatchEdges()
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
-        # Plans of queries that keep nothing, with the sources they read, by name: what they need of history is kept.
-        self.recomputed: dict[str, tuple[lo.Node, frozenset[str]]] = {}
+        self.retention = Retention(self)
+        self._inputs: tuple[Pipeline, dict[str, frozenset[str]]] = self.pipeline, {}
         self.groups = Groups(self)
         self.backfills = Backfills(self)
         self._tails = Tails()
@@ -394,53 +394,25 @@ class Engine:
                 history[merge.source] = with_merged(history[merge.source], merge.files, merge.made)
             elif merge.edge in all_results:
                 all_results[merge.edge] = with_merged(all_results[merge.edge], merge.names, merge.made)
-        return self._retained(
-            replace(
-                moved,
-                states={step: synopses for step, synopses in states.items() if synopses},
-                results=all_results,
-                history=history,
-                sources=sources,
-                failures={**moved.failures, **failed},
-            )
-        )
-
-    def _retained(self, snapshot: Snapshot) -> Snapshot:
-        """Without the history files of which every row is older than its source is to be kept."""
-        first = {source: self._first_kept(source, snapshot) for source in snapshot.history if source in self._sources}
-        kept = {
-            source: tuple(
-                file for file in files if file.last >= first.get(source, 0) or self._is_asked_for(source, file, first)
-            )
-            for source, files in snapshot.history.items()
-        }
-        return replace(snapshot, history=kept) if kept != snapshot.history else snapshot
-
-    def _is_asked_for(self, source: str, file: HistoryFile, first: Mapping[str, int]) -> bool:
-        """Whether a query that is computed from history still needs a file for an instant that it may be asked for."""
-        return any(
-            influence(plan, {source: file.last}) >= max(first.get(name, 0) for name in names)
-            for plan, names in self.recomputed.values()
-            if source in names
+        return replace(
+            moved,
+            states={step: synopses for step, synopses in states.items() if synopses},
+            results=all_results,
+            history=history,
+            sources=sources,
+            failures={**moved.failures, **failed},
         )
 
     def _period(self, source: str) -> int:
         return period_length(self.snapshot.history.get(source, ()), self._sources[source].retain)
 
-    def _first_kept(self, source: str, snapshot: Snapshot) -> int:
-        """The first instant of which a source's history is promised."""
-        retain = self._sources[source].retain
-        return 0 if retain is None else max(0, snapshot.progress(source).heartbeat - retain)
-
     def first_answerable(self, sources: Collection[str], snapshot: Snapshot | None = None) -> int:
-        """The first instant that what is made from sources can be asked for: later ones need only kept history."""
-        return max((self._first_kept(source, snapshot or self.snapshot) for source in sources), default=0)
+        """The first instant that RETAIN lets one ask for of what is made from sources."""
+        return self.retention.first_answerable(sources, snapshot or self.snapshot)
 
     def lost_before(self, source: str) -> int:
         """The instant before which rows of a source are no longer all kept; 0 where they are."""
-        progress = self.snapshot.progress(source)
-        is_whole = self.number_kept(source) >= progress.arrived - progress.late - progress.shed
-        return 0 if is_whole else self._first_kept(source, self.snapshot)
+        return self.retention.noted(self.snapshot).progress(source).cut
 
     def number_kept(self, source: str) -> int:
         """How many rows are kept of a source."""
@@ -458,7 +430,7 @@ class Engine:
         """Of each edge, the first instant that its rows are still needed for; of matches, that of their oldest
         element."""
         kept = {step.name: step.operator.kept for step in self.pipeline.steps if isinstance(step.operator, _MATCHES)}
-        firsts = {edge: self.first_answerable(self.inputs(edge)) for edge in self.snapshot.results}
+        firsts = self.retention.firsts(self.snapshot.results, self.snapshot)
         return {edge: _before(first, kept[edge]) if edge in kept else first for edge, first in firsts.items()}
 
     def _match_edges(self) -> MatchEdges:
@@ -777,8 +749,38 @@ class Engine:
 
     def inputs(self, edge: str, pipeline: Pipeline | None = None) -> frozenset[str]:
         """The sources that an edge is made from, but for query tables."""
-        below = (pipeline or self.backfills.pipeline_of(edge) or self.pipeline).edges_below(edge)
+        pipeline = pipeline or self.backfills.pipeline_of(edge)
+        if pipeline is not None:
+            return self._sources_below(edge, pipeline)
+        of, known = self._inputs
+        if of is not self.pipeline:
+            of, known = self._inputs = self.pipeline, {}
+        if edge not in known:
+            known[edge] = self._sources_below(edge, self.groups[edge].pipeline if edge in self.groups else of)
+        return known[edge]
+
+    def _sources_below(self, edge: str, pipeline: Pipeline) -> frozenset[str]:
+        below = pipeline.edges_below(edge)
         return frozenset(name for name in below if name in self._sources and not name.startswith(QUERY_ROWS))
+
+    def held_in(self, edge: str, snapshot: Snapshot, since: int, until: int) -> tuple[int, int]:
+        """How many rows of what an edge shows come or go after an instant and begin by another, and their bytes."""
+        if edge in self._sources:
+            files = [f for f in snapshot.history.get(edge, ()) if f.last > since and f.first <= until]
+            return sum(file.rows for file in files), sum(file.bytes for file in files)
+        rows = size = 0
+        for name in snapshot.results.get(edge, ()):
+            count, share = rows_between(self.store.read(name), since, until)
+            rows, size = rows + count, size + int(self.store.size(name) * share)
+        return rows, size
+
+    def filled_from(self, source: str) -> int:
+        """The first instant of a source's history that a query still needs whose past is not worked through."""
+        return INF
+
+    @property
+    def sources(self) -> Collection[str]:
+        return [*self._sources]
 
     def is_source(self, edge: str) -> bool:
         return edge in self._sources

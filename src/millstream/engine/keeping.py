@@ -63,7 +63,9 @@ class Keeping(Protocol):
         """Raise what stopped the query, if something did."""
         ...
 
-    def answer(self, span: Span) -> Answer: ...
+    def answer(self, span: Span, *, whole: bool = False) -> Answer:
+        """Rows that come or go in a span; `whole` where also those are needed that hold at its beginning."""
+        ...
 
     def held(self, snapshot: Snapshot) -> int:
         """How many rows are kept for it, alone or together with others."""
@@ -100,18 +102,20 @@ class Eager:
             self.engine.settle(self.edge)
         self.engine.check(self.edge, self.number)
 
-    def answer(self, span: Span) -> Answer:
+    def answer(self, span: Span, *, whole: bool = False) -> Answer:
         if self.number is not None:
             self.engine.settle(self.edge)
-        return self.engine.read(lambda snapshot: self._answer(snapshot, span))
+        return self.engine.read(lambda snapshot: self._answer(snapshot, span, whole))
 
-    def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
+    def _answer(self, snapshot: Snapshot, span: Span, whole: bool) -> Answer:
         self.engine.check(self.edge, self.number)
         since, until = span(self.engine.final(self.inputs, snapshot))
 
         def wanted(extent: Extent) -> bool:
             if self.stream:
                 return extent.has_elements(since, until)
+            if whole:
+                return extent.has_alive(since) or extent.has_changes(since, until)
             return extent.has_alive(until) if since == until else extent.has_changes(since, until)
 
         rows = self.engine.rows_in(snapshot, self.edge, self.schema, self.number, wanted, after=since)
@@ -144,7 +148,7 @@ class Lazy:
                 self.engine.settle(edge)
             self.engine.check(edge, self.number)
 
-    def answer(self, span: Span) -> Answer:
+    def answer(self, span: Span, *, whole: bool = False) -> Answer:
         self.check()
         return self.engine.read(lambda snapshot: self._answer(snapshot, span))
 
@@ -241,7 +245,7 @@ class Nothing:
     def check(self) -> None:
         """What can fail does so when it is asked."""
 
-    def answer(self, span: Span) -> Answer:
+    def answer(self, span: Span, *, whole: bool = False) -> Answer:
         edge, pipeline = self._lowered
         if self.engine.is_source(edge):
             return self.engine.read(lambda snapshot: self._history(snapshot, span))

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 
 import polars as pl
 
-from millstream.kernel.batch import END
+from millstream.kernel.aggregation import ranked_tree
+from millstream.kernel.batch import END, INF, START
 from millstream.kernel.segments import numbers, only
 
 
@@ -48,3 +49,15 @@ class Tails:
         with self._lock:
             if len(self._known) > len(names):
                 self._known = {name: known for name, known in self._known.items() if name in names}
+
+
+def rows_between(segment: pl.DataFrame, since: int, until: int) -> tuple[int, float]:
+    """How many rows come or go after an instant, and begin by another, and which share of the segment they are; of
+    matches, which have no interval of their own, all."""
+    if ranked_tree.is_tree(segment):
+        return ranked_tree.size_of(segment), 1.0
+    if START not in segment.columns:
+        return segment.height, 1.0
+    starts, ends = numbers(segment, START), numbers(segment, END)
+    found = int((((starts > since) | ((ends > since) & (ends < INF))) & (starts <= until)).sum())
+    return found, found / max(segment.height, 1)

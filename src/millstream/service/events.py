@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Literal
 
 from starlette.responses import Response
 
 from millstream.errors import ClosedError, Error
-from millstream.query import Query
+from millstream.query import Bookmark, Query
 from millstream.service.work import Service
 from millstream.wire.errors import document
 from millstream.wire.media import Format
@@ -32,7 +33,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 _MOST = 4096  # rows of an event, unless a single instant has more
 _ALIVE_EVERY = 15.0  # seconds
 _STALLED = 60.0  # seconds after which a reader that takes nothing is left
-_Place = tuple[int, int, Body]  # a query, how far a reader is, and what it reads
+_At = tuple[int, int, int, Body]  # a query, how far a reader is and where it began, and what it reads
 _Piece = tuple[bytes, int]
 
 
@@ -45,7 +46,7 @@ class Follows:
         self._loop = asyncio.get_running_loop()
         self._moved = asyncio.Event()
         self._is_told = False
-        self._pieces: dict[_Place, asyncio.Task[_Piece]] = {}
+        self._pieces: dict[_At, asyncio.Task[_Piece]] = {}
         self._end = service.database.engine.listen(self._committed)
         self._stop = asyncio.create_task(self._when_stopping())
 
@@ -68,11 +69,11 @@ class Follows:
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    async def events(self, query: Query, seen: int, body: Body, timeout: float | None) -> AsyncIterator[bytes]:
+    async def events(self, query: Query, place: Bookmark, body: Body, timeout: float | None) -> AsyncGenerator[bytes]:
         """The events of one reader, from the first that it has not seen."""
         self.count += 1
         try:
-            async for event in self._events(query, seen, body, timeout):
+            async for event in self._events(query, place, body, timeout):
                 yield event
         except ClosedError:
             pass  # dropped, or the service is stopping, while it was read
@@ -83,46 +84,46 @@ class Follows:
         if query.has_ended and not self._service.stopping.is_set():
             yield _event("end", json.dumps({"reason": f'query "{query.name}" was dropped'}))
 
-    async def _events(self, query: Query, seen: int, body: Body, timeout: float | None) -> AsyncIterator[bytes]:
-        said = seen
+    async def _events(self, query: Query, place: Bookmark, body: Body, timeout: float | None) -> AsyncGenerator[bytes]:
+        said = place.seen
         yield b": following\n\n"
         while not query.has_ended and not self._service.stopping.is_set():
             moved = self._moved  # before looking, so that no commit is missed in between
-            if query.committed > seen:
-                piece, until = await self._piece(query, seen, body)
-                if until > seen:
-                    seen = until
+            if query.committed > place.seen and query.committed >= place.start:
+                piece, until = await self._piece(query, place, body)
+                if until > place.seen:
+                    place.seen = until
                     if piece:
                         yield piece
-                        said = seen
+                        said = until
                     continue
             if not await _happens(moved, min(timeout or _ALIVE_EVERY, _ALIVE_EVERY)):
                 if timeout is not None and timeout <= _ALIVE_EVERY:
                     yield _event("end", json.dumps({"reason": "nothing came"}))
                     return
                 # A reader that comes back need not begin before what had nothing for it.
-                yield _progress(query, seen) if seen != said else b": alive\n\n"
-                said = seen
+                yield _progress(query, place.seen) if place.seen != said else b": alive\n\n"
+                said = place.seen
 
-    async def _piece(self, query: Query, seen: int, body: Body) -> _Piece:
+    async def _piece(self, query: Query, place: Bookmark, body: Body) -> _Piece:
         """What comes next for readers at a place: read by the first who asks, for all who ask meanwhile."""
-        place = id(query), seen, body
-        found = self._pieces.get(place)
-        if found is None:
-            found = asyncio.create_task(self._service.follow(lambda: _piece_of(query, seen, body)))
-            self._pieces[place] = found
-            found.add_done_callback(lambda done: self._forget(place, done))
+        at = id(query), place.seen, place.start if place.is_new else -1, body
+        found = self._pieces.get(at)
+        if found is None or place.lost is not None:
+            found = asyncio.create_task(self._service.follow(lambda: _piece_of(query, place, body)))
+            self._pieces[at] = found
+            found.add_done_callback(lambda done: self._forget(at, done))
         return await asyncio.shield(found)
 
-    def _forget(self, place: _Place, done: asyncio.Task[_Piece]) -> None:
+    def _forget(self, at: _At, done: asyncio.Task[_Piece]) -> None:
         """A moment later: readers that were woken together ask one after the other."""
         if not done.cancelled():
             done.exception()  # every reader that waits is told; nobody may be left
-        self._loop.call_later(0.2, self._pieces.pop, place, None)
+        self._loop.call_later(0.2, self._pieces.pop, at, None)
 
 
-def _piece_of(query: Query, seen: int, body: Body) -> _Piece:
-    changes, until = query.next_changes(seen, _MOST)
+def _piece_of(query: Query, place: Bookmark, body: Body) -> _Piece:
+    changes, until = query.next_changes(place, _MOST)
     if not changes.num_rows:
         return b"", until
     if body == "json":
@@ -155,7 +156,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes], status_code: int = 200) -> None:
+    def __init__(self, events: AsyncGenerator[bytes], status_code: int = 200) -> None:
         # Not the one of Response, which has all of its body at once.
         self.status_code = status_code
         self.background = None
@@ -178,10 +179,11 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async for event in self._events:
-            # Waits while the reader does not read: nothing is made for it meanwhile.
-            sent = send({"type": "http.response.body", "body": event, "more_body": True})
-            await asyncio.wait_for(sent, _STALLED)
+        async with aclosing(self._events) as events:  # with which its place goes
+            async for event in events:
+                # Waits while the reader does not read: nothing is made for it meanwhile.
+                sent = send({"type": "http.response.body", "body": event, "more_body": True})
+                await asyncio.wait_for(sent, _STALLED)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

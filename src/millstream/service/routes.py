@@ -234,14 +234,14 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
         if service.limits.followers and follows().count >= service.limits.followers:
             raise LimitError(f"there are {follows().count} followers already", hint="come back later, or use /changes")
 
-        def begin() -> tuple[standing.Query, int]:
-            query, place = _query(database, name), _instant(last_event_id or since)
-            seen = query.first_tick - 1 if place is None else query.tick(place)
-            query.next_changes(seen, 1)  # so that what is wrong with it is said before events begin
-            return query, seen
+        def begin() -> tuple[standing.Query, standing.Bookmark]:
+            query = _query(database, name)
+            place = query.hold(query.place(_instant(last_event_id or since)), database.settings.max_follower_bytes)
+            query.next_changes(place, 1)  # so that what is wrong with it is said before events begin
+            return query, place
 
-        query, seen = await service.read(begin)
-        return EventStream(follows().events(query, seen, form, timeout))
+        query, place = await service.read(begin)
+        return EventStream(follows().events(query, place, form, timeout))
 
     @router.get(
         "/queries/{name:path}/explain", response_model=doc.Plan, summary="Its plan", dependencies=[needs(Role.READ)]

@@ -19,8 +19,9 @@ class SparkBatch:
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """A stream or table: how far it is final, how many rows it was offered, its last change, its last Spark batch, and
-    the last instant of which elements may have been shed."""
+    """A stream or table: how far it is final, how many rows it was offered, its last change, its last Spark batch, the
+    last instant of which elements may have been shed, and the instant before which its history counts as gone (0 where
+    nothing is)."""
 
     heartbeat: int = -1
     arrived: int = 0
@@ -30,6 +31,7 @@ class SourceProgress:
     shed: int = 0
     batch: SparkBatch | None = None
     shed_until: int = -1
+    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,13 @@ class HistoryFile:
 @dataclass(frozen=True)
 class SinkCursor:
     """How far a sink has been served: the last instant, and how many deliveries that took. `offered` beyond it is the
-    last instant of the delivery under way, fixed before it is first tried."""
+    last instant of the delivery under way, fixed before it is first tried. The first one begins with all that holds at
+    `start`."""
 
     until: int = -1
     deliveries: int = 0
     offered: int = -1
+    start: int = -1
 
 
 @dataclass(frozen=True)

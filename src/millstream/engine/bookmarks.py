@@ -1,0 +1,71 @@
+"""Bookmarks: how far sinks and followers were given what a query says. What comes after one is kept for its holder."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from millstream.engine.keeping import Keeping
+
+
+class Kept(Protocol):
+    """A query: what is kept for it, which may change as it comes to a group."""
+
+    keeping: Keeping
+
+
+@dataclass(eq=False)
+class Bookmark:
+    """All changes up to `seen` were given. Where that is before `start`, all of R(start) comes first, as insertions.
+
+    `most` is how many bytes may be kept for it alone, None for any number; `lost` is the instant from which on more
+    would have had to be kept.
+    """
+
+    query: Kept
+    seen: int
+    start: int = -1
+    most: int | None = None
+    lost: int | None = None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was given yet."""
+        return self.seen < self.start
+
+    @property
+    def needed(self) -> int:
+        """The first instant whose answer is still needed: later ones are told by what changes."""
+        return max(self.seen, self.start)
+
+
+class Bookmarks:
+    """Those that are held. Whoever holds one has the object: once nobody has it any more, it is let go."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[int, weakref.ref[Bookmark]] = {}
+
+    def hold(self, place: Bookmark) -> Bookmark:
+        key = id(place)
+        reference = weakref.ref(place, lambda gone: self._forget(key, gone))
+        with self._lock:
+            self._held[key] = reference
+        return place
+
+    def let_go(self, place: Bookmark) -> None:
+        with self._lock:
+            self._held.pop(id(place), None)
+
+    def _forget(self, key: int, gone: weakref.ref[Bookmark]) -> None:
+        # Called wherever the last reference goes, perhaps by who has the lock: so without it.
+        if self._held.get(key) is gone:
+            self._held.pop(key, None)
+
+    def all(self) -> list[Bookmark]:
+        with self._lock:
+            found = [reference() for reference in [*self._held.values()]]
+        return [place for place in found if place is not None]
