@@ -1,0 +1,305 @@
+"""Random cases: what a database is told, step by step, and under which settings. A case prints as a script."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.properties.dice import Dice
+from tests.text_oracle.evaluator import Query
+from tests.text_oracle.expressions import condition, expression
+from tests.text_oracle.kinds import DECLARED, TYPES, VALUES, Column, Kind, Text, joined, same, written
+from tests.text_oracle.queries import QueryMaker, View
+from tests.text_oracle.windows import Row
+from tests.text_oracle.world import Stream, Table
+
+HORIZON = 9
+_HEARTBEATS = (("", 0), ("HEARTBEAT DELAY {3}", 3), ("HEARTBEAT EXPLICIT", None), ("HEARTBEAT ASCENDING", 0))
+RULES = (
+    *("commute_windows", "reduce_windows", "push_selections", "pull_up_negation"),
+    *("push_distinct", "prune_columns", "merge_projections", "foretell_negation"),
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How instants are told: whole numbers of ticks, or TIMESTAMPs of 2026 with ticks of a second or a microsecond."""
+
+    start: dt.datetime | None = None
+    tick: int = 1  # microseconds
+
+    @property
+    def unit(self) -> int:
+        """Ticks in what windows and instants of a case count as one."""
+        return 1 if self.start is None else 1_000_000 // self.tick
+
+    @property
+    def clause(self) -> str:
+        if self.start is None:
+            return "TIMESTAMP BY ts"
+        tick = " TICK INTERVAL '1' SECOND" if self.tick > 1 else ""
+        return f"TIMESTAMP BY ts TIMESTAMP{tick}"
+
+    def instant(self, step: int) -> int:
+        if self.start is None:
+            return step
+        micros = (self.start - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+        return micros // self.tick + step * self.unit
+
+    def shown(self, instant: int) -> Any:
+        if self.start is None:
+            return instant
+        return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=instant * self.tick)
+
+
+@dataclass(frozen=True)
+class Insert:
+    stream: str
+    rows: tuple[tuple[Row, int], ...]  # values and instants
+
+
+@dataclass(frozen=True)
+class Advance:
+    stream: str | None
+    to: int
+
+
+@dataclass(frozen=True)
+class Change:
+    table: str
+    text: Text
+
+
+@dataclass(frozen=True)
+class Register:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reopen:
+    pass
+
+
+Step = Insert | Advance | Change | Register | Reopen
+
+
+@dataclass
+class Case:
+    settings: dict[str, str | int]
+    scale: Scale
+    streams: list[Stream]
+    tables: list[Table]
+    views: list[View]
+    queries: dict[str, Query]
+    steps: list[Step]
+    mode: str = "eager"
+    half_open: bool = False
+    asks_ad_hoc: bool = False
+
+    @property
+    def needs_directory(self) -> bool:
+        return any(isinstance(step, Reopen) for step in self.steps)
+
+    @property
+    def definitions(self) -> list[str]:
+        return [
+            *(f"SET {name} = {value!r}" for name, value in self.settings.items()),
+            *(f"CREATE STREAM {s.name} ({_declared(s)}) {s.clause}" for s in self.streams),
+            *(f"CREATE TABLE {t.name} ({_declared(t)}) {t.clause}".strip() for t in self.tables),
+            *(
+                f"CREATE VIEW {v.name} ({', '.join(c.name for c in v.columns)}) AS {v.query.text.cql}"
+                for v in self.views
+            ),
+        ]
+
+    def told(self, stream: str, row: Row, instant: int) -> Row:
+        shows_time = next(s for s in self.streams if s.name == stream).shows_time
+        return row if shows_time else (*row, self.scale.shown(instant))
+
+    def __str__(self) -> str:
+        return ";\n".join([*self.definitions, *(self._shown(step) for step in self.steps)]) + ";"
+
+    def _shown(self, step: Step) -> str:
+        match step:
+            case Insert():
+                rows = [joined(", ", [written(v) for v in self.told(step.stream, *row)]).cql for row in step.rows]
+                return f"INSERT INTO {step.stream} VALUES {', '.join(f'({row})' for row in rows)}"
+            case Advance():
+                return f"ADVANCE {step.stream + ' ' if step.stream else ''}TO {written(self.scale.shown(step.to)).cql}"
+            case Change():
+                return step.text.cql
+            case Register():
+                mode = f" MODE {self.mode.upper()}"
+                return ";\n".join(f"REGISTER QUERY {n}{mode} AS {self.queries[n].text.cql}" for n in step.names)
+            case _:
+                return "-- the database is closed and opened again"
+
+
+def _declared(source: Stream | Table) -> str:
+    return ", ".join(f"{c.name} {kind.cql}" for c, kind in zip(source.columns, source.types, strict=True))
+
+
+@dataclass
+class CaseMaker:
+    dice: Dice
+    scale: Scale = field(default_factory=Scale)
+
+    def case(self) -> Case:
+        dice = self.dice
+        self.scale = self._scale()
+        streams = [self._stream(name) for name in ("S", "U")[: dice.pick((1, 2, 2))]]
+        tables = [self._table("D")] if dice.chance(45) else []
+        sources: list[Stream | Table | View] = [*streams, *tables]
+        views: list[View] = []
+        if dice.chance(30):
+            views = [self._view(sources)]
+            sources += views
+        maker = self._maker(sources)
+        queries = {f"q{n}": maker.query() for n in range(dice.pick((1, 1, 1, 2)))}
+        if dice.chance(10):  # some that differ little, so that they share a plan
+            first = self._maker(sources)
+            alike = [first.query() for _ in range(2)]
+            queries |= {f"q{len(queries) + n}": query for n, query in enumerate(alike)}
+        settings = self._settings()
+        case = Case(
+            settings, self.scale, streams, tables, views, queries, [], dice.pick(("eager", "eager", "lazy", "none"))
+        )
+        case.half_open = settings.get("range_bounds") == "half_open"
+        case.asks_ad_hoc = dice.chance(30)
+        case.steps = self._steps(case)
+        return case
+
+    def _maker(self, sources: list[Stream | Table | View]) -> QueryMaker:
+        numbers = 100 * (1 + self.dice.number(0, 10**6))
+        return QueryMaker(self.dice, list(sources), self.scale.start is not None, self.scale.unit, _numbers=numbers)
+
+    def _scale(self) -> Scale:
+        start = dt.datetime(2026, 3, 1)
+        return self.dice.pick((*(Scale(),) * 6, Scale(start, 1_000_000), Scale(start)))
+
+    def _columns(self) -> tuple[tuple[Column, ...], tuple[Text, ...]]:
+        kinds = [Kind.INTEGER, *self.dice.some(DECLARED, 0, 3)]
+        columns = tuple(Column(name, kind) for name, kind in zip("abcd", kinds, strict=False))
+        return columns, tuple(self.dice.pick(TYPES[kind]) for kind in kinds)
+
+    def _stream(self, name: str) -> Stream:
+        columns, types = self._columns()
+        words, delay = self.dice.pick(_HEARTBEATS)
+        words = words.replace("{3}", "3" if self.scale.start is None else "3 SECONDS")
+        delay = None if delay is None else delay * self.scale.unit
+        shows = self.scale.start is None and self.dice.chance(25)
+        if shows:
+            columns, types = (*columns, Column("ts", Kind.INTEGER)), (*types, same("BIGINT"))
+        retain = "" if self.scale.start is None else "RETAIN FOREVER"
+        clause = " ".join(f"{self.scale.clause} {words} {retain}".split())
+        return Stream(name, columns, types, clause, delay, shows)
+
+    def _table(self, name: str) -> Table:
+        columns, types = self._columns()
+        return Table(name, columns, types, self.dice.pick(("", "", "APPEND ONLY")))
+
+    def _view(self, sources: list[Stream | Table | View]) -> View:
+        query = self._maker(sources).query()
+        return View("V", query, tuple(Column(f"v{n}", c.kind) for n, c in enumerate(query.columns)))
+
+    def _settings(self) -> dict[str, str | int]:
+        dice = self.dice
+        found: dict[str, str | int] = {}
+        for name, share, options in (
+            ("range_bounds", 25, ("half_open",)),
+            ("strategy", 25, ("negative", "direct")),
+            ("join_plan", 50, ("eddy", "tree", "mjoin")),
+            ("jit", 40, ("on", "off")),
+            ("jit_detection", 15, ("single", "bloom", "lattice", "lattice bloom")),
+            ("shards", 30, (1, 2, 3)),
+            ("sharing", 40, ("on", "off")),
+            ("stem_window", 10, (8,)),
+            ("expiry_groups", 15, (3,)),
+            ("background_rows", 15, (0, 3)),
+            ("disabled_rules", 20, (*RULES, ", ".join(RULES))),
+        ):
+            if dice.chance(share):
+                found[name] = dice.pick(options)
+        return found
+
+    # What happens
+
+    def _steps(self, case: Case) -> list[Step]:
+        dice = self.dice
+        queues = {stream.name: self._batches(self._elements(stream)) for stream in case.streams}
+        steps: list[Step] = []
+        while any(queues.values()):
+            name = dice.pick([name for name, batches in queues.items() if batches])
+            steps.append(Insert(name, tuple(queues[name].pop(0))))
+            if dice.chance(15):
+                to = self.scale.instant(dice.number(0, HORIZON))
+                steps.append(Advance(dice.pick((None, name)), to))
+        for table in case.tables:
+            for _ in range(dice.number(1, 4)):
+                steps.insert(dice.number(0, len(steps)), self._change(table))
+        names = tuple(case.queries)
+        match dice.pick(("first", "first", "last together", "between", "one by one")):
+            case "first":
+                steps.insert(0, Register(names))
+            case "last together":
+                steps.append(Register(names))
+            case "between":
+                steps.insert(dice.number(0, len(steps)), Register(names))
+            case _:
+                for name in names:
+                    steps.insert(dice.number(0, len(steps)), Register((name,)))
+        if dice.chance(20):
+            steps.insert(dice.number(0, len(steps)), Reopen())
+        if not dice.chance(8):
+            steps.append(Advance(None, self.scale.instant(HORIZON + 5)))
+        if dice.chance(10):
+            steps.append(Reopen())
+        return steps
+
+    def _elements(self, stream: Stream) -> list[tuple[Row, int]]:
+        dice = self.dice
+        count = 0 if dice.chance(4) else dice.number(3, 9)
+        instants = [dice.number(0, HORIZON) for _ in range(count)]
+        order = dice.pick(("sorted", "sorted", "nearly", "any"))
+        if order == "sorted":
+            instants.sort()
+        elif order == "nearly":
+            instants = [t for _, t in sorted((t + dice.number(0, 3), t) for t in instants)]
+        found = []
+        for step in instants:
+            instant = self.scale.instant(step)
+            visible = stream.columns[:-1] if stream.shows_time else stream.columns
+            row = self._values(visible)
+            found.append(((*row, instant) if stream.shows_time else row, instant))
+        return found
+
+    def _values(self, columns: tuple[Column, ...]) -> Row:
+        return tuple(self.dice.pick(VALUES[column.kind]) for column in columns)
+
+    def _batches(self, rows: list[tuple[Row, int]]) -> list[list[tuple[Row, int]]]:
+        found = []
+        while rows:
+            size = self.dice.number(1, len(rows))
+            found.append(rows[:size])
+            rows = rows[size:]
+        return found
+
+    def _change(self, table: Table) -> Change:
+        dice = self.dice
+        form = "INSERT" if table.clause == "APPEND ONLY" else dice.pick(("INSERT", "INSERT", "DELETE", "UPDATE"))
+        where = same(" WHERE ") + condition(dice, table.columns, 2) if dice.chance(85) else same("")
+        if form == "DELETE":
+            return Change(table.name, same(f"DELETE FROM {table.name}") + where)
+        if form == "UPDATE":
+            column = dice.pick(table.columns)
+            value = expression(dice, table.columns, column.kind, 1)
+            if column.kind is Kind.DECIMAL:
+                value = same("CAST(") + value + " AS DECIMAL(5,1))"
+            return Change(table.name, same(f"UPDATE {table.name} SET {column.name} = ") + value + where)
+        rows = [joined(", ", [written(v) for v in self._values(table.columns)]) for _ in range(dice.number(1, 3))]
+        listed = joined(", ", [same("(") + row + ")" for row in rows])
+        columns = ""
+        if dice.chance(30):
+            columns = f" ({', '.join(column.name for column in table.columns)})"
+        return Change(table.name, same(f"INSERT INTO {table.name}{columns} VALUES ") + listed)

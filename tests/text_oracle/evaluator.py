@@ -1,0 +1,157 @@
+"""Evaluates generated queries with DuckDB, instant by instant, over relations that are built here.
+
+A query's text for DuckDB reads views, `leaf_1`, `leaf_2`, ...: a stream under its window, a table, or a derived stream
+under a window, each as it is at the instant of the variable `t`. A relation changes only where one of its leaves does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.text_oracle.kinds import Column, Text
+from tests.text_oracle.sampling import is_sampled
+from tests.text_oracle.values import plain_rows, sort_key
+from tests.text_oracle.windows import Element, Interval, Row, Window
+from tests.text_oracle.world import World
+
+Bag = Counter[Row]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What FROM names: a stream or a table by its name, or a query that makes a stream."""
+
+    name: str
+    columns: tuple[Column, ...]
+    source: str | Query
+    window: Window | None = None  # none for tables
+    percent: int = 100
+
+
+@dataclass(frozen=True)
+class Query:
+    """`text.duck` is the relation below the operator; `text.cql` is all of it."""
+
+    text: Text
+    columns: tuple[Column, ...]
+    leaves: tuple[Leaf, ...] = ()  # those that the text reads, innermost first
+    operator: str | None = None
+    failures: tuple[str, ...] = ()  # texts for DuckDB: rows on which the query fails
+
+    @property
+    def reads(self) -> set[str]:
+        """The streams and tables that it reads, also through derived streams."""
+        found: set[str] = set()
+        for leaf in self.leaves:
+            found |= {leaf.source} if isinstance(leaf.source, str) else leaf.source.reads
+        return found
+
+
+@dataclass
+class Evaluator:
+    """Of what a world holds now, up to an instant."""
+
+    world: World
+    until: int
+    _intervals: dict[str, list[Interval]] = field(default_factory=dict)
+
+    def relation(self, query: Query) -> list[tuple[int, Bag]]:
+        """R as pieces: from each instant on, the rows until the next."""
+        return list(self._pieces(query, query.text.duck))
+
+    def elements(self, query: Query, operator: str | None = None) -> list[Element]:
+        """The elements of a stream query, in order of time and then of values."""
+        pieces = self.relation(query)
+        found: list[Element] = []
+        before: Bag = Counter()
+        for index, (start, rows) in enumerate(pieces):
+            end = pieces[index + 1][0] if index + 1 < len(pieces) else self.until + 1
+            match operator or query.operator:
+                case "ISTREAM":
+                    found += _elements(start, rows - before)
+                case "DSTREAM":
+                    found += _elements(start, before - rows)
+                case "RSTREAM":
+                    for instant in range(start, end) if rows else ():
+                        found += _elements(instant, rows)
+                case other:
+                    raise AssertionError(other)
+            before = rows
+        return found
+
+    def first_failure(self, query: Query) -> int | None:
+        """The first instant at which the query meets a row that it fails on."""
+        instants = [start for text in query.failures for start, rows in self._pieces(query, text) if rows]
+        return min(instants, default=None)
+
+    def _pieces(self, query: Query, text: str) -> Iterator[tuple[int, Bag]]:
+        for leaf in query.leaves:
+            self._materialise(leaf)
+        points = {0, *(p for leaf in query.leaves for i in self._intervals[leaf.name] for p in (i.start, i.end))}
+        for point in sorted(point for point in points if 0 <= point <= self.until):
+            self.world.duck.execute(f"SET VARIABLE t = {point}")
+            yield point, Counter(plain_rows(self.world.duck.execute(text).fetchall()))
+
+    def _materialise(self, leaf: Leaf) -> None:
+        if leaf.name in self._intervals:
+            return
+        intervals = self._read(leaf)
+        self._intervals[leaf.name] = intervals
+        duck = self.world.duck
+        names = [column.name for column in leaf.columns]
+        if isinstance(leaf.source, str):
+            source = self.world.streams.get(leaf.source) or self.world.tables[leaf.source]
+            types = [kind.duck for kind in source.types]
+        else:
+            types = [row[1] for row in duck.execute(f"DESCRIBE {leaf.source.text.duck}").fetchall()]
+        declared = [f"{name} {kind}" for name, kind in zip(names, types, strict=True)]
+        listed = ", ".join([*declared, "_from BIGINT", "_until BIGINT", "_order BIGINT"])
+        duck.execute(f"CREATE OR REPLACE TABLE rows_of_{leaf.name} ({listed})")
+        if intervals:
+            marks = ", ".join("?" * (len(names) + 3))
+            rows = [(*i.row, i.start, i.end, i.order) for i in intervals]
+            duck.executemany(f"INSERT INTO rows_of_{leaf.name} VALUES ({marks})", rows)
+        now = f"FROM rows_of_{leaf.name} WHERE _from <= getvariable('t') AND getvariable('t') < _until"
+        columns = ", ".join(names)
+        duck.execute(f"CREATE OR REPLACE VIEW {leaf.name} AS SELECT {columns} {now}")
+        duck.execute(f"CREATE OR REPLACE VIEW {leaf.name}_ordered AS SELECT {columns}, _order {now}")
+
+    def _read(self, leaf: Leaf) -> list[Interval]:
+        if leaf.window is None:
+            assert isinstance(leaf.source, str)
+            return self.world.tables[leaf.source].intervals()
+        if isinstance(leaf.source, str):
+            stream = self.world.streams[leaf.source]
+            taken = zip(stream.elements, stream.numbers, strict=True)
+            elements = [e for e, number in taken if e.instant <= self.until and is_sampled(number, leaf.percent)]
+            elements.sort(key=lambda element: element.instant)  # ties stay in the order of arrival
+        else:
+            elements = self.elements(leaf.source)
+        return leaf.window.intervals(elements, self.world.half_open)
+
+
+def _elements(instant: int, rows: Bag) -> list[Element]:
+    return [Element(instant, row) for row in sorted(rows.elements(), key=sort_key)]
+
+
+def at(pieces: Sequence[tuple[int, Bag]], instant: int) -> Bag:
+    found: Bag = Counter()
+    for start, rows in pieces:
+        if start > instant:
+            break
+        found = rows
+    return found
+
+
+def changes(pieces: Sequence[tuple[int, Bag]]) -> Counter[tuple[int, Row]]:
+    """Net changes by instant and row."""
+    found: Counter[tuple[int, Row]] = Counter()
+    before: Bag = Counter()
+    for start, rows in pieces:
+        for row in rows.keys() | before.keys():
+            if weight := rows[row] - before[row]:
+                found[start, row] = weight
+        before = rows
+    return found

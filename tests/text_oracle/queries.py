@@ -1,0 +1,425 @@
+"""Random queries, written in both languages at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tests.properties.dice import Dice
+from tests.text_oracle.evaluator import Leaf, Query
+from tests.text_oracle.expressions import Scope, aggregate, condition, expression, operand
+from tests.text_oracle.kinds import Column, Kind, Text, joined, same
+from tests.text_oracle.windows import Window
+from tests.text_oracle.windows_random import window
+from tests.text_oracle.world import Stream, Table
+
+SET_OPERATIONS = ("UNION ALL", "UNION", "UNION DISTINCT", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL")
+OPERATORS = ("ISTREAM", "DSTREAM", "RSTREAM")
+# As CQL writes a join, as DuckDB does, and whether only the left side is seen above.
+JOINS = (
+    *(("JOIN", "JOIN", False), ("INNER JOIN", "INNER JOIN", False), ("LEFT JOIN", "LEFT JOIN", False)),
+    *(("LEFT OUTER JOIN", "LEFT JOIN", False), ("RIGHT JOIN", "RIGHT JOIN", False)),
+    *(("RIGHT OUTER JOIN", "RIGHT JOIN", False), ("FULL JOIN", "FULL JOIN", False)),
+    *(("FULL OUTER JOIN", "FULL JOIN", False), ("LEFT SEMI JOIN", "SEMI JOIN", True), ("SEMI JOIN", "SEMI JOIN", True)),
+    *(("LEFT ANTI JOIN", "ANTI JOIN", True), ("ANTI JOIN", "ANTI JOIN", True)),
+)
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: relations are read by their text, streams as derived ones."""
+
+    name: str
+    query: Query
+    columns: tuple[Column, ...]
+
+
+@dataclass
+class Item:
+    """Something in FROM under its alias; `stream` says that its rows have an order."""
+
+    text: Text
+    columns: list[Column]
+    is_stream: bool = False
+
+
+@dataclass
+class QueryMaker:
+    dice: Dice
+    sources: Sequence[Stream | Table | View]
+    microseconds: bool = False  # then RSTREAM is refused where rows live longer than one
+    scale: int = 1  # how many ticks windows count as one
+    leaves: list[Leaf] = field(default_factory=list)
+    _aliases: int = 0
+    _numbers: int = 0
+    _with: list[View] = field(default_factory=list)
+    _budget: int = 4  # leaves that may still be read
+    _trailing: Window | None = None  # of all streams of the FROM list
+
+    def query(self) -> Query:
+        self.leaves, self._aliases, self._budget = [], 0, 4
+        levels = self.dice.pick((1, 1, 2, 2, 3))
+        if levels > 1 and self.dice.chance(15):
+            return self._with_names(levels)
+        if self.dice.chance(35):
+            return self._stream(levels)
+        found = self._relation(levels)
+        return Query(found.text, found.columns, tuple(self.leaves))
+
+    # Queries
+
+    def _with_names(self, levels: int) -> Query:
+        named = self._relation(levels - 1)
+        columns, listed = named.columns, ""
+        if self.dice.chance(40):
+            columns = tuple(Column(f"w{n}", c.kind) for n, c in enumerate(named.columns))
+            listed = f"({', '.join(c.name for c in columns)})"
+        named_leaves = len(self.leaves)
+        self._with = [View("x", Query(same("x"), named.columns), columns)]
+        self._budget = 2
+        found = self._relation(levels - 1)
+        self._with = []
+        if "x AS r" not in found.text.cql:  # what nothing reads holds nothing back
+            self.leaves = self.leaves[named_leaves:]
+        prefix = same(f"WITH x{listed} AS (") + named.text + ") "
+        return Query(prefix + found.text, found.columns, tuple(self.leaves))
+
+    def _stream(self, levels: int) -> Query:
+        operator = self._operator()
+        if self.dice.chance(50):
+            found = self._select(levels)
+            head, rest = _head(found.text.cql)
+            cql = f"SELECT {operator}({head}){rest}"
+        else:
+            found = self._relation(levels)
+            cql = f"{operator}({found.text.cql})"
+        return Query(Text(cql, found.text.duck), found.columns, tuple(self.leaves), operator)
+
+    def _operator(self) -> str:
+        return self.dice.pick(OPERATORS[:2] if self.microseconds else OPERATORS)
+
+    def _relation(self, levels: int, wanted: Sequence[Kind] | None = None) -> Query:
+        if levels > 1 and self._budget > 1 and self.dice.chance(25):
+            return self._set_operation(levels, wanted)
+        return self._select(levels, wanted)
+
+    def _set_operation(self, levels: int, wanted: Sequence[Kind] | None) -> Query:
+        if wanted is None:  # few columns, so that rows of both sides are equal
+            wanted = [self.dice.pick(self.dice.pick(self.sources).columns).kind for _ in range(self.dice.number(1, 2))]
+        sides = [self._relation(levels - 1, wanted) for _ in range(2)]
+        if self._budget > 0 and self.dice.chance(25):  # which binds first is SQL's to say
+            third = self._select(levels - 1, wanted)
+            parts = [*(same("(") + side.text + ")" for side in sides), third.text]
+            one, other = self.dice.pick(SET_OPERATIONS), self.dice.pick(SET_OPERATIONS)
+            text = parts[0] + f" {one} " + parts[1] + f" {other} " + parts[2]
+        elif self.dice.chance(20) and not any(_is_set(side) for side in sides):
+            text = sides[0].text + f" {self.dice.pick(SET_OPERATIONS)} " + sides[1].text
+        else:
+            text = same("(") + sides[0].text + f") {self.dice.pick(SET_OPERATIONS)} (" + sides[1].text + ")"
+        return Query(Text(text.cql, text.duck.replace(" UNION DISTINCT ", " UNION ")), sides[0].columns)
+
+    # SELECT
+
+    def _select(self, levels: int, wanted: Sequence[Kind] | None = None, outer: Scope = ()) -> Query:
+        if self.dice.chance(3) and not outer:
+            return self._without_from(wanted)
+        if levels == 1 and not outer and self.dice.chance(4):
+            return self._with_trailing_window(wanted)
+        return self._with_from(levels, wanted, outer)
+
+    def _with_trailing_window(self, wanted: Sequence[Kind] | None) -> Query:
+        age = self.dice.number(0, 6) * self.scale
+        text = f"NOW - {age // self.scale}{'' if self.scale == 1 else ' SECONDS'}" if age else "NOW"
+        self._trailing = Window("", "begin end", begin_age=age)
+        found = self._with_from(1, wanted, ())
+        self._trailing = None
+        return replace(found, text=found.text + Text(f" BEGIN {text} END NOW", ""))
+
+    def _with_from(self, levels: int, wanted: Sequence[Kind] | None, outer: Scope) -> Query:
+        origin, scope, is_stream = self._from(levels)
+        where = self._where(levels, scope, outer)
+        if self.dice.chance(30):
+            return self._grouped(origin, scope, where, wanted, is_stream)
+        merges = " USING (" in origin.cql or " NATURAL " in origin.cql  # which say themselves what * means
+        if wanted is None and self.dice.chance(10) and not merges:
+            return self._star(origin, scope, where)
+        kinds = wanted if wanted is not None else [c.kind for c in self.dice.some(scope, 1, 3)]
+        items = [self._item(levels, scope, kind) for kind in kinds]
+        return self._assembled(items, kinds, origin, where, same(""))
+
+    def _without_from(self, wanted: Sequence[Kind] | None) -> Query:
+        kinds = wanted or [Kind.INTEGER]
+        items = [expression(self.dice, (), kind) for kind in kinds]
+        columns = tuple(Column(f"c{n}", kind) for n, kind in enumerate(kinds))
+        listed = joined(", ", [item + f" AS c{n}" for n, item in enumerate(items)])
+        return Query(same("SELECT ") + listed, columns)
+
+    def _star(self, origin: Text, scope: list[Column], where: Text) -> Query:
+        """All columns: DuckDB is told which, and under which names they are to be known."""
+        names = _unique([column.name.split(".")[-1] for column in scope])
+        columns = tuple(Column(name, column.kind) for name, column in zip(names, scope, strict=True))
+        listed = ", ".join(f"{c.name} AS {name}" for c, name in zip(scope, names, strict=True))
+        aliases = list(dict.fromkeys(column.name.split(".")[0] for column in scope))
+        star = ", ".join(f"{alias}.*" for alias in aliases) if self.dice.chance(30) else "*"
+        return Query(Text(f"SELECT {star} FROM ", f"SELECT {listed} FROM ") + origin + where, columns)
+
+    def _assembled(
+        self, items: Sequence[Text], kinds: Sequence[Kind], origin: Text, where: Text, clause: Text
+    ) -> Query:
+        distinct = "DISTINCT " if self.dice.chance(12) else "ALL " if self.dice.chance(2) else ""
+        as_ = " AS " if self.dice.chance(85) else " "
+        listed = joined(", ", [item + f"{as_}c{n}" for n, item in enumerate(items)])
+        columns = tuple(Column(f"c{n}", kind) for n, kind in enumerate(kinds))
+        head = Text(distinct.replace("ALL ", ""), distinct)
+        return Query(same("SELECT ") + head + listed + " FROM " + origin + where + clause, columns)
+
+    def _item(self, levels: int, scope: Scope, kind: Kind) -> Text:
+        if levels > 1 and self._budget > 0 and self.dice.chance(6):
+            return self._test(levels, scope) if kind is Kind.BOOLEAN else self._scalar(levels, scope, kind)
+        return expression(self.dice, scope, kind, 2)
+
+    def _grouped(
+        self, origin: Text, scope: list[Column], where: Text, wanted: Sequence[Kind] | None, is_stream: bool
+    ) -> Query:
+        keys = [self._key(scope) for _ in range(self.dice.pick((1, 1, 0, 2)))]
+        if is_stream:
+            origin = Text(origin.cql, origin.duck.replace(" AS r", "_ordered AS r"))
+        if wanted is None:
+            kinds = [kind for _, kind in keys if not self.dice.chance(10)]
+            items = [text for text, kind in keys][: len(kinds)]
+            kinds = [kind for _, kind in keys][: len(kinds)]
+            for _ in range(self.dice.number(1, 2)):
+                kind = self.dice.pick((Kind.INTEGER, Kind.REAL, *(c.kind for c in scope)))
+                items.append(self._aggregate(scope, kind, is_stream))
+                kinds.append(kind)
+        else:
+            kinds = list(wanted)
+            items = [self._aggregate(scope, kind, is_stream) for kind in kinds]
+        clause = same("")
+        if keys:
+            by = [self._written_key(n, text, items, scope) for n, (text, _) in enumerate(keys)]
+            clause = same(" GROUP BY ") + joined(", ", by)
+        if self.dice.chance(25):
+            clause = clause + " HAVING " + self._having(scope, keys, is_stream)
+        return self._assembled(items, kinds, origin, where, clause)
+
+    def _key(self, scope: Scope) -> tuple[Text, Kind]:
+        """A column, or an expression with one in it: a constant alone would be a position."""
+        column = self.dice.pick(scope)
+        if self.dice.chance(25):
+            text = expression(self.dice, scope, column.kind, 1)
+            if any(other.name in text.cql for other in scope):
+                return text, column.kind
+        return column.text, column.kind
+
+    def _written_key(self, number: int, text: Text, items: Sequence[Text], scope: Scope) -> Text:
+        """As it is, by its position, or by its name where no column of FROM has that."""
+        forms = ["text", "text"]
+        if items[number : number + 1] == [text]:
+            forms += ["position"] if f"c{number}" in _names(scope) else ["position", "name"]
+        form = self.dice.pick(forms)
+        return {"text": text, "position": same(str(number + 1)), "name": same(f"c{number}")}[form]
+
+    def _aggregate(self, scope: Scope, kind: Kind, is_stream: bool) -> Text:
+        found = aggregate(self.dice, scope, kind, ordered=is_stream)
+        assert found is not None, kind
+        return found
+
+    def _having(self, scope: Scope, keys: Sequence[tuple[Text, Kind]], is_stream: bool) -> Text:
+        count = self._aggregate(scope, Kind.INTEGER, is_stream)
+        simple = count + f" {self.dice.pick(('>=', '>', '<>', '<'))} {self.dice.pick(('1', '0', '2'))}"
+        if not self.dice.chance(30):
+            return simple
+        other = self._aggregate(scope, Kind.BOOLEAN, is_stream)
+        return same("(") + simple + self.dice.pick((" OR ", " AND ", " AND NOT ")) + other + ")"
+
+    # WHERE
+
+    def _where(self, levels: int, scope: Scope, outer: Scope) -> Text:
+        parts = [self._correlation(scope, outer)] if outer else []
+        if self.dice.chance(40):
+            parts.append(condition(self.dice, scope, 2))
+        if levels > 1 and self._budget > 0 and self.dice.chance(30):
+            parts.append(self._test(levels, scope))
+        if not parts:
+            return same("")
+        between = " OR " if len(parts) > 1 and self.dice.chance(15) else " AND "
+        where = joined(between, parts)
+        return same(" WHERE ") + (same("NOT (") + where + ")" if self.dice.chance(10) else where)
+
+    def _correlation(self, scope: Scope, outer: Scope) -> Text:
+        pairs = [(one.name, other.name) for one in scope for other in outer if one.kind is other.kind]
+        if not pairs or self.dice.chance(15):
+            return condition(self.dice, [*scope, *outer])
+        one, other = self.dice.pick(pairs)
+        operator = self.dice.pick(("=", "=", "=", "<=>", "<", "<>"))
+        return Text(f"{one} {operator} {other}", f"{one} {operator.replace('<=>', 'IS NOT DISTINCT FROM')} {other}")
+
+    def _test(self, levels: int, scope: Scope) -> Text:
+        outer = scope if self.dice.chance(60) else ()
+        negated = self.dice.pick(("", "NOT "))
+        match self.dice.pick(("EXISTS", "IN", "scalar")):
+            case "EXISTS":
+                return same(f"{negated}EXISTS (") + self._nested(levels, [Kind.INTEGER], outer).text + ")"
+            case "IN":
+                kind = self.dice.pick([column.kind for column in scope])
+                value = operand(self.dice, scope, kind)
+                return value + f" {negated}IN (" + self._nested(levels, [kind], outer).text + ")"
+            case _:
+                kind = self.dice.pick([column.kind for column in scope])
+                value = operand(self.dice, scope, kind) + f" {self.dice.pick(('=', '<', '>=', '<>'))} "
+                return value + self._scalar(levels, scope, kind)
+
+    def _nested(self, levels: int, wanted: Sequence[Kind], outer: Scope) -> Query:
+        if outer:
+            return self._select(levels - 1, wanted, outer)
+        return self._relation(levels - 1, wanted)
+
+    def _scalar(self, levels: int, scope: Scope, kind: Kind) -> Text:
+        """An aggregate without GROUP BY, which has one row."""
+        outer = scope if self.dice.chance(50) else ()
+        origin, inner, _ = self._from(1)
+        where = self._where(1, inner, outer)
+        item = self._aggregate(inner, kind, False)
+        return same("(SELECT ") + item + " AS c0 FROM " + origin + where + ")"
+
+    # FROM
+
+    def _from(self, levels: int) -> tuple[Text, list[Column], bool]:
+        first = self._from_item(levels)
+        text, scope, is_stream = first.text, list(first.columns), first.is_stream
+        before: list[Column] = []  # what stands before the last comma, which ON does not see
+        for _ in range(min(self.dice.pick((0, 0, 1, 1, 2)), self._budget)):
+            right, is_stream = self._from_item(levels), False
+            if self.dice.chance(12):
+                text, before, scope = text + ", " + right.text, [*before, *scope], list(right.columns)
+            else:
+                text, scope = self._join(text, scope, right)
+        return text, [*before, *scope], is_stream
+
+    def _join(self, text: Text, scope: list[Column], right: Item) -> tuple[Text, list[Column]]:
+        both = [*scope, *right.columns]
+        form = self.dice.number(0, 99)
+        if form < 5:
+            return text + " CROSS JOIN " + right.text, both
+        cql, duck, only_left = self.dice.pick(JOINS)
+        kept = scope if only_left else both
+        join = Text(f" {cql} ", f" {duck} ")
+        shared = _shared(scope, right.columns)
+        if shared and form < 10 and set(shared) == _names(scope) & _names(right.columns):
+            return text + Text(f" NATURAL {cql} ", f" NATURAL {duck} ") + right.text, kept
+        if shared and form < 25:
+            return text + join + right.text + f" USING ({self.dice.pick(shared)})", kept
+        if form < 27:
+            return text + join + right.text + " ON 1 = 1", kept
+        return text + join + right.text + " ON " + self._on(scope, right.columns), kept
+
+    def _on(self, left: Scope, right: Scope) -> Text:
+        pairs = [(one.name, other.name) for one in left for other in right if one.kind is other.kind]
+        if not pairs or self.dice.chance(15):
+            return condition(self.dice, [*left, *right])
+        one, other = self.dice.pick(pairs)
+        operator = self.dice.pick(("=", "=", "=", "<=>"))
+        on = Text(f"{one} {operator} {other}", f"{one} {operator.replace('<=>', 'IS NOT DISTINCT FROM')} {other}")
+        return on + " AND " + condition(self.dice, [*left, *right]) if self.dice.chance(25) else on
+
+    def _from_item(self, levels: int) -> Item:
+        if levels > 1 and self._budget > 1 and self.dice.chance(35):
+            return self._derived(levels - 1) if self.dice.chance(50) else self._subquery(levels - 1)
+        self._budget -= 1
+        source = self.dice.pick([*self.sources, *self._with * 3])
+        if isinstance(source, Stream):
+            return self._windowed(source)
+        if isinstance(source, Table):
+            leaf = self._leaf(Leaf("", source.columns, source.name))
+            return self._named(Text(source.name, leaf.name), source.columns)
+        if source.query.operator is not None:
+            return self._over_stream(source.name, source.query, source.columns)
+        self.leaves += [leaf for leaf in source.query.leaves if leaf not in self.leaves]
+        if source in self._with:
+            return self._named(same(source.name), source.columns)
+        outer = ", ".join(column.name for column in source.columns)
+        duck = f"(SELECT * FROM ({source.query.text.duck}) AS v({outer}))"
+        return self._named(Text(source.name, duck), source.columns)
+
+    def _windowed(self, stream: Stream) -> Item:
+        over, percent = self._trailing or window(self.dice, stream.columns, self.scale), 100
+        sample = ""
+        if self.dice.chance(4):
+            percent = self.dice.pick((100, 50, 0))
+            sample = f" SAMPLE ({percent} PERCENT)"
+        leaf = self._leaf(Leaf("", stream.columns, stream.name, over, percent))
+        item = self._named(Text(f"{stream.name}{sample} {over.text}".strip(), leaf.name), stream.columns)
+        return replace(item, is_stream=True)
+
+    def _derived(self, levels: int) -> Item:
+        """A stream made by a subquery, under a window."""
+        outside, self.leaves = self.leaves, []
+        found = self._stream(levels)
+        self.leaves = outside
+        return self._over_stream(f"({found.text.cql})", found, found.columns)
+
+    def _over_stream(self, cql: str, query: Query, columns: Sequence[Column]) -> Item:
+        over = self._trailing or window(self.dice, columns, self.scale)
+        self.leaves += [leaf for leaf in query.leaves if leaf not in self.leaves]
+        leaf = self._leaf(Leaf("", tuple(columns), query, over))
+        return self._named(Text(f"{cql} {over.text}".strip(), leaf.name), columns)
+
+    def _subquery(self, levels: int) -> Item:
+        found = self._relation(levels)
+        text = same("(") + found.text + ")"
+        if self.dice.chance(20):
+            renamed = [Column(f"n{n}", column.kind) for n, column in enumerate(found.columns)]
+            return self._named(text, renamed, f"({', '.join(column.name for column in renamed)})")
+        return self._named(text, found.columns)
+
+    def _leaf(self, leaf: Leaf) -> Leaf:
+        self._numbers += 1
+        leaf = replace(leaf, name=f"leaf_{self._numbers}")
+        self.leaves.append(leaf)
+        return leaf
+
+    def _named(self, text: Text, columns: Sequence[Column], listed: str = "") -> Item:
+        alias = f"r{self._aliases}"
+        self._aliases += 1
+        return Item(text + f" AS {alias}{listed}", [Column(f"{alias}.{c.name}", c.kind) for c in columns])
+
+
+def _head(cql: str) -> tuple[str, str]:
+    """The select list of a text (DISTINCT with it), and what stands behind FROM."""
+    depth = 0
+    quoted = False
+    for index, character in enumerate(cql):
+        quoted ^= character == "'"
+        if not quoted:
+            depth += (character == "(") - (character == ")")
+            if depth == 0 and cql.startswith(" FROM ", index):
+                return cql[len("SELECT ") : index], cql[index:]
+    return cql[len("SELECT ") :], ""
+
+
+def _is_set(query: Query) -> bool:
+    return query.text.cql.startswith("(")
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    taken: list[str] = []
+    for name in names:
+        candidate, suffix = name, 0
+        while candidate in taken:
+            suffix += 1
+            candidate = f"{name}_{suffix}"
+        taken.append(candidate)
+    return taken
+
+
+def _shared(left: Scope, right: Scope) -> list[str]:
+    """Names that mean one column of the same kind on each side."""
+    names = [column.name.split(".")[1] for column in left]
+    kinds = {column.name.split(".")[1]: column.kind for column in left}
+    found = [(column.name.split(".")[1], column.kind) for column in right]
+    return [name for name, kind in found if names.count(name) == 1 and kinds[name] is kind]
+
+
+def _names(scope: Scope) -> set[str]:
+    return {column.name.split(".")[-1] for column in scope}

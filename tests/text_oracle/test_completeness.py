@@ -1,0 +1,131 @@
+"""What the language takes is in a generator: the only test here that looks into Millstream.
+
+The texts that generators write are parsed, and what is found in them is compared with what the binder has handlers for:
+syntax nodes, scalar functions, aggregates, set operations, joins, windows, clauses, statements, settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from sqlglot import exp
+from tests.properties.dice import SeededDice
+from tests.text_oracle.aggregates import AGGREGATES, ORDERED
+from tests.text_oracle.cases import RULES, CaseMaker
+from tests.text_oracle.kinds import CONSTANTS, filled
+from tests.text_oracle.scalars import CONSTRUCTS
+
+from millstream.kernel.scalar.functions import function_names
+from millstream.language import binder, expressions
+from millstream.language import statements as st
+from millstream.language.statement_parser import parse
+from millstream.language.syntax import SAMPLE, WINDOW, StreamOperator, StreamWindow
+from millstream.plan.rewrite import rule_names
+
+# Operators under a name of their own: users write the operator, and its node is looked for.
+OPERATORS = {name for name in function_names() if not name.isidentifier()} | {"and", "or", "not", "like", "rlike"}
+WITH_NODES = {"position", "substr"}  # which have syntax, and so nodes, of their own
+# Nodes that are there to be refused, or that come with another one.
+REFUSED = {exp.Window, exp.Star, exp.Placeholder}
+# Statements that say nothing about rows.
+WITHOUT_ROWS = {st.Explain, st.Show, st.Drop, st.CreateSink, st.SetOption, st.Query}
+
+
+@cache
+def texts() -> list[str]:
+    """One statement for each construct, and those of many random cases."""
+    found = []
+    for construct in (*CONSTRUCTS, *AGGREGATES, *ORDERED):
+        written = filled(construct.text, *(CONSTANTS[kind][0] for kind in construct.arguments)).cql
+        found.append(f"SELECT 1 AS one, {written} AS c FROM S [NOW]".replace("''s'", "'"))
+    return [*found, *(str(CaseMaker(SeededDice(seed)).case()) for seed in range(300))]
+
+
+@cache
+def statements() -> list[st.Statement]:
+    return [statement for text in texts() for statement in parse(text)]
+
+
+def _nodes() -> Iterator[exp.Expr]:
+    for statement in statements():
+        for value in vars(statement).values():
+            for part in value if isinstance(value, tuple) else (value,):
+                for node in part if isinstance(part, tuple) else (part,):
+                    if isinstance(node, exp.Expr):
+                        yield from node.walk()
+
+
+@cache
+def nodes() -> list[exp.Expr]:
+    return list(_nodes())
+
+
+def test_every_node_that_has_a_handler() -> None:
+    taken = {*expressions._BINARY, *expressions._UNARY, *expressions._HANDLERS} - REFUSED
+    assert not {kind.__name__ for kind in taken - {type(node) for node in nodes()}}
+
+
+def test_every_function() -> None:
+    called = {node.name.lower() for node in nodes() if isinstance(node, exp.Anonymous)}
+    written = called | {type(node).__name__.lower() for node in nodes()}
+    missing = set(function_names()) - OPERATORS - WITH_NODES - written
+    assert not missing
+
+
+def test_every_aggregate() -> None:
+    called = {node.name.lower() for node in nodes() if isinstance(node, exp.Anonymous)}
+    distinct = {
+        node.name.lower()
+        for node in nodes()
+        if isinstance(node, exp.Anonymous) and any(isinstance(a, exp.Distinct) for a in node.expressions)
+    }
+    written = " ".join(construct.text.cql for construct in AGGREGATES).lower()
+    assert not {name for name in expressions.AGGREGATES - called if f"{name}(" not in written}
+    assert {"count", "sum", "avg", "min", "max", "stddev"} <= distinct
+
+
+def test_every_set_operation() -> None:
+    found = {(type(n), bool(n.args.get("distinct"))) for n in nodes() if isinstance(n, exp.SetOperation)}
+    assert set(binder._SET_KINDS) == found
+
+
+def test_every_join() -> None:
+    kinds = {binder._join_kind(node) for node in nodes() if isinstance(node, exp.Join)}
+    assert kinds == {"inner", "left", "right", "full", "semi", "anti"}
+    joins = [node for node in nodes() if isinstance(node, exp.Join)]
+    assert any(join.args.get("using") for join in joins)
+    assert any(join.method == "NATURAL" for join in joins)
+    assert any(join.kind == "CROSS" for join in joins)
+
+
+def test_every_clause() -> None:
+    found = {clause for n in nodes() if isinstance(n, exp.Select) for clause, value in n.args.items() if value}
+    missing = binder._SELECT_CLAUSES - found - {"kind"}
+    assert not missing
+
+
+def test_every_window_and_operator() -> None:
+    windows = [node for node in nodes() if isinstance(node, StreamWindow)]
+    assert {window.args["kind"] for window in windows} == {"NOW", "RANGE", "ROWS", "TUMBLE", "BEGIN"}
+    assert any(window.args.get("slide") for window in windows)
+    assert any(window.args.get("partition") for window in windows)
+    assert {node.this for node in nodes() if isinstance(node, StreamOperator)} == {"ISTREAM", "DSTREAM", "RSTREAM"}
+    assert any(node.args.get(SAMPLE) for node in nodes())
+    assert any(node.args.get(WINDOW) for node in nodes() if isinstance(node, exp.Subquery))
+
+
+def test_every_negated_form() -> None:
+    """A node that sqlglot negates by an argument is written both ways."""
+    can_be = {type(node) for node in nodes() if "negate" in node.arg_types}
+    are = {type(node) for node in nodes() if node.args.get("negate")}
+    assert can_be <= are | {type(node.this) for node in nodes() if isinstance(node, exp.Not)}
+
+
+def test_every_statement() -> None:
+    kinds = {kind for kind in vars(st).values() if isinstance(kind, type) and issubclass(kind, st.Statement)}
+    assert not kinds - {st.Statement} - WITHOUT_ROWS - {type(statement) for statement in statements()}
+
+
+def test_every_rule() -> None:
+    assert set(RULES) == set(rule_names())

@@ -1,0 +1,109 @@
+"""Windows by DESIGN's table: from the elements of a stream to intervals [start, end) of their rows.
+
+Elements are (instant, row), in the order in which ROWS windows count: by instant, ties by arrival.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+INF = 2**62
+
+Row = tuple[Any, ...]
+
+
+class Element(NamedTuple):
+    instant: int
+    row: Row
+
+
+class Interval(NamedTuple):
+    """A row that is there at every instant t with start <= t < end; `order` is its place among the elements."""
+
+    row: Row
+    start: int
+    end: int
+    order: int = 0
+
+
+@dataclass(frozen=True)
+class Window:
+    """`text` is what stands in brackets; the rest is what it means."""
+
+    text: str
+    form: str
+    size: int = 0
+    slide: int = 1
+    partition: tuple[int, ...] = ()
+    begin: int | None = None  # an instant; where there is none, NOW - begin_age
+    begin_age: int = 0
+    end: int | None = None
+    end_age: int = 0
+
+    def intervals(self, elements: Sequence[Element], half_open: bool) -> list[Interval]:
+        if self.form == "rows":
+            return self._rows(elements)
+        found = []
+        for order, (t, row) in enumerate(elements):
+            start, end = self._span(t, half_open)
+            if start < end:
+                found.append(Interval(row, start, end, order))
+        return found
+
+    def _span(self, t: int, half_open: bool) -> tuple[int, int]:
+        size, slide = self.size, self.slide
+        match self.form:
+            case "now":
+                return t, t + 1
+            case "unbounded":
+                return t, INF
+            case "range" if half_open:
+                return _up(t, slide), _up(t + size, slide)
+            case "range" if slide == 1:
+                return t, t + size + 1
+            case "range":
+                return max(_up(t, slide), slide - 1), ((t + size) // slide + 1) * slide
+            case "tumble":
+                start = (t // size + 1) * size
+                return start, start + size
+            case "begin end":
+                return self._begin_end(t)
+        raise AssertionError(self.form)
+
+    def _begin_end(self, t: int) -> tuple[int, int]:
+        """In at every instant u with begin(u) <= t <= end(u); nothing is seen before it comes."""
+        if (self.begin is not None and t < self.begin) or (self.end is not None and t > self.end):
+            return 0, 0
+        start = t + self.end_age if self.end is None else t
+        return start, INF if self.begin is not None else t + self.begin_age + 1
+
+    def _rows(self, elements: Sequence[Element]) -> list[Interval]:
+        parts: dict[Row, list[tuple[int, Element]]] = defaultdict(list)
+        for order, element in enumerate(elements):
+            parts[tuple(_key(element.row[index]) for index in self.partition)].append((order, element))
+        found = []
+        for part in parts.values():
+            for i, (order, element) in enumerate(part, 1):
+                start = _arrival(part, -(-i // self.slide) * self.slide)
+                end = _arrival(part, -(-(i + self.size) // self.slide) * self.slide)
+                if start < end:
+                    found.append(Interval(element.row, start, end, order))
+        return found
+
+
+def _up(t: int, slide: int) -> int:
+    return -(-t // slide) * slide
+
+
+def _arrival(part: Sequence[tuple[int, Element]], number: int) -> int:
+    return part[number - 1][1].instant if number <= len(part) else INF
+
+
+def _key(value: Any) -> Any:
+    return "NaN" if value != value else value
+
+
+UNBOUNDED = Window("", "unbounded")

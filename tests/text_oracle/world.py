@@ -1,0 +1,136 @@
+"""What was told to a database, kept by the test itself: elements as they were accepted, heartbeats, and tables.
+
+Lateness, heartbeats and the clock follow DESIGN, section 2. Tables live in DuckDB: statements that change them are run
+there as text, and their rows are noted after each, so that R(t) of a table is a list of versions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+from tests.text_oracle.kinds import Column, Text
+from tests.text_oracle.values import plain_rows
+from tests.text_oracle.windows import INF, Element, Interval, Row
+
+
+@dataclass
+class Stream:
+    """`heartbeat` is how it rises with elements: by their delay, or (None) not at all."""
+
+    name: str
+    columns: tuple[Column, ...]
+    types: tuple[Text, ...]
+    clause: str
+    delay: int | None = 0
+    shows_time: bool = False
+    elements: list[Element] = field(default_factory=list)
+    heartbeat: int = -1
+    greatest: int = -1
+    numbers: list[int] = field(default_factory=list)  # of arrival, for SAMPLE
+    arrived: int = 0
+
+    def take(self, row: Row, instant: int) -> bool:
+        """An element in the order of its arrival; late ones are refused."""
+        self.arrived += 1
+        if instant <= self.heartbeat:
+            return False
+        self.elements.append(Element(instant, row))
+        self.numbers.append(self.arrived - 1)
+        self.greatest = max(self.greatest, instant)
+        if self.delay is not None:
+            self.heartbeat = max(self.heartbeat, self.greatest - self.delay - 1)
+        return True
+
+    def ordered(self, until: int) -> list[Element]:
+        """Up to an instant, as ROWS windows count: by instants, ties in the order of arrival."""
+        return sorted((e for e in self.elements if e.instant <= until), key=lambda element: element.instant)
+
+
+@dataclass
+class Table:
+    """A table and its versions: (instant, rows), each valid up to the next one."""
+
+    name: str
+    columns: tuple[Column, ...]
+    types: tuple[Text, ...]
+    clause: str = ""
+    versions: list[tuple[int, Counter[Row]]] = field(default_factory=list)
+    is_fed: bool = False  # CHANGES BY
+    has_key: bool = False
+    fed: Stream | None = None
+
+    @property
+    def last_change(self) -> int:
+        return self.versions[-1][0] if self.versions else -1
+
+    def intervals(self) -> list[Interval]:
+        found: list[Interval] = []
+        for index, (start, rows) in enumerate(self.versions):
+            end = self.versions[index + 1][0] if index + 1 < len(self.versions) else INF
+            if start < end:
+                found += [Interval(row, start, end) for row in rows.elements()]
+        return found
+
+
+class World:
+    def __init__(self, half_open: bool = False) -> None:
+        self.half_open = half_open
+        self.streams: dict[str, Stream] = {}
+        self.tables: dict[str, Table] = {}
+        self.clock = -1
+        self.duck = duckdb.connect()
+        self.duck.execute("SET threads = 1; SET TimeZone = 'UTC'")
+
+    def close(self) -> None:
+        self.duck.close()
+
+    def add_stream(self, stream: Stream) -> None:
+        self.streams[stream.name] = stream
+
+    def add_table(self, table: Table) -> None:
+        self.tables[table.name] = table
+        declared = ", ".join(f"{c.name} {kind.duck}" for c, kind in zip(table.columns, table.types, strict=True))
+        self.duck.execute(f"CREATE TABLE {table.name} ({declared})")
+
+    def insert(self, name: str, rows: Sequence[tuple[Row, int]]) -> tuple[int, int]:
+        """Rows with their instants: how many were accepted, and how many were late."""
+        stream = self.streams[name]
+        accepted = sum(stream.take(row, instant) for row, instant in rows)
+        self._tick()
+        return accepted, len(rows) - accepted
+
+    def advance(self, name: str | None, to: int) -> None:
+        for stream in self.streams.values():
+            if name in (None, stream.name):
+                stream.heartbeat = max(stream.heartbeat, to)
+        if name is None:
+            self.clock = max(self.clock, to)
+        self._tick()
+
+    def _tick(self) -> None:
+        self.clock = max([self.clock, *(stream.heartbeat for stream in self.streams.values())])
+
+    def change(self, name: str, text: str) -> int:
+        """Run a statement on a table; the instant at which it takes effect."""
+        table = self.tables[name]
+        instant = max(self.clock + 1, table.last_change)
+        self.duck.execute(text)
+        columns = ", ".join(column.name for column in table.columns)
+        rows = Counter(plain_rows(self.duck.execute(f"SELECT {columns} FROM {name}").fetchall()))
+        if table.last_change == instant:
+            table.versions.pop()
+        table.versions.append((instant, rows))
+        return instant
+
+    def final(self, names: set[str]) -> int:
+        """Up to where what reads these is final."""
+        heartbeats = [stream.heartbeat for stream in self.streams.values() if stream.name in names]
+        return min(heartbeats) if heartbeats else self.clock
+
+
+def row_of(values: Sequence[Any]) -> Row:
+    return tuple(values)
