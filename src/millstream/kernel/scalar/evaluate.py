@@ -114,7 +114,7 @@ class Program:
         flags = [check.flag.alias(f"{_FLAG}{i}") for i, check in enumerate(self.checks)]
         try:
             # As series: Polars may know a column as one value, and then computes with a column of one row.
-            computed = self._staged(pl.DataFrame(frame.get_columns()) if frame.width else frame)
+            computed = self._staged(_as_series(frame))
             # Not `select`, which gives one row where all results are constants (or Polars finds that they are).
             result = computed.with_columns(*outputs, *flags)
         except EvaluationError as error:
@@ -133,7 +133,7 @@ class Program:
 
     def _staged(self, frame: pl.DataFrame) -> pl.DataFrame:
         for stage in self.stages:
-            frame = frame.with_columns(stage)
+            frame = _as_series(frame.with_columns(stage))
         return frame
 
     def _error(self, check: Check, computed: pl.DataFrame) -> EvaluationError:
@@ -153,6 +153,11 @@ class Program:
         except pl.exceptions.PanicException:  # a date that Polars cannot write
             return ""
         return ", ".join(f"{node.name} = {text}" for node, text in zip(columns.values(), row, strict=True))
+
+
+def _as_series(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with all of its columns written out, also those of which Polars knows that they are constant."""
+    return pl.DataFrame(frame.get_columns()) if frame.width else frame
 
 
 class _Compiler:
@@ -226,7 +231,10 @@ class _Compiler:
         result = self.value(node.otherwise, current)
         for condition_value, value_expr in zip(reversed(conditions), reversed(values), strict=True):
             result = pl.when(condition_value).then(value_expr).otherwise(result)
-        return result
+        if any(value.meta.root_names() for value in (*values, self.value(node.otherwise, current))):
+            return result
+        # Where all rows choose the same constant Polars gives one value, and then computes with a column of one row.
+        return self._column(result)
 
     def _in_list(self, node: InList, guard: Guard) -> pl.Expr:
         """True if a value is equal, else NULL if one of them (or the argument) is NULL."""
