@@ -13,8 +13,6 @@ KNOWN: dict[str, str] = {
     r"''s'": "language: doubled quotes",
     r"position\('b', ": "language: the third argument is ignored",
     r"\bany\(": "language: the aggregate ANY cannot be called",
-    r"interval_(hour|minute)|second_with_fraction": "internal functions that users can call",
-    r"btrim\(\{0\},": "the arguments of BTRIM are in the wrong order",
 }
 
 

@@ -288,14 +288,13 @@ class QueryMaker:
     def _from(self, levels: int) -> tuple[Text, list[Column], bool]:
         first = self._from_item(levels)
         text, scope, is_stream = first.text, list(first.columns), first.is_stream
-        before: list[Column] = []  # what stands before the last comma, which ON does not see
         for _ in range(min(self.dice.pick((0, 0, 1, 1, 2)), self._budget)):
             right, is_stream = self._from_item(levels), False
-            if self.dice.chance(12):
-                text, before, scope = text + ", " + right.text, [*before, *scope], list(right.columns)
+            if self.dice.chance(12):  # from left to right, as in Spark; DuckDB would take joins before commas
+                text, scope = text + Text(", ", " CROSS JOIN ") + right.text, [*scope, *right.columns]
             else:
                 text, scope = self._join(text, scope, right)
-        return text, [*before, *scope], is_stream
+        return text, scope, is_stream
 
     def _join(self, text: Text, scope: list[Column], right: Item) -> tuple[Text, list[Column]]:
         both = [*scope, *right.columns]

@@ -417,7 +417,9 @@ class Binder:
         """What stands in FROM as a relation: streams get a window, relations must not have one."""
         plan = bound.plan
         sample = item.args.get(SAMPLE)
-        if plan.kind == "relation" and item.args.get(WINDOW) is None and sample is None:
+        # The window that a SELECT ends with is one for its own FROM list.
+        has_window = item.args.get(WINDOW) is not None and not isinstance(item, exp.Select)
+        if plan.kind == "relation" and not has_window and sample is None:
             return bound
         if plan.kind == "relation":
             plan = self._stream_of_relation(plan, item, shown)

@@ -88,12 +88,14 @@ _ENTRIES: tuple[Function | Rewrite, ...] = (
     *functions_time.REWRITES,
     *(_cast_function(name, target) for name, target in _CASTS.items()),
 )
+# What EXTRACT becomes; nobody writes these.
+_INTERNAL = {"second_with_fraction", "interval_day", "interval_hour", "interval_minute"}
 _BY_NAME: dict[str, Function | Rewrite] = {name: entry for entry in _ENTRIES for name in (entry.name, *entry.aliases)}
 
 
 def function_names(user_functions: Mapping[str, UserFunction] | None = None) -> list[str]:
     """The names of all functions (operators too), in alphabetical order."""
-    return sorted({*_BY_NAME, *(user_functions or {})})
+    return sorted({*_BY_NAME, *(user_functions or {})} - _INTERNAL)
 
 
 def function(name: str) -> Function:
@@ -119,7 +121,7 @@ def call(
             f"{name} is refused: {REFUSED[key]}", hint="put the value into the stream, as a column of its own"
         )
     entry = _BY_NAME.get(key)
-    if entry is None:
+    if entry is None or key in _INTERNAL:
         words = [known for known in function_names(user_functions) if known.isidentifier()]
         raise errors.NameError(f'unknown function "{name}"', hint=errors.did_you_mean(name, words))
     if isinstance(entry, Rewrite):

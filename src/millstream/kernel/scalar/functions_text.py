@@ -40,7 +40,13 @@ def _trim(name: str) -> Function:
         # Polars takes no characters (NULL) for white space.
         return pl.when(characters.is_not_null()).then(strip(characters))
 
-    return Function(name, row(TEXT, TEXT, optional=1, result=STRING), evaluate, ("btrim",) if name == "trim" else ())
+    return Function(name, row(TEXT, TEXT, optional=1, result=STRING), evaluate)
+
+
+def _btrim(node: Call, text: pl.Expr, characters: pl.Expr | None = None) -> pl.Expr:
+    """BTRIM(text, characters): unlike TRIM it has the text first, as in Spark."""
+    removed = pl.lit(" ") if characters is None else characters
+    return pl.when(removed.is_not_null()).then(text.str.strip_chars(removed))
 
 
 def _substring(node: Call, text: pl.Expr, position: pl.Expr, length: pl.Expr | None = None) -> pl.Expr:
@@ -269,6 +275,7 @@ FUNCTIONS = (
     _text("lower", "to_lowercase", "lcase"),
     _trim("trim"),
     _trim("ltrim"),
+    Function("btrim", row(TEXT, TEXT, optional=1, result=STRING), _btrim),
     _trim("rtrim"),
     Function("substring", row(TEXT, WHOLE, WHOLE, optional=1, result=STRING), _substring, aliases=("substr",)),
     Function("left", row(TEXT, WHOLE, result=STRING), _left),
