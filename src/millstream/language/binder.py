@@ -6,7 +6,8 @@ the text with them written out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from millstream.kernel.scalar.functions import call
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.dialect import CQL
 from millstream.language.expressions import ExpressionBinder, UserCode
+from millstream.language.reading import all_read
 from millstream.language.scope import OuterColumn, Scope, Source
 from millstream.language.syntax import SAMPLE, SOURCE_TEXT, WINDOW, StreamOperator, StreamWindow, place_of
 from millstream.language.unnest import plan_block
@@ -33,18 +35,7 @@ from millstream.types import Field, Schema
 
 Catalog = Mapping[str, Definition]
 
-_SELECT_CLAUSES = {
-    "expressions",
-    "from_",
-    "joins",
-    "where",
-    "group",
-    "having",
-    "distinct",
-    "with_",
-    WINDOW,
-    "kind",
-}
+# Said before anything is bound, for the sake of the words; other clauses are refused as not read.
 _REFUSED_CLAUSES = {
     "order": "ORDER BY: relations are bags, and streams are in time order anyway",
     "limit": "LIMIT: use a [ROWS n] window",
@@ -117,7 +108,8 @@ class Binder:
         self._tables: dict[str, Bound] = {}  # WITH
 
     def bind(self, query: exp.Query) -> BoundQuery:
-        bound = self._query(query, None)
+        with all_read(query, self.text):
+            bound = self._query(query, None)
         if bound.plan.kind == "relation" and is_monotonic(bound.plan):
             self._default("the query only ever grows: ISTREAM is applied to its result")
             bound.plan = self._to_stream("istream", bound.plan, place_of(query, self.text))
@@ -135,7 +127,8 @@ class Binder:
         """A subquery of an expression: its block, and what it takes from the outer row."""
         if isinstance(query, exp.Select) and not _operator_of(query):
             inner = Scope(scope)
-            block = self._block(query, inner)
+            with self._with_tables(query):
+                block = self._block(query, inner)
             return block, inner.outer
         bound = self._relation(self._query(query, None), query, "the subquery", None)
         columns = _columns(bound.plan)
@@ -144,10 +137,9 @@ class Binder:
     # Queries
 
     def _query(self, query: exp.Expr, parent: Scope | None) -> Bound:
-        outer_tables = dict(self._tables)
-        try:
-            self._bind_with(query)
+        with self._with_tables(query):
             if isinstance(query, exp.Subquery):
+                self._refuse_clauses(query)
                 if query.args.get("joins"):
                     raise NotSupportedError("a join needs a SELECT around it", place=self._place(query))
                 inner = self._query(query.this, parent)
@@ -160,6 +152,14 @@ class Binder:
             raise NotSupportedError(
                 f"{type(query).__name__.upper()} is not supported as a query", place=self._place(query)
             )
+
+    @contextmanager
+    def _with_tables(self, query: exp.Expr) -> Iterator[None]:
+        """The names that a query's WITH gives, for as long as it is bound."""
+        outer_tables = dict(self._tables)
+        try:
+            self._bind_with(query)
+            yield
         finally:
             self._tables = outer_tables
 
@@ -169,9 +169,13 @@ class Binder:
             return
         if with_.args.get("recursive"):
             raise NotSupportedError("WITH RECURSIVE is not supported", place=self._place(with_))
+        given: set[str] = set()
         for part in with_.expressions:
-            bound = self._query(part.this, None)
             alias = part.args["alias"]
+            if alias.name.lower() in given:
+                raise NameError(f'"{alias.name}" stands twice in WITH', place=self._place(alias))
+            given.add(alias.name.lower())
+            bound = self._query(part.this, None)
             bound.names = self._renamed(bound.names, alias.args.get("columns") or [], alias.name)
             self._tables[alias.name.lower()] = bound
 
@@ -187,9 +191,7 @@ class Binder:
         return Bound(plan, block.names, self.domain)
 
     def _set_operation(self, query: exp.SetOperation) -> Bound:
-        for clause in ("order", "limit", "offset"):
-            if query.args.get(clause):
-                raise NotSupportedError(f"{_REFUSED_CLAUSES[clause]}", place=self._place(query.args[clause]))
+        self._refuse_clauses(query)
         sides = []
         for part in ("this", "expression"):
             side = query.args[part]
@@ -249,13 +251,7 @@ class Binder:
         return block
 
     def _check_clauses(self, query: exp.Select) -> None:
-        for clause, value in query.args.items():
-            if value and clause not in _SELECT_CLAUSES:
-                node = value[0] if isinstance(value, list) else value
-                place = self._place(node) if isinstance(node, exp.Expr) else self._place(query)
-                raise NotSupportedError(
-                    f"{_REFUSED_CLAUSES.get(clause, clause.strip('_').upper())} is not supported", place=place
-                )
+        self._refuse_clauses(query)
         distinct = query.args.get("distinct")
         operator = _operator_of(query)
         if distinct is not None and distinct.args.get("on") is not None:
@@ -267,12 +263,20 @@ class Binder:
                 place=self._place(operator),
             )
 
+    def _refuse_clauses(self, query: exp.Expr) -> None:
+        for clause, words in _REFUSED_CLAUSES.items():
+            if value := query.args.get(clause):
+                place = self._place(value[0] if isinstance(value, list) else value)
+                raise NotSupportedError(f"{words} is not supported", place=place)
+
     def _select_item(self, item: exp.Expr, binder: ExpressionBinder, scope: Scope, block: Block) -> None:
         star_of = item.table if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else None
         if isinstance(item, exp.Star) or star_of is not None:
             if not scope.sources:
                 raise BindError("* without FROM", place=self._place(item))
-            for name, column in scope.columns(star_of, self._place(item)):
+            columns = scope.columns(star_of, self._place(item))
+            excepted = (item if isinstance(item, exp.Star) else item.this).args.get("except_") or []
+            for name, column in self._without(columns, excepted):
                 block.select.append(column)
                 block.names.append(name)
             return
@@ -283,9 +287,27 @@ class Binder:
             value = item.this
         else:
             value = item
-            name = name if isinstance(item, exp.Column) else " ".join(item.meta.get(SOURCE_TEXT, item.sql()).split())
+            if not isinstance(item, exp.Column):
+                name = " ".join((item.meta.get(SOURCE_TEXT) or str(type(item).__name__)).split())
         block.select.append(binder.bind(value))
         block.names.append(name)
+
+    def _without(self, columns: list[tuple[str, Expression]], excepted: list[exp.Expr]) -> list[tuple[str, Expression]]:
+        """What `* EXCEPT (a, b)` leaves."""
+        known = [name for name, _ in columns]
+        for column in excepted:
+            plain = isinstance(column, exp.Identifier) or (isinstance(column, exp.Column) and not column.table)
+            if not plain or column.name.lower() not in (name.lower() for name in known):
+                raise NameError(
+                    f'EXCEPT of an unknown column "{column.name}"',
+                    hint=did_you_mean(column.name, known),
+                    place=self._place(column),
+                )
+        names = {column.name.lower() for column in excepted}
+        left = [(name, column) for name, column in columns if name.lower() not in names]
+        if not left:
+            raise BindError("* EXCEPT leaves no column", place=self._place(excepted[0]))
+        return left
 
     def _group(self, query: exp.Select, scope: Scope, block: Block, items: list[exp.Expr]) -> None:
         """GROUP BY: gather the aggregates, and move select list and HAVING behind them."""
@@ -344,9 +366,6 @@ class Binder:
 
     def _from_item(self, item: exp.Expr, scope: Scope, trailing: StreamWindow | None) -> lo.Node:
         place = self._place(item)
-        for clause in ("pivots", "laterals", "sample", "version", "when", "hints"):
-            if item.args.get(clause):
-                raise NotSupportedError(f"{clause.upper()} in FROM is not supported", place=place)
         window = item.args.get(WINDOW) or trailing
         if isinstance(item, exp.Table):
             bound, name = self._table(item)

@@ -52,6 +52,10 @@ class QueryParser(SparkParser):
         self.raise_error(message)
         raise AssertionError("the parser raises at once")
 
+    def _parse_pipe_syntax_query(self, query: Any) -> NoReturn:
+        # sqlglot would put the conditions into the query itself, where names mean something else.
+        self._refuse("queries are not written with |>: use a subquery")
+
     def _parse_table_parts(self, *args: Any, **kwargs: Any) -> Any:
         table = super()._parse_table_parts(*args, **kwargs)
         return self._parse_reading(table) if isinstance(table, exp.Table) else table
@@ -76,6 +80,8 @@ class QueryParser(SparkParser):
             item.set(SAMPLE, self._parse_stream_sample())
         if self._match(TokenType.L_BRACKET, advance=False):
             item.set(WINDOW, self._parse_stream_window())
+        if self._curr.text.upper() == "FINAL" and self._curr.token_type != TokenType.IDENTIFIER:
+            self._refuse("FINAL is not supported; as a name it needs AS")
         return item
 
     def _parse_stream_sample(self) -> StreamSample:
@@ -326,6 +332,8 @@ class CQL(Spark):
     class Tokenizer(Spark.Tokenizer):
         # No statement is passed through as raw text.
         COMMANDS: ClassVar[Any] = set()
+        # A doubled quote stands for one, as in Spark 4.
+        STRING_ESCAPES: ClassVar[Any] = ["\\", "'", '"']
 
     Parser = QueryParser
     Generator = CQLGenerator

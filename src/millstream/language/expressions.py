@@ -43,7 +43,6 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.And: "and",
     exp.Or: "or",
     exp.DPipe: "||",
-    exp.Like: "like",
     exp.RegexpLike: "rlike",
     exp.BitwiseAnd: "&",
     exp.BitwiseOr: "|",
@@ -145,6 +144,12 @@ class ExpressionBinder:
             raise TypeError(f"cannot cast {value.type} to {target}")
         return cast(value, target, lenient=isinstance(node, exp.TryCast))
 
+    def _adjacent(self, node: exp.Concat) -> Expression:
+        """Literals side by side, `'a' 'b'`, which are one; the function has its own name."""
+        if not all(isinstance(part, exp.Literal) and part.is_string for part in node.expressions):
+            raise NotSupportedError("only texts stand side by side", hint="use || or concat")
+        return Literal(types.STRING, "".join(part.name for part in node.expressions))
+
     def _is(self, node: exp.Is) -> Expression:
         value = self.bind(node.this)
         if isinstance(node.expression, exp.Null):
@@ -156,14 +161,22 @@ class ExpressionBinder:
 
     def _between(self, node: exp.Between) -> Expression:
         value, low, high = (self.bind(node.args[part]) for part in ("this", "low", "high"))
-        return call("and", [call(">=", [value, low]), call("<=", [value, high])])
+        inside = call("and", [call(">=", [value, low]), call("<=", [value, high])])
+        if not node.args.get("symmetric"):
+            return inside
+        return call("or", [inside, call("and", [call(">=", [value, high]), call("<=", [value, low])])])
 
-    def _ilike(self, node: exp.ILike) -> Expression:
-        return call("like", [call("lower", [self.bind(node.this)]), call("lower", [self.bind(node.expression)])])
+    def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None = None) -> Expression:
+        sides = [self.bind(node.this), self.bind(node.expression)]
+        if isinstance(node, exp.ILike):
+            sides = [call("lower", [side]) for side in sides]
+        matched = call("like", [*sides, *([] if escape is None else [self.bind(escape)])])
+        return call("not", [matched]) if node.args.get("negate") else matched
 
     def _escape(self, node: exp.Escape) -> Expression:
-        like = node.this
-        return call("like", [self.bind(like.this), self.bind(like.expression), self.bind(node.expression)])
+        if not isinstance(node.this, exp.Like):
+            raise NotSupportedError("ESCAPE goes with LIKE")
+        return self._like(node.this, node.expression)
 
     def _in(self, node: exp.In) -> Expression:
         value = self.bind(node.this)
@@ -201,7 +214,8 @@ class ExpressionBinder:
         return call(name, [*([self.bind(characters)] if characters else []), self.bind(node.this)])
 
     def _position(self, node: exp.StrPosition) -> Expression:
-        return call("position", [self.bind(node.args["substr"]), self.bind(node.this)])
+        parts = [node.args["substr"], node.this, node.args.get("position")]
+        return call("position", [self.bind(part) for part in parts if part is not None])
 
     def _if(self, node: exp.If) -> Expression:
         otherwise = node.args.get("false")
@@ -301,11 +315,13 @@ _HANDLERS: dict[type[exp.Expr], Callable[..., Expression]] = {
     exp.Null: lambda _, node: Literal(types.NULL, None),
     exp.HexString: lambda _, node: Literal(types.BINARY, bytes.fromhex(node.name)),
     exp.Paren: lambda self, node: self.bind(node.this),
+    exp.Concat: ExpressionBinder._adjacent,
     exp.Cast: ExpressionBinder._cast,
     exp.TryCast: ExpressionBinder._cast,
     exp.Is: ExpressionBinder._is,
     exp.Between: ExpressionBinder._between,
-    exp.ILike: ExpressionBinder._ilike,
+    exp.Like: ExpressionBinder._like,
+    exp.ILike: ExpressionBinder._like,
     exp.Escape: ExpressionBinder._escape,
     exp.In: ExpressionBinder._in,
     exp.Case: ExpressionBinder._case,

@@ -15,6 +15,7 @@ from millstream.errors import BindError, InputError, Place
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Expression, Literal
 from millstream.language.expressions import ExpressionBinder, UserCode
+from millstream.language.reading import all_read
 from millstream.language.scope import Scope
 from millstream.plan.definitions import TimeDomain
 from millstream.types import DataType
@@ -37,7 +38,8 @@ class ConstantsOnly:
 
 def constant(node: exp.Expr, text: str) -> Literal:
     """The value of an expression without columns."""
-    bound = ExpressionBinder(ConstantsOnly(text), Scope(), "a constant").bind(node)
+    with all_read(node, text):
+        bound = ExpressionBinder(ConstantsOnly(text), Scope(), "a constant").bind(node)
     return Literal(bound.type, folded(bound))
 
 

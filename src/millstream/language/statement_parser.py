@@ -13,6 +13,7 @@ from millstream.errors import Place, SyntaxError, TypeError, did_you_mean
 from millstream.language import statements as st
 from millstream.language.dialect import CLAUSES, CQL, QueryParser
 from millstream.language.durations import duration
+from millstream.language.reading import all_read
 from millstream.language.type_names import data_type
 from millstream.types import DataType
 
@@ -172,7 +173,8 @@ class StatementParser(QueryParser):
         place = Place(self.sql, first.start, self._prev.end + 1)
         if not isinstance(kind, exp.DataType):
             raise TypeError(f'unknown type "{first.text}"', place=place)
-        return data_type(kind, place)
+        with all_read(kind, self.sql):
+            return data_type(kind, place)
 
     def _columns(self) -> tuple[st.ColumnDefinition, ...]:
         self._match_l_paren()

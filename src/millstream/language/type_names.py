@@ -28,9 +28,15 @@ _NAMES: dict[exp.DType, DataType] = {
 }
 
 
+_WITH_LENGTH = (exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR)  # which is not checked
+
+
 def data_type(kind: exp.DataType, place: Place | None) -> DataType:
+    if kind.this == exp.DType.DECIMAL or kind.this in _WITH_LENGTH:
+        sizes = [_size(parameter, place) for parameter in kind.expressions]
+        if len(sizes) > (1 if kind.this in _WITH_LENGTH else 2):
+            raise TypeError(f"a type with {len(sizes)} sizes", place=place)
     if kind.this == exp.DType.DECIMAL:
-        sizes = [int(parameter.this.name) for parameter in kind.expressions]
         precision, scale = (sizes + [10, 0][len(sizes) :])[:2]
         if not (0 < precision <= types.MAX_DECIMAL_PRECISION and 0 <= scale <= precision):
             raise TypeError(
@@ -46,3 +52,10 @@ def data_type(kind: exp.DataType, place: Place | None) -> DataType:
             place=place,
         )
     return _NAMES[kind.this]
+
+
+def _size(parameter: exp.Expr, place: Place | None) -> int:
+    size = parameter.this
+    if not isinstance(size, exp.Literal) or not size.name.isdigit():
+        raise TypeError("the size of a type is a whole number", place=place)
+    return int(size.name)

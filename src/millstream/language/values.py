@@ -12,6 +12,7 @@ from millstream.kernel.scalar.expressions import Column, Expression, Literal
 from millstream.language import statements as st
 from millstream.language.expressions import ExpressionBinder
 from millstream.language.instants import ConstantsOnly, constant, folded
+from millstream.language.reading import all_read
 from millstream.language.scope import Scope, Source
 from millstream.language.syntax import place_of
 from millstream.types import NULL, STRING, DataType, Schema
@@ -38,7 +39,10 @@ def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...
 
 def condition_on(where: exp.Expr | None, columns: Schema, owner: str, text: str) -> Expression | None:
     """A WHERE over one table's columns."""
-    return None if where is None else _binder(columns, owner, text, "WHERE").condition(where)
+    if where is None:
+        return None
+    with all_read(where, text):
+        return _binder(columns, owner, text, "WHERE").condition(where)
 
 
 def assignments(statement: st.Update, columns: Schema) -> list[Expression]:
@@ -52,7 +56,9 @@ def assignments(statement: st.Update, columns: Schema) -> list[Expression]:
             hint = did_you_mean(name.text, [field.name for field in columns])
             raise NameError(f'{statement.target} has no column "{name}"', hint=hint, place=name.place)
         field = columns[names[name.key]]
-        values[names[name.key]] = _coerced(binder.bind(value), field.type, field.name, value, text)
+        with all_read(value, text):
+            bound = binder.bind(value)
+        values[names[name.key]] = _coerced(bound, field.type, field.name, value, text)
     return values
 
 

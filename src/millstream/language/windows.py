@@ -49,7 +49,7 @@ class _WindowBinder:
         if kind == "NOW":
             self._no_slide(window, "NOW")
             return Now()
-        if isinstance(size, exp.Var):
+        if isinstance(size, exp.Var) and size.name == "UNBOUNDED":
             if kind == "TUMBLE":
                 raise self._error(window, "TUMBLE UNBOUNDED means nothing", "give a size, as in [TUMBLE 1 MINUTE]")
             self._no_slide(window, "UNBOUNDED")

@@ -1,0 +1,107 @@
+"""Whatever was parsed and not understood is refused: of every syntax node, the arguments that nobody read.
+
+sqlglot parses far more than CQL has, and keeps it as arguments of its nodes: `LIKE` and `NOT LIKE` differ in nothing
+but `negate`. Who binds a tree reads the arguments that it knows, by name. `all_read` has every node note which were,
+and refuses afterwards what is set and was not, at its place in the text. So no list has to be kept of what is not
+supported, and what a newer sqlglot parses is refused before it is understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlglot import exp
+
+from millstream.errors import NotSupportedError
+from millstream.language.syntax import StreamOperator, place_of
+
+# What the parser sets by itself, whatever the text: how it would print `/` and `||`, how a name was quoted. Names are
+# compared without case in any case. `whole` says how an operator is printed.
+_NOT_OF_THE_TEXT: dict[type[exp.Expr], frozenset[str]] = {
+    exp.Div: frozenset({"typed", "safe"}),
+    exp.DPipe: frozenset({"safe"}),
+    exp.Concat: frozenset({"safe", "coalesce"}),
+    exp.Identifier: frozenset({"quoted"}),
+    StreamOperator: frozenset({"whole"}),
+}
+# Nothing but the value, which is read with its kind.
+_WHOLE = (exp.Literal,)
+_WORDS = {
+    "except_": "* EXCEPT",
+    "replace": "* REPLACE",
+    "rename": "* RENAME",
+    "ilike": "* ILIKE",
+    "ordinality": "WITH ORDINALITY",
+    "pivots": "PIVOT",
+    "laterals": "LATERAL",
+    "sample": "TABLESAMPLE",
+    "match": "MATCH_RECOGNIZE",
+    "join_mark": "(+)",
+    "with_": "WITH",
+    "kind": "AS STRUCT",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "sort": "SORT BY",
+    "order": "ORDER BY",
+    "locks": "FOR UPDATE",
+    "limit": "LIMIT",
+    "hint": "a hint",
+}
+
+
+class _Noted(dict[str, Any]):
+    """A node's arguments, with the names of those that were asked for."""
+
+    __slots__ = ("read",)
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__(arguments)
+        self.read: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+
+@contextmanager
+def all_read(tree: exp.Expr, text: str) -> Iterator[None]:
+    """Refuses, once the block is over, what of the tree was not read in it."""
+    # Of a part of a tree that is being read, whoever reads the tree takes note.
+    nodes = [node for node in tree.walk() if not isinstance(node, _WHOLE) and not isinstance(node.args, _Noted)]
+    noted = [_Noted(node.args) for node in nodes]
+    for node, arguments in zip(nodes, noted, strict=True):
+        node.args = arguments
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.args = dict(node.args)
+    # Outermost first: what was not read at all is named as a whole.
+    for node, arguments in zip(nodes, noted, strict=True):
+        allowed = _NOT_OF_THE_TEXT.get(type(node), frozenset())
+        for name, value in arguments.items():
+            if _is_set(value) and name not in arguments.read and name not in allowed:
+                raise _refused(node, name, value, text)
+
+
+def _is_set(value: object) -> bool:
+    return value is not None and value is not False and value != [] and value != ""
+
+
+def _refused(node: exp.Expr, name: str, value: object, text: str) -> NotSupportedError:
+    first = value[0] if isinstance(value, list) else value
+    words = _WORDS.get(name, name.strip("_").replace("_", " ").upper())
+    if name == "kind" and not isinstance(node, exp.Select):
+        words = str(value)
+    where = type(node).__name__
+    return NotSupportedError(
+        f"{words} is not supported here",
+        detail=f"it was read as {name.strip('_')} of {where}",
+        place=place_of(first if isinstance(first, exp.Expr) else node, text),
+    )
