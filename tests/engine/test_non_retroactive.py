@@ -64,12 +64,75 @@ def test_a_combination_is_generated_by_its_latest_stream_component(db: ms.Databa
     assert [rows(query.result(at=t)) for t in (5, 6, 10, 11)] == [[], [("uno",)], [("uno",)], []]
 
 
+def test_another_table_may_connect_it_with_the_stream(db: ms.Database) -> None:
+    query = db.register("SELECT name FROM S [RANGE 9], Facts, Names WHERE S.k = Facts.k AND Facts.k = Names.k")
+    assert "key k = k" in query.explain()
+    db.execute("INSERT INTO Names VALUES (1, 'one'), (2, 'two') AT 0; INSERT INTO S VALUES (1, 1)")
+    db.execute("UPDATE Names SET name = 'uno' WHERE k = 1 AT 3; INSERT INTO Facts VALUES (1) AT 6; ADVANCE TO 12")
+    assert [rows(query.result(at=t)) for t in (5, 6, 10, 11)] == [[], [("one",)], [("one",)], []]
+
+
 def test_the_table_may_stand_first(db: ms.Database) -> None:
     query = db.register("SELECT name, S.k FROM Names, S [NOW] WHERE S.k = Names.k")
     db.execute("INSERT INTO Names VALUES (1, 'one') AT 0; INSERT INTO S VALUES (1, 2); ADVANCE TO 3")
     assert rows(query.result(at=2)) == [("one", 1)]
 
 
-def test_what_cannot_be_traced_back_is_refused(db: ms.Database) -> None:
-    with pytest.raises(ms.NotSupportedError, match="taken back"):
-        db.register("SELECT * FROM (SELECT k, count(*) FROM S [RANGE 5] GROUP BY k) AS c JOIN Names ON c.k = Names.k")
+REFUSED = {
+    "SELECT k, count(*) AS n FROM S [RANGE 5] GROUP BY k": "groups",
+    "SELECT k FROM S [RANGE 5] EXCEPT SELECT k FROM T [RANGE 5]": "EXCEPT",
+    "SELECT k FROM S [RANGE 5] INTERSECT ALL SELECT k FROM T [RANGE 5]": "INTERSECT ALL",
+    "SELECT S.k FROM S [RANGE 5] LEFT JOIN T [RANGE 5] ON S.k = T.k": "an outer join",
+    "SELECT k FROM S [RANGE 5] WHERE NOT EXISTS (SELECT 1 FROM T [RANGE 5] WHERE T.k = S.k)": "NOT EXISTS",
+    "SELECT k FROM S [RANGE 5] WHERE k IN (SELECT k FROM Facts)": "rows of facts",
+    "SELECT DISTINCT k FROM Facts": "rows of facts",
+}
+
+
+@pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
+@pytest.mark.parametrize("below", REFUSED)
+def test_what_is_not_generated_at_an_instant_is_refused(db: ms.Database, below: str, mode: str) -> None:
+    text = f"SELECT c.k, name FROM ({below}) AS c JOIN Names ON c.k = Names.k"
+    with pytest.raises(ms.NotSupportedError, match=f"cannot be joined with {REFUSED[below]}"):
+        db.register(text, mode=mode)
+    with pytest.raises(ms.NotSupportedError, match=f"cannot be joined with {REFUSED[below]}"):
+        db.execute(text)
+    # Elements of a derived stream have instants of their own, whatever they were made of.
+    db.register(f"SELECT c.k, name FROM (ISTREAM({below})) [RANGE 3] AS c JOIN Names ON c.k = Names.k", mode=mode)
+
+
+COMPARED = [
+    "SELECT S.k, name FROM S [RANGE 5] LEFT JOIN Names ON S.k = Names.k",
+    "SELECT S.k, name FROM S [RANGE 5] FULL JOIN Names ON S.k = Names.k",
+    "SELECT k FROM S [RANGE 5] WHERE EXISTS (SELECT 1 FROM Names WHERE Names.k = S.k)",
+    "SELECT k FROM S [RANGE 5] WHERE k NOT IN (SELECT k FROM Names)",
+]
+
+
+@pytest.mark.parametrize("text", COMPARED)
+def test_only_inner_joins_keep_changes_from_the_past(db: ms.Database, text: str) -> None:
+    with pytest.raises(ms.NotSupportedError, match="cannot meet a NON RETROACTIVE table"):
+        db.register(text)
+
+
+RUNS = "SELECT d.k, name FROM (SELECT DISTINCT k FROM S [RANGE 5]) AS d JOIN Names ON d.k = Names.k"
+
+
+@pytest.mark.parametrize("batches", [[[1, 4, 8]], [[1], [4], [8]], [[1, 4], [8]]])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_run_keeps_the_version_that_it_met_when_it_began(
+    db: ms.Database, batches: list[list[int]], late: bool
+) -> None:
+    queries = [] if late else [db.register(RUNS)]
+    db.execute("INSERT INTO Names VALUES (1, 'one') AT 0; UPDATE Names SET name = 'uno' AT 3")
+    for batch in batches:
+        db.insert("S", [(1, t) for t in batch])
+    db.execute(
+        "ADVANCE TO 12; INSERT INTO S VALUES (1, 14); ADVANCE TO 14; ADVANCE TO 15; INSERT INTO S VALUES (1, 25)"
+    )
+    db.execute("ADVANCE TO 30")
+    queries += [db.register(RUNS), db.register(RUNS, mode="none")]
+    for query in queries:
+        # [1, 7), [4, 10), [8, 14) and [14, 20) are one run: what starts when the last one ends prolongs it.
+        assert [rows(query.result(at=t)) for t in (1, 5, 9, 13, 14, 19)] == [[(1, "one")]] * 6
+        assert [rows(query.result(at=t)) for t in (20, 24, 25)] == [[], [], [(1, "uno")]]

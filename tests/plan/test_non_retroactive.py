@@ -1,4 +1,4 @@
-"""NON RETROACTIVE tables above semi joins: which version a row meets does not depend on when its partner comes."""
+"""NON RETROACTIVE tables above semi joins: a row is generated when its partner is there too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ QUERY = """SELECT x.a, N.b FROM N, (SELECT a FROM S [RANGE 9]
     WHERE EXISTS (SELECT 1 FROM T [RANGE 9] WHERE T.a = S.a)) AS x WHERE N.a = x.a"""
 
 
-def test_a_row_that_waited_for_its_partner_meets_the_version_it_was_born_into() -> None:
+def test_a_row_that_waited_for_its_partner_meets_the_version_of_then() -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT) TIMESTAMP BY ts; CREATE STREAM T (a INT) TIMESTAMP BY ts;")
         db.execute("CREATE TABLE N (a INT, b INT) NON RETROACTIVE")
@@ -20,4 +20,4 @@ def test_a_row_that_waited_for_its_partner_meets_the_version_it_was_born_into() 
         db.advance(to=5)
         db.insert("T", [(1, 6)])
         db.advance(to=8)
-        assert query.result().to_pylist() == [{"a": 1, "b": 10}]
+        assert query.result().to_pylist() == [{"a": 1, "b": 20}]

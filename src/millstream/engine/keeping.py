@@ -27,6 +27,7 @@ from millstream.kernel.sharing.parameters import with_values
 from millstream.kernel.sharing.postings import Postings
 from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
+from millstream.plan.births import joins_runs
 from millstream.plan.lazy import TREE, LazyPlan, Part, columns_read, part_name, reference
 from millstream.plan.physical import CLOCK, Lowering, Options, tree_shape
 from millstream.state.snapshot import HistoryFile, Snapshot
@@ -305,10 +306,16 @@ def first_instants(plan: lo.Node, since: int) -> dict[str, int]:
 
 
 def _note_windows(node: lo.Node, since: int, found: dict[str, int]) -> None:
-    if not isinstance(node, lo.Window):
+    if isinstance(node, lo.Join) and joins_runs(node):
+        found.update({scan.name: 0 for scan in node.walk() if isinstance(scan, lo.StreamScan)})
+    elif not isinstance(node, lo.Window):
         for child in node.children:
             _note_windows(child, since, found)
-        return
+    else:
+        _note_window(node, since, found)
+
+
+def _note_window(node: lo.Window, since: int, found: dict[str, int]) -> None:
     stream = node.input
     while isinstance(stream, lo.Sample):
         stream = stream.input

@@ -19,6 +19,7 @@ from millstream.kernel.join import KeyedJoin
 from millstream.kernel.keys import KEY
 from millstream.kernel.multiplicity import DistinctStar, Multiplicity
 from millstream.kernel.operator import Progress, Segment, State
+from millstream.kernel.runs import CountedRuns, ForetoldRuns
 from millstream.kernel.segments import gather, horizon_of, numbers, only, released
 from millstream.kernel.synopsis import Synopsis
 from millstream.types import Schema
@@ -32,6 +33,9 @@ class ExistenceJoin(KeyedJoin):
     by counts, a key stays until further notice; by δ*, until an end that is known, and may be prolonged. Rows of A wait
     until the frontier has reached their starts; from then on they are given with their own ends, so that only what ends
     prematurely is taken back. While a key stays, or stays away, rows of A cost a search, and stored ones nothing.
+
+    Where rows of A carry `_born`, those of A ⋉ B are generated when both they and the run of their partners are there:
+    then `presence` says when each run began (`runs`).
 
     Keeps what `presence` does of B, and the rows of A until the frontier has reached their ends. A NULL among the key's
     columns has no partner, unless NULLs are equal there: such rows of A are not kept.
@@ -93,6 +97,9 @@ class ExistenceJoin(KeyedJoin):
         start, end = numbers(left, START), numbers(left, END)
         start, end = (np.maximum(start, until), end) if self.negated else (start, np.minimum(end, until))
         shown = left.drop(KEY).with_columns(pl.Series(START, start), pl.Series(END, end))
+        if BORN in left.columns and isinstance(self.presence, CountedRuns | ForetoldRuns):
+            born = np.maximum(numbers(left, BORN), self.presence.since(keys, state))
+            shown = shown.with_columns(pl.Series(BORN, born))
         return only(shown, start < end)
 
     def _changed(self, left: Segment, change: Segment) -> Iterator[Batch]:
@@ -106,5 +113,8 @@ class ExistenceJoin(KeyedJoin):
             weight = numbers(left, WEIGHT)[i[kept]] * numbers(change, WEIGHT)[j[kept]]
             intervals = {START: start[kept], END: end[kept], WEIGHT: -weight if self.negated else weight}
             columns = [pl.Series(name, column) for name, column in intervals.items()]
-            born = gather(left, [BORN] if BORN in left.columns else [], i[kept])
-            yield pl.DataFrame([*gather(left, self._columns[0], i[kept]), *columns, *born])
+            if BORN in left.columns:
+                born = numbers(left, BORN)[i[kept]]
+                since = numbers(change, BORN)[j[kept]] if BORN in change.columns else born
+                columns.append(pl.Series(BORN, np.maximum(born, since)))
+            yield pl.DataFrame([*gather(left, self._columns[0], i[kept]), *columns])

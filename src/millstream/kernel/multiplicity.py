@@ -147,7 +147,7 @@ def _reduced(
     return pl.DataFrame([*gather(rows, columns, firsts), *summed])
 
 
-def _retained(
+def retained_by_value(
     segments: Sequence[Segment], arrived: Segment, merge: Callable[[pl.DataFrame], pl.DataFrame]
 ) -> tuple[Segment, ...]:
     """The segments and the rows that arrived; those of one size class become one by `merge`."""
@@ -269,16 +269,22 @@ class Multiplicity(_SetOperator):
         rows = _settled(numbers(points, START), first_of_value)
         value_of_row = (np.cumsum(first_of_value) - 1)[rows]
         running = []
-        for before, change in zip(carried, added, strict=True):
+        for before, change in zip(carried, added, strict=False):
             sums = np.cumsum(change)
             running.append(sums[rows] + (before - sums[firsts] + change[firsts])[value_of_row])
         levels = self.operation.level(running)
-        output = self._emit(points, rows, value_of_row, levels, self.operation.level(carried))
+        output, more = self._say(points, rows, value_of_row, levels, carried)
 
-        totals = [np.add.reduceat(change, firsts) for change in added]
-        changed = np.logical_or.reduce([total != 0 for total in totals])
-        columns = [pl.Series(name, total) for name, total in zip(self._counts, totals, strict=True)]
-        return output, _retained(counts, only(values.hstack(columns), changed), self._merge)
+        totals = dict(zip(self._counts, (np.add.reduceat(change, firsts) for change in added), strict=True)) | more
+        changed = np.logical_or.reduce([total != 0 for total in totals.values()])
+        columns = [pl.Series(name, total) for name, total in totals.items()]
+        return output, retained_by_value(counts, only(values.hstack(columns), changed), self._merge)
+
+    def _say(
+        self, points: pl.DataFrame, rows: Positions, value_of_row: Positions, level: Ticks, carried: Sequence[Ticks]
+    ) -> tuple[Batch, dict[str, Ticks]]:
+        """What is new of the levels, and what the step adds to sums that are kept beside the counts."""
+        return self._emit(points, rows, value_of_row, level, self.operation.level(carried)), {}
 
     def known_until(self, values: pl.DataFrame, state: State) -> Ticks:
         """Up to when the output has each of the values (with their codes), by what was said so far; 0 where not."""
@@ -288,10 +294,10 @@ class Multiplicity(_SetOperator):
         return self._one_per_value(counts, self._summaries).filter(self._occurring)
 
     def _carried(self, values: pl.DataFrame, counts: Sequence[Segment]) -> list[Ticks]:
-        carried = [np.zeros(values.height, np.int64) for _ in self._counts]
+        carried = [np.zeros(values.height, np.int64) for _ in self._summaries]
         for segment in counts:
             i, j = self._found(values, segment)
-            for total, name in zip(carried, self._counts, strict=True):
+            for total, name in zip(carried, self._summaries, strict=True):
                 np.add.at(total, i, numbers(segment, name)[j])
         return carried
 
@@ -324,7 +330,7 @@ class DirectMultiplicity(_SetOperator):
         found = ((segment, self._found(values, segment)[1]) for segment in known)
         before = [pl.DataFrame(gather(segment, points.columns, rows)) for segment, rows in found]
         output = self._differ(concat(before, points), points)
-        known = _retained(known, points, lambda merging: self._merge(merging, low))
+        known = retained_by_value(known, points, lambda merging: self._merge(merging, low))
         return output, {"waiting": waiting, "points": known}
 
     def _differ(self, before: pl.DataFrame, arrived: pl.DataFrame) -> Batch:
@@ -376,14 +382,15 @@ class DistinctStar(_ByValue):
         rows, first_of_value = self._sorted(rows)
         firsts = np.flatnonzero(first_of_value)
         values = pl.DataFrame(gather(rows, [*self._columns, KEY], firsts))
-        output = self._prolong(rows, first_of_value, self.known_until(values, state))
+        value_of_row, known = self._known_before(rows, first_of_value, self.known_until(values, state))
+        output = self._shown(rows, *self._prolonged(rows, value_of_row, known))
         latest = pl.Series(END, np.maximum.reduceat(numbers(rows, END), firsts))
 
         def merge(rows: pl.DataFrame) -> pl.DataFrame:
             return alive(self._one_per_value(rows, {END: np.maximum}), horizon_of(low))
 
         segment = alive(values.hstack([latest]), horizon_of(low))
-        stays = _retained(self._lasting(stays, low), segment, merge)
+        stays = retained_by_value(self._lasting(stays, low), segment, merge)
         return output, {"waiting": waiting, "stays": stays}
 
     def known_until(self, values: pl.DataFrame, state: State) -> Ticks:
@@ -398,23 +405,30 @@ class DistinctStar(_ByValue):
         lasting = (without_expired(segment, horizon_of(low)) for segment in stays)
         return tuple(segment for segment in lasting if segment.height)
 
-    def _prolong(self, rows: pl.DataFrame, first_of_value: Flags, until: Ticks) -> Batch:
-        """The stays that the rows, sorted by value and start, add to those known until now."""
-        starts, ends = numbers(rows, START), numbers(rows, END)
+    def _known_before(self, rows: pl.DataFrame, first_of_value: Flags, until: Ticks) -> tuple[Positions, Ticks]:
+        """Of rows sorted by value and start: the number of each one's value, and until when that stays without it."""
         value_of_row = np.cumsum(first_of_value) - 1
         known = until[value_of_row]
-        before = _running_maximum(ends, value_of_row)[:-1]
+        before = _running_maximum(numbers(rows, END), value_of_row)[:-1]
         known[1:] = np.where(first_of_value[1:], known[1:], np.maximum(known[1:], before))
-        added = np.flatnonzero(ends > known)
-        starts, ends, value_of_row = np.maximum(starts, known)[added], ends[added], value_of_row[added]
+        return value_of_row, known
+
+    def _prolonged(self, rows: pl.DataFrame, value_of_row: Positions, known: Ticks) -> tuple[Positions, Ticks, Ticks]:
+        """The stays that the rows add to those known: of each the first row, its start and its end."""
+        added = np.flatnonzero(numbers(rows, END) > known)
+        starts, ends = np.maximum(numbers(rows, START), known)[added], numbers(rows, END)[added]
+        value_of_row = value_of_row[added]
         # What prolongs a stay of this same step becomes one row with it.
         begins = np.ones(added.size, np.bool_)
         begins[1:] = (value_of_row[1:] != value_of_row[:-1]) | (starts[1:] > ends[:-1])
         firsts = np.flatnonzero(begins)
         lasts = np.append(firsts[1:], added.size)[: firsts.size] - 1
-        intervals = [pl.Series(START, starts[firsts]), pl.Series(END, ends[lasts])]
+        return added[firsts], starts[firsts], ends[lasts]
+
+    def _shown(self, rows: pl.DataFrame, firsts: Positions, starts: Ticks, ends: Ticks) -> Batch:
+        intervals = [pl.Series(START, starts), pl.Series(END, ends)]
         ones = pl.Series(WEIGHT, np.ones(firsts.size, np.int64))
-        return pl.DataFrame([*gather(rows, self._columns, added[firsts]), *intervals, ones])
+        return pl.DataFrame([*gather(rows, self._columns, firsts), *intervals, ones])
 
 
 def _running_maximum(ticks: Ticks, group: Positions) -> Ticks:

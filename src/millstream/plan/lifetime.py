@@ -9,6 +9,7 @@ import polars as pl
 from millstream.kernel.batch import INF
 from millstream.kernel.window import BeginEnd, Now, Range, Rows, Tumble
 from millstream.plan import logical as lo
+from millstream.plan.births import joins_runs
 
 
 def longest_window(plan: lo.Node) -> int:
@@ -37,6 +38,9 @@ def influence(plan: lo.Node, last: Mapping[str, int]) -> int:
             if isinstance(plan.window, Rows) or seen >= INF - 1:
                 return INF
             return int(pl.select(plan.window.interval(pl.lit(seen, pl.Int64))[1]).item()) - 1
+        case lo.Join() if joins_runs(plan):
+            # Which version a run has met is decided by where it began, and it may be prolonged for ever.
+            return INF if max(influence(child, last) for child in plan.children) >= 0 else -1
         case lo.RelationToStream():
             seen = influence(plan.input, last)
             return seen if seen < 0 else min(seen + 1, INF)

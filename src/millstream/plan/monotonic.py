@@ -43,6 +43,13 @@ def is_non_retroactive(plan: lo.Node) -> bool:
     return _nature(plan) == "NON RETROACTIVE"
 
 
+def is_changing_table(plan: lo.Node) -> bool:
+    """Any other table whose rows may go, perhaps filtered or projected."""
+    while isinstance(plan, lo.Filter | lo.Project):
+        plan = plan.input
+    return isinstance(plan, lo.TableScan) and plan.nature == ""
+
+
 def is_static(plan: lo.Node) -> bool:
     """A table all of whose rows are there from tick 0 on, perhaps filtered or projected."""
     return _nature(plan) == "STATIC"

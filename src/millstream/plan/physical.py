@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from millstream.errors import BindError, NotSupportedError
+from millstream.errors import BindError
 from millstream.kernel import linear
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
@@ -27,6 +27,7 @@ from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Step
 from millstream.kernel.producers import Taken
 from millstream.kernel.rows_window import RowsWindow
+from millstream.kernel.runs import CountedRuns, ForetoldRuns
 from millstream.kernel.sample import Sample
 from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.kernel.sharing.expand import Expand
@@ -40,6 +41,7 @@ from millstream.kernel.streams import ChangeStream
 from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
 from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
 from millstream.plan import logical as lo
+from millstream.plan.births import has_runs, refuse_compared, refuse_untraced
 from millstream.plan.column_keys import hash_keys, with_column_keys
 from millstream.plan.existence import existence_of
 from millstream.plan.expand_joins import columns, expand_join, swapped_join
@@ -92,11 +94,11 @@ class Lowering:
             case lo.StreamScan():
                 return node.name
             case lo.TableScan(log=None):
-                return self._marked(node.name, node.nature not in ("APPEND ONLY", "STATIC"))
+                return self._generated(node, self._marked(node.name, node.nature not in ("APPEND ONLY", "STATIC")))
             case lo.TableScan():
-                return self._change_log(node)
+                return self._generated(node, self._change_log(node))
             case lo.OneRow():
-                return self._step(node, linear.OneRow(), CLOCK)
+                return self._generated(node, self._step(node, linear.OneRow(), CLOCK))
             case lo.Filter() | lo.Project():
                 return self._step(node, _row_wise(node), self.lower(node.input))
             case lo.Stamped():
@@ -143,8 +145,10 @@ class Lowering:
             case lo.ManyJoin():
                 return self._many_join(node)
             case lo.Join(join="semi" | "anti"):
+                refuse_compared(node)
                 return self._existence(node)
             case lo.Join():
+                refuse_compared(node)
                 return self.lower(expand_join(node))
             case _:
                 raise AssertionError(f"no operator for {type(node).__name__}")
@@ -182,6 +186,12 @@ class Lowering:
         operator = ExpandedSelection(selection, row_wise[::-1], expand)
         self.selection = self._step(node, operator, self.lower(below.input))
         return self.selection
+
+    def _generated(self, node: lo.Node, edge: str) -> str:
+        """Where instants of generation count: the edge with those of rows that come and never go."""
+        if not self._born or edge in self._retracting or is_non_retroactive(node):
+            return edge
+        return self._step(node, TimeWindow(node.schema, Unbounded(), born=True), edge)
 
     def _change_log(self, node: lo.TableScan) -> str:
         if node.log is None:
@@ -241,11 +251,18 @@ class Lowering:
         """By what comes in: without retractions δ* keeps only how long each value stays."""
         retracting = bool(self._retracting.intersection(edges))
         is_distinct = operation in (SetOperation.DISTINCT, SetOperation.UNION)
+        if is_distinct and self._born:
+            return self._runs(node, operation, edges, counted=retracting or self.options.strategy == "negative")
         if is_distinct and not retracting and self.options.strategy == "upa":
             return self._step(node, DistinctStar(node.schema), *edges)
         if self.options.strategy == "direct":
             return self._marked(self._step(node, DirectMultiplicity(node.schema, operation), *edges), True)
         return self._marked(self._step(node, Multiplicity(node.schema, operation), *edges), True)
+
+    def _runs(self, node: lo.Node, operation: SetOperation, edges: Sequence[str], *, counted: bool) -> str:
+        """What is there, with the instant at which it came to be: said ahead, unless rows are taken back."""
+        operator = CountedRuns(node.schema, operation) if counted else ForetoldRuns(node.schema)
+        return self._marked(self._step(node, operator, *edges), counted)
 
     def _aggregate(self, node: lo.Aggregate) -> str:
         """Keys and arguments are computed first, so that the kernel's aggregate reads columns."""
@@ -271,11 +288,7 @@ class Lowering:
         if not is_non_retroactive(node.right):
             synopses = self._synopsis(node.left, edges[0]), self._synopsis(node.right, edges[1])
             return self._step(node, InnerJoin(*arguments, synopses=synopses), *edges)
-        if edges[0] in self._retracting and not _keeps_births(node.left):
-            raise NotSupportedError(
-                "a NON RETROACTIVE table joined with rows that are taken back",
-                hint="join it with windows on streams, before they are aggregated or compared",
-            )
+        refuse_untraced(node.left)
         # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
         lag = 0 if self._is_punctual(node.left, edges[:1]) else None
         edge = self._step(node, NonRetroactiveJoin(*arguments, lag=lag), *edges)
@@ -338,7 +351,7 @@ class Lowering:
         """Whether the rows of a node, which come on some edges, start when they are generated."""
         left = lo.without_consumers(left)
         tables = any(isinstance(node, lo.TableScan) for node in left.walk())
-        return not self._retracting.intersection(edges) and not tables and _keeps_births(left)
+        return not self._retracting.intersection(edges) and not tables and not has_runs(left)
 
     def _existence(self, node: lo.Join) -> str:
         """Partners that are never taken back need not be counted: δ* knows how long they stay."""
@@ -347,7 +360,7 @@ class Lowering:
         edges = self.lower(left), self.lower(keys)
         foretold = (node.foretold or not negated) and edges[1] not in self._retracting
         foretold = foretold and self.options.strategy != "negative"
-        presence = DistinctStar(keys.schema) if foretold else Multiplicity(keys.schema, SetOperation.DISTINCT)
+        presence = self._presence(keys.schema, foretold=foretold, traced=self._born and not negated)
         synopsis = self._synopsis(left, edges[0])
         operator = ExistenceJoin(left.schema, presence, parts.positions, parts.null_safe, synopsis, negated=negated)
         edge = self._step(node, operator, *edges)
@@ -355,6 +368,11 @@ class Lowering:
         if len(left.schema) == len(node.schema):
             return edge
         return self._step(node, linear.Project(node.schema, columns(node.schema)), edge)
+
+    def _presence(self, schema: Schema, *, foretold: bool, traced: bool) -> Multiplicity | DistinctStar:
+        if traced:
+            return ForetoldRuns(schema) if foretold else CountedRuns(schema, SetOperation.DISTINCT)
+        return DistinctStar(schema) if foretold else Multiplicity(schema, SetOperation.DISTINCT)
 
     def _synopsis(self, plan: lo.Node, edge: str) -> Synopsis:
         """How a join keeps an input: by how its rows leave."""
@@ -432,21 +450,6 @@ def _is_base(stream: lo.Node) -> bool:
     while isinstance(stream, lo.Sample):
         stream = stream.input
     return isinstance(stream, lo.StreamScan)
-
-
-def _keeps_births(plan: lo.Node) -> bool:
-    """Whether all rows carry the instant of their generation: nothing below but windows, joins and row-wise work."""
-    match plan:
-        case lo.Window():
-            return True
-        case lo.Stamped() | lo.Shortened():
-            return _keeps_births(plan.input)
-        case (
-            lo.Filter() | lo.Project() | lo.Join(join="inner") | lo.ManyJoin() | lo.SetOperation(operation="union all")
-        ):
-            return all(_keeps_births(child) or isinstance(child, lo.TableScan) for child in plan.children)
-        case _:
-            return False
 
 
 def _refuse_strict(plan: lo.Node) -> None:

@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
     merge_projections,  # the rules above leave projections behind
     foretell_negation,  # last: it says how the joins that are left are run
 )
-# Joins with NON RETROACTIVE tables must come last in their FROM list whatever the cost.
+# NON RETROACTIVE tables must come after all streams of their FROM list whatever the cost.
 REQUIRED = (order_joins,)
 
 

@@ -3,8 +3,9 @@
     A ⋈ B ⋈ C ...   in any order, with the columns put back in place
 
 Two things decide: an item that an equality connects with what is joined already goes before one that would make a
-cross product, and NON RETROACTIVE tables come last. The latter is no matter of cost: a combination of stream tuples
-meets such a table as of the instant at which the whole combination is generated. What stands behind a projection (a
+cross product, and NON RETROACTIVE tables come after all streams. The latter is no matter of cost: a combination of
+stream tuples meets such a table as of the instant at which the whole combination is generated. Other tables that change
+have no part in that, and come after them. What stands behind a projection (a
 subquery, a view) is a relation of its own and stays as it is, and so do joins that are nested by parentheses as long as
 each of them has an equality.
 """
@@ -13,11 +14,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.kernel.scalar.expressions import Column, Expression, columns_used, conjunction, conjuncts, map_columns
+from millstream.kernel.scalar.expressions import (
+    Call,
+    Column,
+    Expression,
+    columns_used,
+    conjunction,
+    conjuncts,
+    map_columns,
+)
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.keys import split_condition
-from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.monotonic import is_changing_table, is_non_retroactive
+from millstream.types import BOOLEAN
 
 
 def order_joins(plan: lo.Node, statistics: Statistics) -> lo.Node:
@@ -58,6 +68,7 @@ def _flatten(node: lo.Node, offset: int) -> tuple[list[lo.Node], list[Expression
 def _rebuild(original: lo.Join, leaves: list[lo.Node], conditions: list[Expression]) -> lo.Node:
     starts = [sum(len(leaf.schema) for leaf in leaves[:index]) for index in range(len(leaves))]
     owner = {start + i: leaf for leaf, start in enumerate(starts) for i in range(len(leaves[leaf].schema))}
+    conditions = [*conditions, *_implied(conditions, owner, leaves)]
     order = _order(leaves, [{owner[column] for column in columns_used(c)} for c in conditions], conditions, starts)
     position: dict[int, int] = {}  # of each column in the new row
     for leaf in order:
@@ -77,12 +88,33 @@ def _rebuild(original: lo.Join, leaves: list[lo.Node], conditions: list[Expressi
     return lo.Project(joined, columns, tuple(field.name for field in original.schema))
 
 
+def _implied(conditions: list[Expression], owner: dict[int, int], leaves: list[lo.Node]) -> list[Expression]:
+    """What equalities with other tables say of streams and NON RETROACTIVE ones, which are joined before those:
+    s = t and t = n imply s = n."""
+    equal: dict[int, list[Column]] = {}  # the columns of a class, by each of them
+    for condition in conditions:
+        match condition:
+            case Call(function="=", arguments=(Column() as one, Column() as other)) if one.type == other.type:
+                both = list(dict.fromkeys([*equal.get(one.index, [one]), *equal.get(other.index, [other])]))
+                equal.update(dict.fromkeys((column.index for column in both), both))
+    late = {number for number, leaf in enumerate(leaves) if is_changing_table(leaf)}
+    tables = {number for number, leaf in enumerate(leaves) if is_non_retroactive(leaf)}
+    found = []
+    for own in (column for index, each in equal.items() for column in each if column.index == index):
+        met = [column for column in equal[own.index] if owner[column.index] not in late | tables]
+        if late and owner[own.index] in tables and met:
+            found.append(Call(BOOLEAN, "=", (met[0], own)))
+    return [condition for condition in found if condition not in conditions]
+
+
 def _order(leaves: list[lo.Node], reads: list[set[int]], conditions: list[Expression], starts: list[int]) -> list[int]:
-    """Items in the order of joining: as written, but connected ones first and NON RETROACTIVE tables last."""
+    """Items in the order of joining: as written, but connected ones first, and NON RETROACTIVE tables after all that
+    generates rows; other tables that change, where there are such, after those."""
     tables = [index for index, leaf in enumerate(leaves) if is_non_retroactive(leaf)]
-    streams = [index for index in range(len(leaves)) if index not in tables]
+    changing = [index for index, leaf in enumerate(leaves) if tables and is_changing_table(leaf)]
+    streams = [index for index in range(len(leaves)) if index not in tables + changing]
     order: list[int] = []
-    for waiting in (streams, tables):
+    for waiting in (streams, tables, changing):
         while waiting:
             joined = set(order)
             connected = [
