@@ -22,7 +22,7 @@ from millstream.language.blocks import AggregateReference, Block, SubqueryExpres
 from millstream.language.dialect import CQL
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.reading import all_read
-from millstream.language.scope import OuterColumn, Scope, Source
+from millstream.language.scope import OuterColumn, Scope
 from millstream.language.syntax import SAMPLE, SOURCE_TEXT, WINDOW, StreamOperator, StreamWindow, place_of
 from millstream.language.unnest import plan_block
 from millstream.language.windows import bind_sample, bind_window
@@ -398,6 +398,7 @@ class Binder:
             # Positions inside the parentheses start at 0 and are moved behind what FROM already holds.
             inner = Scope(scope.parent)
             plan = self._from_item(item.this, inner, trailing)
+            scope.merged += [merged.moved(scope.width) for merged in inner.merged]
             for source in inner.sources:
                 scope.add(source.name, source.schema, self._place(item))
         else:
@@ -482,16 +483,17 @@ class Binder:
         kind = _join_kind(join)
         if kind is None:
             raise NotSupportedError(f"{join.side} {join.kind} {join.method} JOIN is not supported".upper(), place=place)
-        before = list(scope.sources)
+        before, merged = list(scope.sources), list(scope.merged)
         right = self._from_item(join.this, scope, trailing)
         added = scope.sources[len(before) :]
+        sides = scope.part(before, merged), scope.part(added, [m for m in scope.merged if m not in merged])
         using = [identifier.name for identifier in join.args.get("using") or []]
         if join.method == "NATURAL":
-            names = {c.name.lower() for source in before for c in source.columns()}
-            using = [c.name for source in added for c in source.columns() if c.name.lower() in names]
+            names = {name.lower() for name, _ in sides[1].columns(None, place)}
+            using = [name for name, _ in sides[0].columns(None, place) if name.lower() in names]
         condition: Expression = Literal(types.BOOLEAN, True)
         if using:
-            condition = self._using(using, scope, before, added, kind, place)
+            condition = self._using(using, scope, sides, kind, place)
         elif join.args.get("on") is not None:
             condition = ExpressionBinder(self, scope, "ON").condition(join.args["on"])
         if any(isinstance(node, SubqueryExpression | OuterColumn) for node in condition.walk()):
@@ -501,28 +503,22 @@ class Binder:
         return lo.Join(left, right, kind, condition)
 
     def _using(
-        self,
-        names: list[str],
-        scope: Scope,
-        before: list[Source],
-        added: list[Source],
-        kind: str,
-        place: Place,
+        self, names: list[str], scope: Scope, sides: tuple[Scope, Scope], kind: lo.JoinKind, place: Place
     ) -> Expression:
-        condition: Expression | None = None
-        for name in names:
-            sides = []
-            for sources in (before, added):
-                part = Scope()
-                part.sources = sources
-                sides.append(part.resolve(None, name, place))
-            left = scope.merged.get(name.lower(), sides[0])
-            equal = call("=", [left, sides[1]])
-            condition = equal if condition is None else call("and", [condition, equal])
-            merged = {"right": sides[1], "full": None}.get(kind, left)
-            scope.merged[name.lower()] = merged if merged is not None else call("coalesce", [left, sides[1]])
-        if condition is None:
-            raise BindError("a join on no columns", place=place)
+        """The condition of USING (names), each of which means one column from then on."""
+        equalities = []
+        for name in dict.fromkeys(name.lower() for name in names):
+            left, right = (side.resolve(None, name, place) for side in sides)
+            equalities.append(call("=", [left, right]))
+            shown = next(known for known, _ in sides[0].columns(None, place) if known.lower() == name)
+            if kind in ("semi", "anti"):
+                scope.merge(shown, left, [left])
+            else:
+                value = call("coalesce", [left, right]) if kind == "full" else right if kind == "right" else left
+                scope.merge(shown, value, [left, right])
+        condition = equalities[0]
+        for equality in equalities[1:]:
+            condition = call("and", [condition, equality])
         return condition
 
     # Small things

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from millstream.errors import BindError, NameError, Place, did_you_mean
 from millstream.kernel.scalar.expressions import Column, Expression
@@ -37,14 +37,32 @@ class Source:
             yield Column(column.type, self.offset + position, column.name)
 
 
+@dataclass(frozen=True)
+class Merged:
+    """What USING or NATURAL made one column of: an unqualified name means it, and not the columns that it hides."""
+
+    name: str
+    value: Expression
+    hidden: frozenset[int]
+    start: int = 0  # the first column of what was joined: `*` shows it before that
+
+    def moved(self, offset: int) -> Merged:
+        """The same, its columns so many places further on."""
+
+        def move(node: Expression) -> Expression:
+            return replace(node, index=node.index + offset) if isinstance(node, Column) else node
+
+        hidden = frozenset(index + offset for index in self.hidden)
+        return Merged(self.name, self.value.transform(move), hidden, self.start + offset)
+
+
 class Scope:
     """Resolves column names over the FROM items, then over the query around (correlation)."""
 
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
         self.sources: list[Source] = []
-        # What USING and NATURAL joins made one column of: an unqualified name means this expression.
-        self.merged: dict[str, Expression] = {}
+        self.merged: list[Merged] = []
         # The values that this scope takes from its parent's row, in the order of OuterColumn's index.
         self.outer: list[Expression] = []
 
@@ -68,10 +86,26 @@ class Scope:
             if not found:
                 raise self._unknown_table(table, place)
             return [(column.name, column) for column in found[0].columns()]
-        merged = [(name, expression) for name, expression in self.merged.items()]
-        names = {name.lower() for name in self.merged}
-        plain = [(c.name, c) for source in self.sources for c in source.columns() if c.name.lower() not in names]
-        return [*merged, *plain]
+        shown: list[tuple[int, str, Expression]] = [(merged.start, merged.name, merged.value) for merged in self.merged]
+        plain = (column for source in self.sources for column in source.columns() if not self._is_hidden(column))
+        shown += [(column.index, column.name, column) for column in plain]
+        return [(name, value) for _, name, value in sorted(shown, key=lambda item: item[0])]
+
+    def _is_hidden(self, column: Column) -> bool:
+        return any(column.index in merged.hidden for merged in self.merged)
+
+    def part(self, sources: Sequence[Source], merged: Sequence[Merged]) -> Scope:
+        """One side of a join by itself."""
+        part = Scope()
+        part.sources, part.merged = list(sources), list(merged)
+        return part
+
+    def merge(self, name: str, value: Expression, sides: Sequence[Expression]) -> None:
+        """Let a name mean one value in place of the columns of both sides."""
+        hidden = frozenset(node.index for side in sides for node in side.walk() if isinstance(node, Column))
+        kept = [merged for merged in self.merged if not merged.hidden & hidden]
+        hidden = hidden.union(*(merged.hidden for merged in self.merged if merged not in kept))
+        self.merged = [*kept, Merged(name, value, hidden)]
 
     def resolve(self, table: str | None, name: str, place: Place) -> Expression:
         found = self._find(table, name, place)
@@ -102,19 +136,17 @@ class Scope:
         return OuterColumn(value.type, self.outer.index(value), name)
 
     def _find(self, table: str | None, name: str, place: Place) -> Expression | None:
-        if table is None:
-            for merged, expression in self.merged.items():
-                if _same(merged, name):
-                    return expression
-        matches = [
-            (source, column)
+        matches: list[tuple[str, Expression]] = [
+            (f"{source.name}.{column.name}", column)
             for source in self.sources
             if table is None or _same(source.name, table)
             for column in source.columns()
-            if _same(column.name, name)
+            if _same(column.name, name) and not (table is None and self._is_hidden(column))
         ]
+        if table is None:
+            matches += [(f"{m.name} of USING", m.value) for m in self.merged if _same(m.name, name)]
         if len(matches) > 1:
-            where = ", ".join(f"{source.name}.{column.name}" for source, column in matches)
+            where = ", ".join(shown for shown, _ in matches)
             raise NameError(f'"{name}" is ambiguous', detail=f"it could be {where}", hint="qualify it", place=place)
         return matches[0][1] if matches else None
 
