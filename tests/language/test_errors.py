@@ -52,7 +52,12 @@ WRONG = [
     ("SELECT pric FROM P", ms.NameError, 'unknown column "pric".*did you mean "price"', "pric"),
     ("SELECT U.a FROM S", ms.NameError, 'nothing in FROM is called "U"', "U.a"),
     ("SELECT a FROM S [NOW], T [NOW]", ms.NameError, '"a" is ambiguous.*S.a, T.a', "a"),
-    ("SELECT a FROM S [NOW] JOIN S [NOW] AS U USING (a), T [NOW]", ms.NameError, '"a" is ambiguous.*T.a, a of USING', "a"),
+    (
+        "SELECT a FROM S [NOW] JOIN S [NOW] AS U USING (a), T [NOW]",
+        ms.NameError,
+        '"a" is ambiguous.*T.a, a of USING',
+        "a",
+    ),
     ("SELECT 1 FROM S [NOW], S [NOW]", ms.NameError, '"S" stands twice', "S [NOW]"),
     ("SELECT leng(b) FROM S", ms.NameError, 'leng.*did you mean "len', "leng(b)"),
     ("SELECT a FROM S [PARTITION BY z ROWS 5]", ms.NameError, 'PARTITION BY unknown column "z"', "z"),

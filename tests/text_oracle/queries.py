@@ -156,11 +156,18 @@ class QueryMaker:
 
     def _star(self, origin: Text, scope: list[Column], where: Text) -> Query:
         """All columns: DuckDB is told which, and under which names they are to be known."""
+        plain = [column.name.split(".")[-1] for column in scope]
+        excepted = ""
+        if len(scope) > 1 and self.dice.chance(25):
+            left_out = self.dice.pick(plain)
+            left = [column for column, name in zip(scope, plain, strict=True) if name != left_out]
+            if left:
+                scope, excepted = left, f" EXCEPT ({left_out})"
         names = _unique([column.name.split(".")[-1] for column in scope])
         columns = tuple(Column(name, column.kind) for name, column in zip(names, scope, strict=True))
         listed = ", ".join(f"{c.name} AS {name}" for c, name in zip(scope, names, strict=True))
         aliases = list(dict.fromkeys(column.name.split(".")[0] for column in scope))
-        star = ", ".join(f"{alias}.*" for alias in aliases) if self.dice.chance(30) else "*"
+        star = ", ".join(f"{alias}.*" for alias in aliases) if not excepted and self.dice.chance(30) else f"*{excepted}"
         return Query(Text(f"SELECT {star} FROM ", f"SELECT {listed} FROM ") + origin + where, columns)
 
     def _assembled(

@@ -229,7 +229,7 @@ _PATTERNS = [
     *(
         _c(B, (S,), f"({{0}} {negated}{operator} '{letter}!%%' ESCAPE '!')")
         for negated in ("", "NOT ")
-        for operator, letter in (("LIKE", "a"), ("ILIKE", "A"))
+        for operator, letter in (("LIKE", "a"), ("LIKE", "A"))
     ),
     *(
         _c(B, (S,), f"({{0}} {negated}LIKE 'a\\_%')", f"({{0}} {negated}LIKE 'a!_%' ESCAPE '!')")

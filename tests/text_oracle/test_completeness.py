@@ -38,7 +38,7 @@ def texts() -> list[str]:
     found = []
     for construct in (*CONSTRUCTS, *AGGREGATES, *ORDERED):
         written = filled(construct.text, *(CONSTANTS[kind][0] for kind in construct.arguments)).cql
-        found.append(f"SELECT 1 AS one, {written} AS c FROM S [NOW]".replace("''s'", "'"))
+        found.append(f"SELECT 1 AS one, {written} AS c FROM S [NOW]")
     return [*found, *(str(CaseMaker(SeededDice(seed)).case()) for seed in range(300))]
 
 
@@ -113,6 +113,12 @@ def test_every_window_and_operator() -> None:
     assert {node.this for node in nodes() if isinstance(node, StreamOperator)} == {"ISTREAM", "DSTREAM", "RSTREAM"}
     assert any(node.args.get(SAMPLE) for node in nodes())
     assert any(node.args.get(WINDOW) for node in nodes() if isinstance(node, exp.Subquery))
+
+
+def test_every_star() -> None:
+    stars = [node for node in nodes() if isinstance(node, exp.Star)]
+    assert any(star.args.get("except_") for star in stars)
+    assert any(isinstance(star.parent, exp.Column) for star in stars)
 
 
 def test_every_negated_form() -> None:

@@ -266,6 +266,12 @@ class ExpressionBinder:
         finally:
             self._inside_aggregate = False
 
+    def _any(self, node: exp.Any) -> Expression:
+        """The aggregate ANY(x), which sqlglot takes for the ANY of a comparison."""
+        if not isinstance(node.this, exp.Paren):
+            raise NotSupportedError("ANY of a subquery is not supported", hint="use IN or EXISTS")
+        return self._aggregate(exp.Anonymous(this="any", expressions=[node.this.this]), "any")
+
     def _exists(self, node: exp.Exists) -> Expression:
         query = node.this
         return self._subquery("exists", query.this if isinstance(query, exp.Subquery) else query, None)
@@ -332,6 +338,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[..., Expression]] = {
     exp.Trim: ExpressionBinder._trim,
     exp.StrPosition: ExpressionBinder._position,
     exp.Anonymous: ExpressionBinder._function,
+    exp.Any: ExpressionBinder._any,
     exp.Exists: ExpressionBinder._exists,
     exp.Subquery: ExpressionBinder._scalar,
     exp.Star: ExpressionBinder._star,

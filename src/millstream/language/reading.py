@@ -22,6 +22,7 @@ from millstream.language.syntax import StreamOperator, place_of
 _NOT_OF_THE_TEXT: dict[type[exp.Expr], frozenset[str]] = {
     exp.Div: frozenset({"typed", "safe"}),
     exp.DPipe: frozenset({"safe"}),
+    exp.TryCast: frozenset({"safe"}),
     exp.Concat: frozenset({"safe", "coalesce"}),
     exp.Identifier: frozenset({"quoted"}),
     StreamOperator: frozenset({"whole"}),
