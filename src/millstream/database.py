@@ -43,7 +43,7 @@ from millstream.plan.definitions import Definition, ExternalData, TableDefinitio
 from millstream.plan.explain import explain
 from millstream.plan.lazy import DISABLED_RULES
 from millstream.plan.logical import has_no_heartbeat, sources
-from millstream.plan.physical import Options
+from millstream.plan.physical import CLOCK, Options
 from millstream.plan.rewrite import rewrite, rule_names
 from millstream.plan.rules.gather_joins import JoinChoice
 from millstream.pump import Pump, needs_spark
@@ -291,10 +291,10 @@ class Database:
     def _latest(self, bound: BoundQuery) -> int:
         """The instant up to which a query is final now; over tables only, also what is pending."""
         read = sources(bound.plan)
-        frontiers = [self.engine.frontier(source.name) for source in read] or [self.engine.snapshot.clock]
+        frontiers = [self.engine.frontier(source.name) for source in read] or [self.engine.frontier(CLOCK)]
         if has_no_heartbeat(bound.plan):
             pending = [self.engine.snapshot.progress(source.name).last_change for source in read]
-            return max([min(frontiers), 0 if not read else -1, *pending])
+            return max([min(frontiers), 0, *pending])
         return min(frontiers)
 
     def _explain(self, statement: st.Explain) -> Result:

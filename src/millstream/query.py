@@ -12,7 +12,7 @@ import pyarrow as pa
 from millstream.engine.answers import changes_between, elements_between, first_instants, from_instant, relation_at
 from millstream.engine.bookmarks import Bookmark as Bookmark
 from millstream.engine.keeping import Answer, Keeping, Span
-from millstream.errors import ClosedError, Error, TimeError
+from millstream.errors import ClosedError, Error, EvaluationError, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
@@ -86,9 +86,23 @@ class Query:
 
     @property
     def final(self) -> Any:
-        """The instant up to which the answer is final; None where nothing is yet."""
-        tick = -1 if self.is_filling else self._final()
+        """The instant up to which the answer is final; None where nothing is yet, or the query has failed."""
+        tick = -1 if self.is_filling or self.error is not None else self._final()
         return None if tick < 0 else shown_instant(tick, self._bound.domain)
+
+    @property
+    def error(self) -> EvaluationError | None:
+        """What stopped the query, if something did: it has no answers any more."""
+        try:
+            self.keeping.check()
+        except EvaluationError as error:
+            return error
+        return None
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether its answer now is that of an instant which is not final."""
+        return self._pending() is not None
 
     @property
     def is_filling(self) -> bool:
@@ -154,7 +168,10 @@ class Query:
         self._check_open()
         self.wait()
         final = self._final()
-        return self.given(self.place(since), final)[0]
+        place = self.place(since)
+        if since is not None and place.seen > max(final, self.first_tick - 1):
+            raise self._not_final(f"changes of {self.name} since {since} are", since, final)
+        return self.given(place, final)[0]
 
     def place(self, since: Any = None) -> Bookmark:
         """Where changes after an instant begin; those of all instants with what holds at the first answerable one."""
@@ -278,10 +295,14 @@ class Query:
         engine = self._database.engine
         if (backfill := self.backfill) is not None:
             epoch = engine.snapshot.epoch
-            return {"final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill, **self._noticed()}
-        self.keeping.check()
+            told = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
+            return {**told, **self._noticed()}
         snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
+        if (error := self.error) is not None:
+            told = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
+            return {**told, "approximate": False, **self._noticed()}
         return {
+            "state": "active",
             "final": self.final,
             "epoch": snapshot.epoch,
             "rows": engine.read(self.keeping.held),
@@ -386,16 +407,17 @@ class Query:
         return self.final_tick
 
     def _pending(self) -> int | None:
-        """Over tables only, the instant of a change that lies beyond what is final: now is then."""
+        """Over tables only, the instant of a change that lies beyond what is final: now is then. Before time begins,
+        it is instant 0."""
         if not has_no_heartbeat(self._bound.plan):
             return None
         engine = self._database.engine
-        last = max((engine.snapshot.progress(source).last_change for source in self.keeping.inputs), default=-1)
-        return last if last > self._final() else None
+        last = max((engine.snapshot.progress(source).last_change for source in self.keeping.inputs), default=0)
+        now = max(last, 0)  # tables without rows hold from instant 0 on
+        return now if now > self._final() else None
 
     def _final_instant(self, at: Any, final: int) -> int:
         tick = final if at is None else instant(at, self._domain)
-        engine = self._database.engine
         first = self.first_tick
         if at is None and (first <= final or first == 0):
             return final
@@ -403,13 +425,17 @@ class Query:
             raise self._forgotten(f"the answer of {self.name} at {at}", first)
         if tick <= final:
             return tick
+        raise self._not_final(f"the answer of {self.name} at {at} is", at, final)
+
+    def _not_final(self, what: str, at: Any, final: int) -> TimeError:
+        """Names what holds the answer back."""
+        engine = self._database.engine
         held_by = min(self.keeping.inputs, key=engine.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
-        raise TimeError(
-            f"the answer of {self.name} at {at} is not final",
-            detail=f"{reached}; it waits for {held_by}",
-            hint=f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}",
-        )
+        waits, hint = f"it waits for {held_by}", f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}"
+        if not engine.has_heartbeat(held_by):
+            waits, hint = "it waits for the clock", f"ADVANCE TO {at}"
+        return TimeError(f"{what} not final", detail=f"{reached}; {waits}", hint=hint)
 
     def _forgotten(self, what: str, first: int) -> TimeError:
         return TimeError(

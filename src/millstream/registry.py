@@ -574,7 +574,7 @@ class Registry:
     def _results(self, queries: Sequence[Query], at: Any) -> Iterator[pa.Table]:
         first, engine = queries[0], self._database.engine
         is_group = first.number is not None and first.kind == "relation" and engine.groups[first.edge].lifted.expanded
-        if not is_group:
+        if not is_group or (at is None and first.has_pending):
             for query in queries:
                 found = query.result(at)
                 names = pa.array([query.name] * found.num_rows, pa.string())

@@ -231,6 +231,8 @@ class Engine:
         return self._frontier(source, self.snapshot)
 
     def _frontier(self, source: str, snapshot: Snapshot) -> int:
+        if source == CLOCK:
+            return max(snapshot.clock, 0)  # what reads nothing holds from instant 0 on, whatever comes
         return snapshot.progress(source).heartbeat if self._sources[source].has_heartbeat else snapshot.clock
 
     def statistics(self, names: Collection[str] | None = None) -> dict[str, SourceStatistics]:
@@ -781,6 +783,10 @@ class Engine:
     @property
     def sources(self) -> Collection[str]:
         return [*self._sources]
+
+    def has_heartbeat(self, source: str) -> bool:
+        """Whether a source has a heartbeat of its own; others follow the clock."""
+        return self._sources[source].has_heartbeat
 
     def is_source(self, edge: str) -> bool:
         return edge in self._sources

@@ -336,7 +336,7 @@ def _run(
     """What a pipeline makes of rows from nothing."""
     like = empty_batch(schema)
     if CLOCK in pipeline.sources:
-        arrived, final = {**arrived, CLOCK: empty_batch(())}, {**final, CLOCK: clock}
+        arrived, final = {**arrived, CLOCK: empty_batch(())}, {**final, CLOCK: max(clock, 0)}
     outcome = run(pipeline, arrived, {}, dict.fromkeys(final, -1), final)
     if edge in outcome.failures:
         raise outcome.failures[edge]

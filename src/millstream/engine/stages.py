@@ -18,6 +18,7 @@ from millstream.kernel.batch import BEFORE_TIME, Batch, empty_batch
 from millstream.kernel.distribution import MAX_SHARDS, Columns, Copies
 from millstream.kernel.operator import NO_STATE, Operator, Progress
 from millstream.kernel.pipeline import Pipeline, Step
+from millstream.kernel.stepping import stepped
 from millstream.plan.physical import CLOCK
 
 # How the rows of an edge lie: for each position of the hash, the columns that hold its value. Without positions all
@@ -128,7 +129,7 @@ def _layout(operator: Operator, inputs: Sequence[Batch]) -> Batch:
     """The columns of an operator's output, those beside the values too, asked of itself."""
     before_time = (BEFORE_TIME,) * len(inputs)
     try:
-        return operator.step(inputs, NO_STATE, Progress(before_time, before_time))[0].clear()
+        return stepped(operator, inputs, NO_STATE, Progress(before_time, before_time))[0].clear()
     except EvaluationError:
         return empty_batch(operator.schema)  # it will say so itself when it is run
 

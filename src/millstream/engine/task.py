@@ -28,6 +28,7 @@ from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, Sta
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, limited_values
 from millstream.kernel.sharing.lineage import of_equal_width
+from millstream.kernel.stepping import stepped
 from millstream.kernel.synopsis import have_same_rows
 from millstream.state.pool import Account, PoolUse
 from millstream.state.snapshot import HistoryFile, Names, state_names
@@ -303,7 +304,7 @@ class _StageRun:
         begun, account, before = time.perf_counter(), Account(self.store.pool), state
         try:
             with memory.using(account):
-                batch, state = step.operator.step(inputs, state, progress)
+                batch, state = stepped(step.operator, inputs, state, progress, step.name)
         except EvaluationError as error:
             self.failures[step.name] = self.outcome.failures[step.name] = error
             return

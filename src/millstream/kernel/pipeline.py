@@ -13,6 +13,7 @@ from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.producers import Producer, Taken
+from millstream.kernel.stepping import stepped
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def run(
         )
         inputs = [outcome.batches[edge] for edge in step.read]
         try:
-            batch, state = step.operator.step(inputs, states.get(step.name, NO_STATE), progress)
+            batch, state = stepped(step.operator, inputs, states.get(step.name, NO_STATE), progress, step.name)
         except EvaluationError as error:
             outcome.failures[step.name] = error
             continue

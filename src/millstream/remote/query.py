@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from millstream.errors import ClosedError, InputError, NameError, ServiceError
+from millstream.errors import ClosedError, Error, InputError, NameError, ServiceError
 from millstream.remote.http import Service
 from millstream.wire.errors import error_of
 from millstream.wire.media import Format
@@ -54,12 +54,13 @@ class RemoteQuery:
 
     @property
     def final(self) -> Any:
-        """The instant up to which the answer is final; None where nothing is yet."""
-        about = self._ask("")
-        error = error_of(about)
-        if error is not None:
-            raise error
-        return instant_from(about["final"])
+        """The instant up to which the answer is final; None where nothing is yet, or the query has failed."""
+        return instant_from(self._ask("")["final"])
+
+    @property
+    def error(self) -> Error | None:
+        """What stopped the query, if something did: it has no answers any more."""
+        return error_of(self._ask(""))
 
     def result(self, at: Any = None) -> pa.Table:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""

@@ -68,8 +68,6 @@ def described(query: Query) -> dict[str, Any]:
         "defaults": query.defaults,
         "final": None,
     }
-    try:
-        about["final"] = query.final
-    except Error as error:  # what stopped it
-        about |= document(error)
-    return about
+    if (error := query.error) is not None:
+        return about | document(error)
+    return about | {"final": query.final}

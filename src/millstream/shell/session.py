@@ -114,7 +114,9 @@ class Session:
         fields = pa.table({"column": query.schema.names, "type": [type_name(field.type) for field in query.schema]})
         defaults = "".join(f"\ndefault: {text}" for text in query.defaults)
         final = "nothing yet" if query.final is None else query.final
-        said = f"query {query.name}: a {query.kind}, {query.mode}, final is {final}"
+        failed = query.stats().get("error")
+        said = f"query {query.name}: a {query.kind}, {query.mode}, "
+        said += f"failed: {failed}" if failed else f"final is {final}"
         return f"{said}\n{query.cql}{defaults}\n{aligned(fields)}"
 
     def _watch(self, argument: str) -> None:

@@ -1,0 +1,38 @@
+"""A step, and what becomes of it when it raises.
+
+What an operator raises on its data is the failure of those who read it, whatever it is: a query must not stop the
+others. What says nothing about the data (files, memory, state that cannot be read, interrupts) fails the epoch, which
+is tried again; no query is marked by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from millstream.errors import Error, EvaluationError, StateError
+from millstream.kernel.batch import Batch
+from millstream.kernel.operator import Operator, Progress, State
+
+_SURROUNDINGS = (StateError, OSError, MemoryError)
+
+
+def stepped(
+    operator: Operator, inputs: Sequence[Batch], state: State, progress: Progress, name: str = ""
+) -> tuple[Batch, State]:
+    """One step of an operator, which raises only EvaluationError of its own."""
+    try:
+        return operator.step(inputs, state, progress)
+    except (EvaluationError, *_SURROUNDINGS):
+        raise
+    except Error as error:
+        raise EvaluationError(error.primary, detail=error.detail, hint=error.hint) from error
+    except (Exception, pl.exceptions.PanicException) as error:
+        shown = f"{type(operator).__name__} ({name})" if name else type(operator).__name__
+        reason = str(error).partition("\n")[0]
+        raise EvaluationError(
+            f"the operator {shown} failed on its data",
+            detail=f"{type(error).__name__}: {reason}" if reason else type(error).__name__,
+            hint="drop the query, and report what it was asked",
+        ) from error
