@@ -9,9 +9,10 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "millstream"
 
-BASE = {"bounds", "errors", "types", "settings"}
+BASE = {"bounds", "errors", "names", "types", "settings"}
 LAYERS: dict[str, set[str]] = {
     "bounds": set(),
+    "names": set(),
     "errors": set(),
     "types": set(),
     "settings": {"bounds", "errors"},

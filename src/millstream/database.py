@@ -38,6 +38,7 @@ from millstream.language.binder import Binder, BoundQuery
 from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
 from millstream.language.statement_parser import parse, parse_query
+from millstream.names import shown_name, why_unusable
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
@@ -509,8 +510,8 @@ class Database:
         How far it has come is kept in the database, and the callable is not: say this again after each opening.
         """
         self.check_open()
-        if not name or name.startswith("_"):
-            raise BindError(f"{name!r} cannot be a sink's name", hint="names do not start with _")
+        if reason := why_unusable(name):
+            raise BindError(f'"{shown_name(name)}" cannot be a sink\'s name', detail=reason)
         found = self.query(query)
         with self.engine.lock:
             if not self.sinks.is_callable_for(name, found):

@@ -14,7 +14,7 @@ from millstream.feeds import unreadable_table
 from millstream.inputs import late_table, malformed_table
 from millstream.language import statements as st
 from millstream.language.binder import Binder
-from millstream.language.definer import check_name, define_stream, define_table
+from millstream.language.definer import check_source_name, define_stream, define_table
 from millstream.plan.definitions import TableDefinition, ViewDefinition
 from millstream.types import Field
 
@@ -73,7 +73,7 @@ class Definitions:
         self._engine.add_source(table.name.lower(), SourceRow(table.columns, False, False))
 
     def _view(self, statement: st.CreateView) -> str:
-        check_name(statement.name)
+        check_source_name(statement.name)
         # Kept as it was bound: it is rewritten as part of the queries that read it.
         bound = self._binder(statement.place.text).bind(statement.query)
         columns = bound.schema

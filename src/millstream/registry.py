@@ -27,10 +27,11 @@ from millstream.kernel.sharing.parameters import QUERY, with_values
 from millstream.language import statements as st
 from millstream.language.binder import BoundQuery
 from millstream.language.filling import filled, with_constants
-from millstream.language.statement_parser import parse, parse_query, parse_type
+from millstream.language.statement_parser import check_text, parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows
+from millstream.names import shown_name, why_unusable
 from millstream.notices import notices_of, of_the_past, with_notices
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
@@ -124,6 +125,7 @@ class Registry:
 
     def register_text(self, text: str, name: str | None, mode: str) -> Query:
         """Make a text a standing query. One like which there are some in a group is not even parsed."""
+        check_text(text)
         with self._database.engine.lock:
             found = masked(text) if mode.lower() == "eager" else None
             known = self._known_texts(found) if found is not None else None
@@ -784,8 +786,8 @@ def _constants(found: Split) -> tuple[Shape, pl.DataFrame]:
 
 
 def check_query_name(name: str) -> None:
-    if not isinstance(name, str) or not name or name.startswith("_"):
-        raise BindError(f"{name!r} cannot be a query's name", hint="names do not start with _")
+    if reason := why_unusable(name):
+        raise BindError(f'"{shown_name(name)}" cannot be a query\'s name', detail=reason)
 
 
 def statement_text(statement: st.Statement) -> str:

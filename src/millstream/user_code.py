@@ -9,6 +9,7 @@ from millstream.errors import BindError
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.language.statement_parser import parse_type
+from millstream.names import shown_name, why_unusable
 from millstream.types import DataType
 
 
@@ -28,5 +29,8 @@ def aggregate_of(name: str, definition: type[UserAggregate], returns: str) -> tu
 
 
 def _check_name(name: str) -> None:
-    if not name.isidentifier() or name.startswith("_"):
-        raise BindError(f"{name!r} cannot be a function's name")
+    reason = why_unusable(name)
+    if reason is None and not name.isidentifier():
+        reason = "a function's name has letters, digits and _"
+    if reason is not None:
+        raise BindError(f'"{shown_name(name)}" cannot be a function\'s name', detail=reason)

@@ -26,6 +26,7 @@ from millstream.language.scope import OuterColumn, Scope
 from millstream.language.syntax import SAMPLE, SOURCE_TEXT, WINDOW, StreamOperator, StreamWindow, place_of
 from millstream.language.unnest import plan_block
 from millstream.language.windows import bind_sample, bind_window
+from millstream.names import shown_name, why_unusable
 from millstream.plan import logical as lo
 from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition, TimeDomain
 from millstream.plan.lifetime import lives_one_tick
@@ -284,6 +285,8 @@ class Binder:
         if isinstance(item, exp.Alias):
             if name.startswith("_"):
                 raise NameError(f'"{name}" starts with _', hint="choose another name", place=self._place(item))
+            if reason := why_unusable(name, is_object=False):
+                raise NameError(f'"{shown_name(name)}" cannot be a name', detail=reason, place=self._place(item))
             value = item.this
         else:
             value = item

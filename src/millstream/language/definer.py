@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from millstream.bounds import MAX_MICROSECONDS, MAX_SPAN
 from millstream.errors import BindError, NameError, TypeError, did_you_mean
 from millstream.language import statements as st
+from millstream.names import shown_name, why_unusable
 from millstream.plan.definitions import (
     ExternalData,
     HeartbeatRule,
@@ -24,7 +25,7 @@ DEFAULT_RETENTION = 7 * 86_400_000_000  # microseconds; integer ticks without TI
 
 def define_stream(statement: st.CreateStream) -> StreamDefinition:
     columns = _columns(statement.columns, f"stream {statement.name}")
-    check_name(statement.name)
+    check_source_name(statement.name)
     timestamp = _timestamp(statement.timestamp, columns)
     domain = _domain(timestamp, statement.tick)
     heartbeat = _heartbeat(statement.heartbeat, domain)
@@ -46,7 +47,7 @@ def define_stream(statement: st.CreateStream) -> StreamDefinition:
 
 def define_table(statement: st.CreateTable) -> TableDefinition:
     columns = _columns(statement.columns, f"table {statement.name}")
-    check_name(statement.name)
+    check_source_name(statement.name)
     names = {field.name.lower(): index for index, field in enumerate(columns)}
     key = tuple(_position(name, names, columns, f"table {statement.name}") for name in statement.key)
     if statement.changes_by is None or statement.timestamp is None:
@@ -57,7 +58,7 @@ def define_table(statement: st.CreateTable) -> TableDefinition:
             hint="the operation is not part of the table's rows: leave it out of the column list",
             place=statement.changes_by.place,
         )
-    check_name(statement.changes_by)
+    check_name(statement.changes_by, is_object=False)
     timestamp = _timestamp(statement.timestamp, columns)
     domain = _domain(timestamp, statement.tick)
     return TableDefinition(
@@ -107,19 +108,28 @@ def _counted(span: st.Duration, domain: TimeDomain) -> int:
     return span.amount // domain.tick
 
 
-def check_name(name: st.Name) -> None:
+def check_name(name: st.Name, *, is_object: bool = True) -> None:
     if name.text.startswith("_"):
         raise NameError(
-            f'"{name}" starts with _',
+            f'"{shown_name(name.text)}" starts with _',
             hint="such names are Millstream's own: choose another",
             place=name.place,
         )
+    if reason := why_unusable(name.text, is_object=is_object):
+        raise NameError(f'"{shown_name(name.text)}" cannot be a name', detail=reason, place=name.place)
+
+
+def check_source_name(name: st.Name) -> None:
+    """Of what FROM can name, where a dot stands before a column or a system table."""
+    check_name(name)
+    if "." in name.text:
+        raise NameError(f'"{name}" has a dot in it', hint="queries could not name it: choose another", place=name.place)
 
 
 def _columns(definitions: Sequence[st.ColumnDefinition], owner: str) -> Schema:
     seen: set[str] = set()
     for column in definitions:
-        check_name(column.name)
+        check_name(column.name, is_object=False)
         if column.name.key in seen:
             raise NameError(f'{owner} declares column "{column.name}" twice', place=column.name.place)
         seen.add(column.name.key)
@@ -137,7 +147,7 @@ def _timestamp(column: st.TimestampColumn, columns: Schema) -> TimestampDefiniti
     positions = {field.name.lower(): index for index, field in enumerate(columns)}
     position = positions.get(column.name.key)
     if position is None:
-        check_name(column.name)
+        check_name(column.name, is_object=False)
         kind = column.type or BIGINT
     else:
         kind = columns[position].type

@@ -15,6 +15,7 @@ from millstream.language.dialect import CLAUSES, CQL, QueryParser
 from millstream.language.durations import duration
 from millstream.language.reading import all_read
 from millstream.language.type_names import data_type
+from millstream.names import is_text
 from millstream.types import DataType
 
 _STATEMENT_WORDS = (
@@ -26,6 +27,7 @@ _SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "PLAN")
 
 def parse(text: str) -> list[st.Statement]:
     """The statements of a text, in order."""
+    check_text(text)
     try:
         tokens = CQL().tokenize(text)
     except TokenError as error:
@@ -42,6 +44,14 @@ def parse(text: str) -> list[st.Statement]:
     except RecursionError:
         raise SyntaxError("the text is nested too deeply") from None
     return [statement for statement in found if statement is not None]
+
+
+def check_text(text: object) -> None:
+    """Refuse what is no text, or one that cannot be written down."""
+    if not isinstance(text, str):
+        raise SyntaxError(f"statements are a text, not a {type(text).__name__}")
+    if not is_text(text):
+        raise SyntaxError("the text has a character that cannot be written", detail="one half of a surrogate pair")
 
 
 def parse_query(text: str) -> exp.Query:

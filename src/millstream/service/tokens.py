@@ -20,6 +20,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from millstream.errors import CatalogError, InputError, NameError, StateError, did_you_mean
+from millstream.names import shown_name, why_unusable
 
 FILE = "tokens.json"
 _PREFIX = "ms_"
@@ -78,8 +79,11 @@ class Tokens:
 
     def add(self, name: str, role: Role) -> str:
         """Make a token; gives its text, which is nowhere else."""
-        if not name or not name.isprintable():
-            raise InputError(f"{name!r} cannot be a token's name")
+        reason = why_unusable(name)
+        if reason is None and not name.isprintable():
+            reason = "it has a character that cannot be shown"
+        if reason is not None:
+            raise InputError(f'"{shown_name(name)}" cannot be a token\'s name', detail=reason)
         secret = _PREFIX + secrets.token_urlsafe(32)
         with self._changing() as found:
             if any(token.name == name for token in found):

@@ -1,0 +1,46 @@
+"""What a name may be, wherever one is given: in statements, from Python and over HTTP.
+
+Names are kept in the catalog, shown, and sent as texts; those of objects also become parts of paths and of addresses.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from urllib.parse import quote
+
+MOST_CHARACTERS = 128
+_MOST_OF_A_PATH = 200  # characters of a part of a path, which may have 255 with what is added
+_UNWRITABLE = ("Cc", "Cs")  # control characters and halves of surrogate pairs
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be written down: it has no half of a surrogate pair."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def why_unusable(name: object, *, is_object: bool = True) -> str | None:
+    """What is wrong with a name, if something is; of columns less is asked than of objects."""
+    if not isinstance(name, str):
+        return f"a name is a text, not a {type(name).__name__}"
+    if not name:
+        return "a name has at least one character"
+    if name.startswith("_"):
+        return "names that start with _ are Millstream's own"
+    if len(name) > MOST_CHARACTERS:
+        return f"it has {len(name)} characters, and a name at most {MOST_CHARACTERS}"
+    if any(unicodedata.category(character) in _UNWRITABLE for character in name):
+        return "it has a character that cannot be written"
+    if not is_object:
+        return None
+    if "/" in name or "\\" in name or name in (".", ".."):
+        return "it could be taken for a path"
+    if len(quote(name, safe="")) > _MOST_OF_A_PATH:
+        return "as a part of a path it is too long"
+    return None
+
+
+def shown_name(name: object) -> str:
+    """A name in a message, whatever it is."""
+    text = name if isinstance(name, str) else repr(name)
+    text = "".join(c if unicodedata.category(c) not in _UNWRITABLE else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:40]}..."
