@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
 import uuid
+import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -14,12 +17,14 @@ from millstream.database import Database
 from millstream.declarations import Pickler
 from millstream.engine.engine import Engine
 from millstream.engine.external import External
+from millstream.engine.life import check_not_forked
 from millstream.engine.runner import InProcessRunner, Runner
 from millstream.errors import SetupError, StateError
 from millstream.kernel.distribution import HASH
+from millstream.state.files import sync_directory
+from millstream.state.layout import CHECKPOINTS, MANIFESTS, check_can_be_new, has_manifest
 from millstream.state.lock import DirectoryLock
 from millstream.state.manifest import Layout, Manifests
-from millstream.state.snapshot import Snapshot
 from millstream.state.store import DirectoryStore, MemoryStore
 
 if TYPE_CHECKING:
@@ -27,7 +32,8 @@ if TYPE_CHECKING:
 
     from millstream.remote.database import RemoteDatabase
 
-CHECKPOINTS = "checkpoints"  # Spark's, one directory per source
+_open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_AT_EXIT = 10.0  # seconds that what is under way may take when the interpreter ends; what is left is not committed
 
 
 @overload
@@ -72,61 +78,83 @@ def connect(
         raise SetupError("a token is for services", hint="connect to an address, as in http://127.0.0.1:8787")
     if engine not in ("spark", "inprocess"):
         raise SetupError(f"engine is 'spark' or 'inprocess', not {engine!r}")
-    if path is not None:
-        return _open(Path(path), spark, master, engine)
+    check_not_forked()
+    return closed_at_exit(
+        _open(Path(path), spark, master, engine) if path is not None else _open_new(spark, master, engine)
+    )
+
+
+def _open_new(spark: SparkSession | None, master: str | None, engine: str) -> Database:
+    """A database that ends when it is closed."""
     if engine == "inprocess":
         return Database(Engine(InProcessRunner(MemoryStore())), _nothing, _UNPICKLED)
-    directory = Path(tempfile.mkdtemp(prefix="millstream-"))
-    runner, external, stop = _on_spark(spark, master, DirectoryStore(directory))
-
-    def close() -> None:
-        stop()
-        shutil.rmtree(directory, ignore_errors=True)
-
-    return Database(Engine(runner), close, _UNPICKLED, external=external, checkpoints=directory / CHECKPOINTS)
-
-
-def _open(directory: Path, spark: SparkSession | None, master: str | None, engine: str) -> Database:
-    """A database that lasts. Nothing is changed before the lock is held and the manifest has been read."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        lock = DirectoryLock(directory)
-    except OSError as error:
-        raise StateError(f"{directory} cannot be a database: {error.strerror}") from error
-    stop: Callable[[], None] = _nothing
-    try:
-        manifests = Manifests(directory / "manifest", Layout(default_shards(engine), HASH))
-        snapshot = manifests.open()
+    with ExitStack() as undone:
+        directory = Path(tempfile.mkdtemp(prefix="millstream-"))
+        undone.callback(shutil.rmtree, directory, ignore_errors=True)
         store = DirectoryStore(directory)
-        store.remove_orphans((snapshot or Snapshot()).names())
-        runner: Runner
-        external: External | None = None
-        if engine == "inprocess":
-            runner = InProcessRunner(store, manifests.layout.shards)
-        else:
-            runner, external, stop = _on_spark(spark, master, store, manifests.layout.shards)
-        if snapshot is None:
-            manifests.commit(Snapshot())
+        runner, external, stop = _on_spark(spark, master, store)
+        undone.callback(stop)
+        store.prepare()
+        closing = ExitStack()
+        checkpoints = directory / CHECKPOINTS
+        database = Database(Engine(runner), closing.close, _UNPICKLED, external=external, checkpoints=checkpoints)
+        closing.enter_context(undone.pop_all())
+        return database
 
-        opened = Engine(runner, manifests, snapshot)
 
-        def close() -> None:
-            stop()
+def _open(given: Path, spark: SparkSession | None, master: str | None, engine: str) -> Database:
+    """A database that lasts. Nothing is changed before the lock is held and the manifest has been read."""
+    directory = given.absolute().resolve()  # which stays the same when the process goes to another directory
+    try:
+        with ExitStack() as undone:
+            undone.callback(_locked(directory).release)
+            manifests = Manifests(directory / MANIFESTS, Layout(default_shards(engine), HASH))
+            store = DirectoryStore(directory)
+            snapshot = manifests.take_over(lambda found: store.check(found.names()))
+            sync_directory(directory)
+            sync_directory(directory.parent)
+            store.prepare(manifests.fence)
+            store.remove_orphans(snapshot.names(), own=False)
+            runner: Runner = InProcessRunner(store, manifests.layout.shards)
+            external: External | None = None
+            if engine != "inprocess":
+                runner, external, stop = _on_spark(spark, master, store, manifests.layout.shards)
+                undone.callback(stop)
+            opened = Engine(runner, manifests, snapshot)
             # What failed attempts have left, for those who read the directory meanwhile.
-            store.remove_orphans(opened.snapshot.names())
-            lock.release()
+            undone.callback(lambda: _tidy(manifests, store, opened))
+            undone.callback(opened.close)
+            closing = ExitStack()
+            checkpoints = directory / CHECKPOINTS
+            database = Database(opened, closing.close, _cloudpickler(), external=external, checkpoints=checkpoints)
+            closing.enter_context(undone.pop_all())
+            return database
+    except OSError as error:
+        raise StateError(f"{directory} cannot be a database: {error.strerror or error}") from error
 
-        return Database(
-            opened,
-            close,
-            _cloudpickler(),
-            external=external,
-            checkpoints=directory / CHECKPOINTS,
-        )
+
+def _locked(directory: Path) -> DirectoryLock:
+    """The lock of a directory that is a database, or may become one; others are left as they are."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if not has_manifest(directory):
+        check_can_be_new(directory)
+    lock = DirectoryLock(directory)
+    try:
+        if not has_manifest(directory):
+            check_can_be_new(directory)
     except BaseException:
-        stop()
         lock.release()
         raise
+    return lock
+
+
+def _tidy(manifests: Manifests, store: DirectoryStore, opened: Engine) -> None:
+    try:
+        manifests.check_current()
+    except StateError:
+        return  # it belongs to somebody else by now
+    if not manifests.is_in_doubt:
+        store.remove_orphans(opened.snapshot.names(), own=True)
 
 
 def default_shards(engine: str) -> int:
@@ -162,6 +190,20 @@ def _cloudpickler() -> Pickler:
         return loads(content)
 
     return Pickler(dumps, loads)
+
+
+def closed_at_exit(database: Database) -> Database:
+    """A database that nobody closes is closed when the interpreter ends, before what it needs is gone."""
+    if not _open_databases:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)  # the last to be registered is the first to be called: before Spark's own
+    _open_databases.add(database)
+    return database
+
+
+def _close_all() -> None:
+    for database in list(_open_databases):
+        database.close(_AT_EXIT)
 
 
 def _nothing() -> None:

@@ -19,12 +19,12 @@ from millstream.definitions import Definitions
 from millstream.engine.answers import elements_until, relation_at
 from millstream.engine.engine import Engine
 from millstream.engine.external import External
+from millstream.engine.life import Life, under_way
 from millstream.engine.limits import Limits
 from millstream.engine.reports import OperatorReport, as_text
 from millstream.errors import (
     BindError,
     CatalogError,
-    ClosedError,
     Error,
     NameError,
     NotSupportedError,
@@ -96,7 +96,6 @@ class Database:
         self._on_close = on_close
         self._pickler = pickler
         self._default_shards = engine.runner.planner.shards
-        self._closed = False
         notes = engine.journal.notes()
         for entry in self.declared.entries:
             self._recover(entry)
@@ -104,15 +103,15 @@ class Database:
         for record in notes:
             self.registry.recover_recorded(record)
         engine.keep_held()
-        engine.backfills.on_published = self.sinks.flush
+        engine.backfills.on_published = self._flush_beside
         engine.backfills.start()
         self.sinks.flush()
 
     # Statements
 
+    @under_way
     def execute(self, text: str) -> Result:
         """Run all statements of a text; gives the last one's result."""
-        self.check_open()
         result = Result("nothing to do")
         for statement in parse(text):
             result = self._execute(statement)
@@ -161,14 +160,15 @@ class Database:
 
     # Queries
 
+    @under_way
     def register(self, cql: str, name: str | None = None, mode: str = "eager") -> Query:
         """Make a text a standing query, from now on and over the past that is kept."""
-        self.check_open()
         _check_mode(mode)
         if name is not None:
             check_query_name(name)
         return self.registry.register_text(cql, name, mode)
 
+    @under_way
     def register_many(
         self, template: str, rows: Any, names: Sequence[str] | None = None, mode: str = "eager"
     ) -> list[Query]:
@@ -176,7 +176,6 @@ class Database:
 
         Rows are tuples (or single values, where there is one parameter), or a pyarrow, polars or pandas table.
         """
-        self.check_open()
         _check_mode(mode)
         return self.registry.register_many(template, rows, names, mode)
 
@@ -188,19 +187,20 @@ class Database:
         self.check_open()
         return list(self.registry)
 
+    @under_way
     def results(self, queries: Sequence[Query] | None = None, at: Any = None) -> pa.Table:
         """The answers of many queries with the same columns in one table, each row with its query's name (`_query`).
 
         For thousands of queries of one group this is much faster than asking each.
         """
-        self.check_open()
         return self.registry.results(list(self.registry) if queries is None else list(queries), at)
 
+    @under_way
     def explain(self, cql: str) -> str:
         """The plan of a query, and the defaults it would get."""
-        self.check_open()
         return self._explained(self._bind(parse_query(cql), cql))
 
+    @under_way
     def drop_query(self, name: str) -> None:
         with self.engine.lock:
             query = self.registry.find(name)
@@ -322,20 +322,20 @@ class Database:
 
     # Functions of users
 
+    @under_way
     def create_function(self, name: str, body: Callable[..., Any], returns: str, *, columns: str = "polars") -> None:
         """Make a Python function usable in queries.
 
         It is called with one whole column per argument (Polars, or pyarrow with `columns="arrow"`) and gives one back.
         Equal rows must give equal results.
         """
-        self.check_open()
         function = function_of(name, body, returns, columns)
         if self._is_new("function", name, self._pickler.pack(function)):
             self.code = self.code.with_function(function)
 
+    @under_way
     def create_aggregate(self, name: str, definition: type[UserAggregate], returns: str) -> None:
         """Make a Python class usable as an aggregate: initialize, iterate, terminate, and retract if it can."""
-        self.check_open()
         aggregate = aggregate_of(name, definition, returns)
         if self._is_new("aggregate", name, self._pickler.pack(aggregate)):
             self.code = self.code.with_aggregate(name.lower(), *aggregate)
@@ -473,29 +473,29 @@ class Database:
 
     # Rows and time
 
+    @under_way
     def insert(self, name: str, rows: Any) -> InsertResult:
         """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.
 
         Rows are tuples, dicts, or a pyarrow, polars or pandas table.
         """
-        self.check_open()
         outcome = self.inputs.insert(self.catalog.fed_by_rows(name), rows)
         self.sinks.flush()
         return outcome
 
+    @under_way
     def advance(self, name: str | None = None, *, to: Any) -> None:
         """A heartbeat: no element at or before `to` comes any more, on one stream or on all."""
-        self.check_open()
         self.inputs.advance(self.catalog.feeds() if name is None else [self.catalog.with_heartbeat(name)], to)
         self.sinks.flush()
 
+    @under_way
     def run(self, until: str | float | None = "idle") -> None:
         """Read the sources: until they have no more ("idle"), for so many seconds, or (None) until interrupted.
 
         Clocks and idle streams go on meanwhile, and sinks are served. The first source that fails ends the run with
         its error; the others finish the batch they are at, and nothing is lost.
         """
-        self.check_open()
         self._pump.run(until)
 
     def end_run(self) -> None:
@@ -504,12 +504,12 @@ class Database:
 
     # Sinks
 
+    @under_way
     def create_sink(self, name: str, query: str, deliver: Deliver) -> None:
         """Call `deliver(number, changes)` with the final changes of a query, delivery by delivery.
 
         How far it has come is kept in the database, and the callable is not: say this again after each opening.
         """
-        self.check_open()
         if reason := why_unusable(name):
             raise BindError(f'"{shown_name(name)}" cannot be a sink\'s name', detail=reason)
         found = self.query(query)
@@ -520,9 +520,9 @@ class Database:
             self.sinks.add(Sink(name, found, CALLABLE, deliver))
         self.sinks.flush()
 
+    @under_way
     def resume_sink(self, name: str) -> None:
         """Try a paused sink again, from the delivery that failed."""
-        self.check_open()
         self.sinks.find(name).error = None
         self.sinks.flush()
 
@@ -560,8 +560,8 @@ class Database:
 
     # Life
 
+    @under_way
     def stats(self) -> dict[str, Any]:
-        self.check_open()
         snapshot = self.engine.snapshot
         counted = ("heartbeat", "arrived", "late", "malformed", "shed")
         streams = {
@@ -581,19 +581,39 @@ class Database:
         }
 
     @property
+    def life(self) -> Life:
+        return self.engine.life
+
+    @property
     def is_closed(self) -> bool:
-        return self._closed
+        return self.life.is_closing
 
     def check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("the database is closed", hint="connect again")
+        self.life.check()
 
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._pump.end()
+    def close(self, timeout: float | None = None) -> None:
+        """End what is under way, wait for it (or for so many seconds), and give the directory up.
+
+        Runs finish the batches they are at, inserts and deliveries end, followers too; from then on everything is
+        refused. Called in the middle of one of these, a sink's callable say, it takes effect when that has ended.
+        """
+        self.life.end(self._stop, self._finish, timeout)
+
+    def _stop(self) -> None:
+        self._pump.end(wait=False)
+        self.engine.stop()
+
+    def _finish(self) -> None:
+        try:
             self.engine.close()
+        finally:
             self._on_close()
+
+    def _flush_beside(self) -> None:
+        """Serve the sinks in a thread that works beside the epochs."""
+        if not self.life.is_closing:
+            with self.life:
+                self.sinks.flush()
 
     def __enter__(self) -> Database:
         return self

@@ -116,7 +116,8 @@ class Pump:
                 return
             if (until == "idle" and not active) or (deadline is not None and time.monotonic() >= deadline):
                 return
-            if self._ending.wait(_POLL) or interrupt.came:
+            # A run that has only just begun may not have heard that it is to end.
+            if self._ending.wait(_POLL) or interrupt.came or self._inputs.engine.life.is_closing:
                 return
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from millstream.engine.answers import changes_between, elements_between, first_instants, from_instant, relation_at
 from millstream.engine.bookmarks import Bookmark as Bookmark
 from millstream.engine.keeping import Answer, Keeping, Span
+from millstream.engine.life import Life, under_way
 from millstream.errors import ClosedError, Error, EvaluationError, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
@@ -58,6 +59,10 @@ class Query:
         self._dropped = False
 
     @property
+    def life(self) -> Life:
+        return self._database.life
+
+    @property
     def kind(self) -> Kind:
         return self._bound.kind
 
@@ -87,6 +92,7 @@ class Query:
     @property
     def final(self) -> Any:
         """The instant up to which the answer is final; None where nothing is yet, or the query has failed."""
+        self._check_open()
         tick = -1 if self.is_filling or self.error is not None else self._final()
         return None if tick < 0 else shown_instant(tick, self._bound.domain)
 
@@ -113,15 +119,18 @@ class Query:
         is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
         return is_among and not engine.backfills.is_broken(self.edge, self.number)
 
+    @under_way
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
         engine = self._database.engine
         if self.number is not None:
             engine.settle(self.edge)
         engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        engine.life.check_goes_on()
         self._check_open()
         return not self.is_filling
 
+    @under_way
     def result(self, at: Any = None) -> pa.Table:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         self._check_open()
@@ -145,6 +154,7 @@ class Query:
             return relation_at(rows, schema, tick)
         return elements_between(rows, schema, first - 1, tick, self._bound.domain, database.settings.max_rstream_rows)
 
+    @under_way
     def rows_of_group(self, at: Any) -> tuple[Batch, int]:
         """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
         self._check_open()
@@ -160,6 +170,7 @@ class Query:
     def fields(self) -> Schema:
         return self._bound.schema
 
+    @under_way
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order.
 
@@ -188,6 +199,7 @@ class Query:
         place.most = most
         return self._database.engine.retention.bookmarks.hold(place)
 
+    @under_way
     def given(self, place: Bookmark, until: int, most: int | None = None) -> tuple[pa.Table, int]:
         """What comes next for a place, up to an instant that is final, or as many instants as have about so many
         changes; and the last of them."""
@@ -208,6 +220,7 @@ class Query:
             until = first_instants(rows, stream=self.kind == "stream", since=since, until=until, most=most)
         return self._changes(rows, since, until), until
 
+    @under_way
     def next_changes(self, place: Bookmark, most: int) -> tuple[pa.Table, int]:
         """The changes after a place, of as many instants as have about so many, and the last of them."""
         self._check_open()
@@ -258,19 +271,29 @@ class Query:
         while not self.has_ended:
             if self.is_filling:
                 return  # for longer than anybody wants to wait
-            final = self._final()
-            if final > place.seen and final >= place.start:
-                with _FOLLOWING:
-                    changes, place.seen = self.given(place, final)
-                if changes.num_rows:
-                    yield changes
+            try:
+                changes = self._more(place)
+                if changes is None or not changes.num_rows:
+                    seen = max(place.seen, place.start - 1)
+                    self._wait(seen, timeout)
+                    if not self.has_ended and self._final() <= seen:
+                        return  # nothing came
                     continue
-            if self.has_ended:
-                return
-            seen = max(place.seen, place.start - 1)
-            self._wait(seen, timeout)
-            if not self.has_ended and self._final() <= seen:
-                return  # nothing came
+            except ClosedError:
+                if self.has_ended:
+                    return  # between two looks
+                raise
+            yield changes
+
+    @under_way
+    def _more(self, place: Bookmark) -> pa.Table | None:
+        """What has become final since a follower was here."""
+        final = self._final()
+        if final <= place.seen or final < place.start:
+            return None
+        with _FOLLOWING:
+            changes, place.seen = self.given(place, final)
+        return changes
 
     @property
     def has_ended(self) -> bool:
@@ -286,10 +309,12 @@ class Query:
                 return
             self._database.engine.wait_until(lambda: self.has_ended or self.final_tick > seen, left)
 
+    @under_way
     def explain(self) -> str:
         notes = (f"mode {self.mode}: {note}" for note in self.keeping.notes() if self.mode != "eager")
         return "\n".join([explain(self.bound.plan), *notes])
 
+    @under_way
     def stats(self) -> dict[str, Any]:
         self._check_open()
         engine = self._database.engine
@@ -342,6 +367,7 @@ class Query:
         until = None if last >= INF - 1 else shown_instant(last, self._bound.domain)
         return {"approximate": self.final_tick <= last, "approximate_until": until}
 
+    @under_way
     def drop(self) -> None:
         """Forget the query and what only it needed."""
         self._check_open()
@@ -357,6 +383,7 @@ class Query:
     @property
     def bound(self) -> BoundQuery:
         """With its own constants."""
+        self._database.check_open()
         return self._bound if self.template is None else self._database.registry.own(self)
 
     def tick(self, value: Any) -> int:

@@ -44,7 +44,7 @@ from millstream.plan.logical import map_expressions, sources
 from millstream.plan.sharing import Shape, Split, shape_of, split
 from millstream.query import Query
 from millstream.settings import Settings
-from millstream.state.manifest import Record
+from millstream.state.notes import Record
 from millstream.types import BOOLEAN, DataType, to_polars
 from millstream.unkept import ROWS, Unkept
 

@@ -138,8 +138,8 @@ class Sinks:
 
     def _serve(self, sink: Sink) -> bool:
         """Make one delivery; False when there is nothing to deliver, or it failed."""
-        if sink.query.is_filling:
-            return False  # until its past is there: sinks are served again then
+        if sink.query.is_filling or self.engine.life.is_closing:
+            return False  # until its past is there: sinks are served again then, or when the database is opened next
         with self.engine.lock:
             try:
                 cursor, changes = self._next(sink)
@@ -193,6 +193,7 @@ class Sinks:
             else:
                 sink.error = None
                 return True
-            if attempt < _ATTEMPTS:
-                time.sleep(self.pause * attempt)
+            if attempt == _ATTEMPTS or self.engine.life.is_closing:
+                break
+            time.sleep(self.pause * attempt)
         return False

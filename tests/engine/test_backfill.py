@@ -440,7 +440,7 @@ def run(path: Path, fault: str = "") -> int:
     return subprocess.run([sys.executable, "-c", PROGRAM, str(path)], env=environment, check=False).returncode
 
 
-@pytest.mark.parametrize("fault", ["backfill-slice-run:3", "backfill-finished", "manifest-renamed:26"])
+@pytest.mark.parametrize("fault", ["backfill-slice-run:3", "backfill-finished", "manifest-linked:26"])
 def test_a_backfill_that_was_killed_is_repeated(tmp_path: Path, fault: str) -> None:
     path = tmp_path / "db"
     assert run(path, fault) == -signal.SIGKILL

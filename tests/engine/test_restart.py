@@ -171,7 +171,8 @@ def test_a_flipped_bit_is_found_and_nothing_is_overwritten(tmp_path: Path, kind:
         use(path)
     assert damaged.name in str(raised.value)
     after = contents(path)
-    assert {name: after.get(name) for name in before} == before or kind == "history/s/*/*"
+    kept = [name for name in before if not name.startswith("manifest/manifest-") or kind.startswith("manifest")]
+    assert all(after.get(name) == before[name] for name in kept) or kind == "history/s/*/*"  # opening takes a number
     assert after[str(damaged.relative_to(path))] == before[str(damaged.relative_to(path))]
 
 
@@ -180,7 +181,7 @@ def test_a_missing_segment_is_named(tmp_path: Path) -> None:
     fed(path).close()
     for segment in (path / "segments").iterdir():
         segment.unlink()
-    with pytest.raises(ms.StateError, match="it is missing"):
+    with pytest.raises(ms.StateError, match="is missing"):
         use(path)
 
 

@@ -55,5 +55,5 @@ def test_what_a_failed_attempt_left_is_gone_at_rest(session: SparkSession, tmp_p
         db.execute("CREATE STREAM s (k INT) TIMESTAMP BY t")
         db.insert("s", [(1, 1), (2, 2)])
         (file,) = (path / "history" / "s").glob("*/*.parquet")
-        file.with_name("e2-attempt.parquet").write_bytes(file.read_bytes())
+        file.with_name("e2-f1-attempt.parquet").write_bytes(file.read_bytes())
     assert session.read.parquet(str(path / "history" / "s")).count() == 2

@@ -54,7 +54,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "fault", ["epoch-started:2", "epoch-run:2", "manifest-written:8", "manifest-renamed:8", "sink-written:2"]
+    "fault", ["epoch-started:2", "epoch-run:2", "manifest-written:8", "manifest-linked:8", "sink-written:2"]
 )
 def test_a_crash_loses_and_repeats_nothing(undisturbed: Path, tmp_path: Path, fault: str) -> None:
     place = prepared(tmp_path / "place")

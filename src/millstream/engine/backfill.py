@@ -214,8 +214,6 @@ class Backfills:
         with self._lock:
             self._is_closed = True
             self._closing.set()
-            self._waiting.clear()
-            self._groups.clear()
             thread = self._thread
         if self._beside is not None:
             self._beside.cancel()
@@ -289,8 +287,9 @@ class Backfills:
                         else [failure_key(job.group.edge, query) for query in numbers_of(job.queries)]
                     )
                     self._broken.update(dict.fromkeys(stuck, job.error))
-                self._job = self._beside = None
-            engine.store.sweep(job.names(), set(engine.snapshot.names()))
+                # Of one that was cut short by the end its queries still wait: nobody may take them for filled.
+                self._job, self._beside = self._job if self._is_closed else None, None
+            engine.sweep(job.names())
         engine.tell()
 
     def _is_over(self, job: Job) -> bool:

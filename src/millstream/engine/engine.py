@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 import polars as pl
 
 from millstream.engine.backfill import Backfills
+from millstream.engine.committing import CommitLock
 from millstream.engine.exchange import Skew
 from millstream.engine.extents import Extent, Extents, Wanted
 from millstream.engine.groups import Group, Groups, failure_key, query_tables
+from millstream.engine.life import Life
 from millstream.engine.limits import Limits, Notice, notices
 from millstream.engine.merging import (
     HistoryMerge,
@@ -55,7 +57,8 @@ from millstream.plan.cost import SourceStatistics
 from millstream.plan.physical import CLOCK, Lowering, Options
 from millstream.plan.sharing import QUERY_ROWS, Shape
 from millstream.state.faults import reach
-from millstream.state.manifest import Journal, Layout, NoJournal, Record
+from millstream.state.manifest import Journal, Layout, NoJournal
+from millstream.state.notes import Record
 from millstream.state.snapshot import HistoryFile, Snapshot, SourceProgress, state_names
 from millstream.state.store import Store
 from millstream.types import Schema
@@ -86,10 +89,10 @@ class Engine:
         self.journal = journal or NoJournal(Layout(runner.planner.shards, HASH))
         self.snapshot = snapshot or Snapshot()
         self.pipeline = Pipeline()
-        self.lock = threading.RLock()
+        self.life = Life()
+        self.lock = CommitLock()
         self._changed = threading.Condition()  # told of every commit, and of the end
         self._changes = 0
-        self._is_closed = False
         self._listeners: list[Callable[[], None]] = []  # told as well, without a thread of theirs that waits
         self.pins = Pins()
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
@@ -115,23 +118,31 @@ class Engine:
 
     def commit(self, snapshot: Snapshot) -> None:
         """Make a snapshot the one that counts, and remove what only the one before it needed."""
+        self.life.check_commits()
         with self.lock:
-            before = self.snapshot
+            self.life.check_commits()
+            before = set(self.snapshot.names())
             snapshot = self.groups.with_held(snapshot)
-            self.journal.commit(snapshot)
+            after = set(snapshot.names())
+            self.lock.hold_interrupts()
+            self.journal.commit(snapshot, self.store.settling(after - before))
             self.groups.release()
             self.snapshot = snapshot
             self.tell()
             reach("before-sweep")
             self._tails.keep({name for names in snapshot.results.values() for name in names})
-            gone = self.pins.taken_over().union(before.names())
-            self.store.sweep(gone, self.pins.names.union(snapshot.names()))
+            self.store.sweep(before | self.pins.taken_over(), after | self.pins.names)
+
+    def sweep(self, names: Iterable[str]) -> None:
+        """Remove what nobody needs among files that were written: neither the snapshot, nor who reads beside it."""
+        if not self.journal.is_in_doubt:
+            self.store.sweep(names, self.pins.names.union(self.snapshot.names()))
 
     def pin(self, reader: object, names: Iterable[str]) -> None:
         """Keep files that a reader beside the epochs needs, instead of those that it needed before."""
         with self.lock:
             if before := self.pins.hold(reader, names):
-                self.store.sweep(before, self.pins.names.union(self.snapshot.names()))
+                self.sweep(before)
 
     def unpin(self, reader: object) -> None:
         with self.lock:
@@ -168,19 +179,25 @@ class Engine:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             known = self._changes
-            if self._is_closed or holds():
+            if self.life.is_closing or holds():
                 return
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
             with self._changed:
                 # Not asking what is waited for here: that may need the engine's lock, whose owner may be telling.
-                self._changed.wait_for(lambda known=known: self._is_closed or self._changes != known, left)  # type: ignore[misc]
+                self._changed.wait_for(lambda known=known: self.life.is_closing or self._changes != known, left)  # type: ignore[misc]
+
+    def stop(self) -> None:
+        """Whoever waits need not any more, and work beside the epochs ends."""
+        self.tell()
+        self.backfills.close()
 
     def close(self) -> None:
-        """Nothing is committed any more: whoever waits need not."""
+        """Nothing is committed any more."""
         self.backfills.close()
-        self._is_closed = True
+        with self.lock:
+            self.life.is_closing = self.life.is_over = True
         self.tell()
         self.runner.close()
 
@@ -277,6 +294,7 @@ class Engine:
     ) -> None:
         """Take new rows and heartbeats in, run what they concern, commit; with a catalog where it came with them."""
         with self.lock:
+            self.journal.check_current()  # rather than to find what another owner has removed
             self.groups.let_in()
             reach("epoch-started")
             committed = self.snapshot
@@ -298,10 +316,10 @@ class Engine:
                 written = [
                     file.name for parts in (files, outcome.history) for found in parts.values() for file in found
                 ]
-                self.store.sweep([*written, *state_names(outcome.states)], set(self.snapshot.names()))
+                self.sweep([*written, *state_names(outcome.states)])
                 raise
             if outcome.failures:
-                self.store.sweep(outcome.names(), set(self.snapshot.names()))
+                self.sweep(outcome.names())
             self._count(outcome)
             failed = self._failed_steps(outcome.failures)
             self.pipeline = self.pipeline.without(failed)
@@ -692,7 +710,8 @@ class Engine:
                 return reader(snapshot)
             except StateError:
                 if self.snapshot is snapshot:
-                    raise  # not because a commit has removed what the one before it named
+                    self.journal.check_current()
+                    raise  # not because a commit has removed what the one before it named, ours or another owner's
 
     def segments(
         self, edge: str, snapshot: Snapshot, wanted: Wanted | None = None, after: int = -1
@@ -838,7 +857,7 @@ class Engine:
             )
             self.commit(snapshot)
         finally:
-            self.store.sweep(new.written, set(self.snapshot.names()))
+            self.sweep(new.written)
         self.pipeline = self.pipeline.with_steps(new.pipeline.steps)
 
     def history_task(

@@ -276,7 +276,7 @@ class Groups:
         if not outcome.failures:
             self._take_over(group, names, rows, outcome)
             return
-        self._engine.store.sweep([*outcome.names(), *state_names({"": names})], set(self._engine.snapshot.names()))
+        self._engine.sweep([*outcome.names(), *state_names({"": names})])
         step, error = next(iter(outcome.failures.items()))
         if step not in group.above or sum(frame.height for frame in rows.values()) == 1:
             self.fail(group, rows, error)
@@ -375,7 +375,7 @@ class Groups:
                 results={**snapshot.results, group.edge: (*snapshot.results.get(group.edge, ()), *results)},
             )
         )
-        engine.store.sweep([*outcome.names(), *state_names({"": names})], set(engine.snapshot.names()))
+        engine.sweep([*outcome.names(), *state_names({"": names})])
 
     def _not_waiting(self, group: Group, tables: Mapping[str, Names], rows: Rows) -> dict[str, Names]:
         kept = {}

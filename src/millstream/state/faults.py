@@ -1,6 +1,7 @@
 """Places where a test may stop the process, to prove that nothing committed is lost and nothing uncommitted is seen.
 
 `MILLSTREAM_FAULT=point` kills the process (as kill -9 does) when it reaches the point; `point:3` at the third time.
+`point:3:stop` only stops it there (as kill -STOP does), so that another process can take the database over meanwhile.
 With `MILLSTREAM_FAULT_MARK=file` that happens once for all processes: the one that dies leaves the file behind.
 """
 
@@ -22,7 +23,8 @@ POINTS = (
     "catalog-renamed",
     "manifest-half-written",
     "manifest-written",
-    "manifest-renamed",
+    "manifest-linked",
+    "manifest-counts",
     "before-sweep",
     "sink-written",
     "backfill-slice-run",
@@ -33,10 +35,14 @@ _reached: Counter[str] = Counter()
 
 
 def reach(point: str) -> None:
-    wanted, _, times = os.environ.get("MILLSTREAM_FAULT", "").partition(":")
+    wanted, _, how = os.environ.get("MILLSTREAM_FAULT", "").partition(":")
     if wanted == point:
+        times, _, stops = how.partition(":")
         _reached[point] += 1
-        if _reached[point] >= int(times or 1) and _is_first():
+        if stops:
+            if _reached[point] == int(times or 1):
+                os.kill(os.getpid(), signal.SIGSTOP)
+        elif _reached[point] >= int(times or 1) and _is_first():
             os.kill(os.getpid(), signal.SIGKILL)
 
 

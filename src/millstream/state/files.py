@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import uuid
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 from millstream.errors import StateError
@@ -31,24 +34,77 @@ def sync_directory(directory: Path) -> None:
 
 def write_whole(path: Path, kind: str, version: int, body: bytes) -> None:
     """Write a file so that its name appears only once all of it is on disk."""
-    header = f"{_MAGIC} {kind} {version} {checksum(body)} {len(body)}\n".encode()
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
-        file.write(header)
-        file.write(body[: len(body) // 2])
-        reach(f"{kind}-half-written")
-        file.write(body[len(body) // 2 :])
-        file.flush()
-        os.fsync(file.fileno())
-    reach(f"{kind}-written")
-    temporary.replace(path)
+    temporary = _written(path, kind, version, body)
+    try:
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
     reach(f"{kind}-renamed")
 
 
+def write_new(path: Path, kind: str, version: int, body: bytes, settled: Callable[[], None]) -> None:
+    """The same under a name that must be free: FileExistsError says that somebody else has it. `settled` is called
+    when everything is on disk but the name."""
+    temporary = _written(path, kind, version, body)
+    try:
+        settled()
+        _link(temporary, path)
+        reach(f"{kind}-linked")
+        try:
+            sync_directory(path.parent)
+        except OSError:
+            path.unlink(missing_ok=True)  # it may not last: the one before it counts
+            raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # A network file system may say so of its own work, when its first answer was lost on the way.
+        if not temporary.samefile(path):
+            raise
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise StateError(
+                f"the file system of {path.parent} has no hard links",
+                detail="commits take their numbers by them, so that no two processes have the same one",
+                hint="put the database on a POSIX file system",
+            ) from error
+        raise
+
+
+def _written(path: Path, kind: str, version: int, body: bytes) -> Path:
+    """A file beside the one that it is to become; its name is nobody else's."""
+    header = f"{_MAGIC} {kind} {version} {checksum(body)} {len(body)}\n".encode()
+    temporary = path.with_name(f"{path.stem}-{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(header)
+            file.write(body[: len(body) // 2])
+            reach(f"{kind}-half-written")
+            file.write(body[len(body) // 2 :])
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    reach(f"{kind}-written")
+    return temporary
+
+
 def read_whole(path: Path, kind: str, version: int) -> bytes:
     """The body of a file; one that is damaged, or of another format, is refused."""
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise damaged(path, "it is missing") from None
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}", detail="nothing was changed or removed") from error
     header, _, body = content.partition(b"\n")
     words = header.decode("ascii", "replace").split(" ")
     if len(words) != 5 or words[0] != _MAGIC or words[1] != kind:

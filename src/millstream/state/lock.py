@@ -1,34 +1,82 @@
-"""One writer per database directory. The lock is the operating system's: it dies with its process."""
+"""One writer per database directory. The lock is the operating system's: it dies with its process.
+
+Where it does not hold (somebody removed the file, a network file system forgot it), the numbers of the manifests do:
+see `millstream.state.manifest`.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import socket
+import weakref
+from io import TextIOWrapper
 from pathlib import Path
 
 from millstream.errors import StateError
+from millstream.state.layout import LOCK
 
 
 class DirectoryLock:
-    """Holds the directory until it is released, or the process ends."""
+    """Holds the directory until it is released, or the process ends. Forked processes do not hold it."""
 
     def __init__(self, directory: Path) -> None:
-        self._file = (directory / "LOCK").open("a+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.seek(0)
-            owner = self._file.read().strip() or "another process"
+        self._file = _locked(directory)
+        self._process = os.getpid()
+        self._file.seek(0)
+        self._file.truncate(0)
+        self._file.write(f"process {self._process} on {socket.gethostname()}\n")
+        self._file.flush()
+        _held.add(self)
+        if not _is_told_of_forks:
+            _is_told_of_forks.append(True)
+            os.register_at_fork(after_in_child=_forget_all)
+
+    def release(self) -> None:
+        """Once; in a forked process nothing happens."""
+        if self._process == os.getpid() and not self._file.closed:
+            # Said explicitly: a forked process may still have the file open.
+            fcntl.flock(self._file, fcntl.LOCK_UN)
             self._file.close()
+
+    def forget(self) -> None:
+        """Close the file in a process that was forked: the lock is that of the other one."""
+        self._file.close()
+
+
+_held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
+_is_told_of_forks: list[bool] = []
+
+
+def _forget_all() -> None:
+    for lock in list(_held):
+        lock.forget()
+
+
+def _locked(directory: Path) -> TextIOWrapper:
+    while True:
+        file = (directory / LOCK).open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().strip() or "another process"
+            file.close()
             raise StateError(
                 f"database {directory} is open already",
                 detail=f"by {owner}",
                 hint="close it there first: a database has one writer",
             ) from None
-        self._file.truncate(0)
-        self._file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        self._file.flush()
+        except BaseException:
+            file.close()
+            raise
+        if _is_still_there(file, directory / LOCK):
+            return file
+        file.close()  # removed by somebody before it was locked: others would not see this lock
 
-    def release(self) -> None:
-        self._file.close()
+
+def _is_still_there(file: TextIOWrapper, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

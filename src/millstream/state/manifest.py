@@ -1,23 +1,35 @@
 """Commits: each writes one small checksummed manifest that names everything the database consists of.
 
 A manifest's name appears when all of it, and all that it names, is on disk. The newest one counts.
+
+One process commits. A manifest's number is one more than that of the manifest before it, and is taken by link(2), which
+fails where the name is there already. Whoever opens the database takes the next number at once, with a fencing number
+one greater: from then on the owner before it, should it still live, finds the number taken that it would take next.
+When that manifest has been removed in its turn, the name is free again; but then the one before it is gone too, since
+old ones are removed in the order of their numbers. So a commit counts when its number could be taken and the manifest
+before it was still there to be removed. That needs neither a lock nor a clock.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.errors import StateError
-from millstream.state.files import checksum, damaged, read_whole, sync_directory, write_whole
+from millstream.state.faults import reach
+from millstream.state.files import checksum, damaged, read_whole, write_new, write_whole
+from millstream.state.notes import OF_OLD, Notes, Record
 from millstream.state.snapshot import Snapshot, from_json, to_json
 
 FORMAT = 3
-Record = Mapping[str, Any]
+_OLD = re.compile(r"(?:catalog|notes)-(\d{10})(?:-\w+)?\.(?:json|log)|.*\.tmp|notes\.log")
+_ATTEMPTS = 100  # to take over from a process that goes on committing
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,18 @@ class Journal(Protocol):
 
     layout: Layout
 
-    def commit(self, snapshot: Snapshot) -> None: ...
+    def commit(self, snapshot: Snapshot, settled: Callable[[], None]) -> None:
+        """Make a snapshot the one that counts; `settled` has all that it names on disk when it returns."""
+        ...
+
+    def check_current(self) -> None:
+        """Raise where another process has taken the database over."""
+        ...
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a commit was cut short, so that nobody knows here whether it counts: nothing may be removed."""
+        ...
 
     def note(self, record: Record) -> None:
         """Keep a record until the next commit, which holds what it says."""
@@ -50,8 +73,13 @@ class NoJournal:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
 
-    def commit(self, snapshot: Snapshot) -> None:
+    is_in_doubt = False
+
+    def commit(self, snapshot: Snapshot, settled: Callable[[], None]) -> None:
         """Nothing to keep."""
+
+    def check_current(self) -> None:
+        """Nobody else knows of it."""
 
     def note(self, record: Record) -> None:
         """Nothing to keep."""
@@ -60,88 +88,165 @@ class NoJournal:
         return []
 
 
+@dataclass(frozen=True)
+class Manifest:
+    """What a manifest says."""
+
+    version: int
+    fence: int  # how often the database has changed hands
+    noted: int  # the commit after which notes count that this one does not hold
+    layout: Layout
+    catalog: str
+    snapshot: Snapshot
+
+
 class Manifests:
-    """The manifests of a database directory."""
+    """The manifests of a database directory, as the process sees them that owns it."""
 
     def __init__(self, directory: Path, layout: Layout) -> None:
         self.directory = directory
-        directory.mkdir(exist_ok=True)
         self.layout = layout
+        self.fence = 0
+        self.is_in_doubt = False
+        self._is_lost = False
         self._version = 0
         self._catalog: tuple[str, tuple[Mapping[str, Any], ...]] = "", ()
-        self._log = directory / "notes.log"
-        self._noted = False
+        self._notes = Notes(directory, 0)
 
-    def commit(self, snapshot: Snapshot) -> None:
-        version = self._version + 1
+    def take_over(self, check: Callable[[Snapshot], None]) -> Snapshot:
+        """Become the owner: the committed snapshot, or an empty one where nothing was ever committed. `check` may
+        refuse it, and then nothing is changed."""
+        self.directory.mkdir(exist_ok=True)
+        for _ in range(_ATTEMPTS):
+            try:
+                found = self.read()
+            except StateError:
+                if self._newest() is None:
+                    raise
+                found = self.read()  # the owner before may just have replaced it
+            snapshot = Snapshot() if found is None else found.snapshot
+            check(snapshot)
+            try:
+                self._take(found, snapshot)
+            except FileExistsError:
+                continue
+            return snapshot
+        raise StateError(
+            f"{self.directory.parent} is being written to by another process",
+            hint="close it there first: a database has one writer",
+        )
+
+    def _take(self, found: Manifest | None, snapshot: Snapshot) -> None:
+        """FileExistsError says that the owner before has gone on."""
+        if found is None:
+            self._catalog = self._write_catalog(snapshot.catalog, 1), snapshot.catalog
+            self._write(1, 1, 1, snapshot, lambda: None)
+            self._version = self.fence = 1
+        else:
+            self.layout, self._catalog = found.layout, (found.catalog, snapshot.catalog)
+            self._write(found.version + 1, found.fence + 1, found.noted, snapshot, lambda: None)
+            if not self._remove_before(found.version):
+                raise FileExistsError
+            self._version, self.fence = found.version + 1, found.fence + 1
+        self._notes = Notes(self.directory, 1 if found is None else found.noted)
+        self._remove_old()
+        reach("manifest-counts")
+
+    def commit(self, snapshot: Snapshot, settled: Callable[[], None]) -> None:
+        if self._is_lost:
+            raise self._taken_over()
+        if self.is_in_doubt:
+            raise StateError(
+                f"a commit to {self.directory.parent} was cut short", hint="close the database and open it again"
+            )
+        before, version = self._version, self._version + 1
         catalog = self._write_catalog(snapshot.catalog, version)
-        layout = {"shards": self.layout.shards, "hash": self.layout.hash}
-        content = {"version": version, "layout": layout, "catalog": catalog, "snapshot": to_json(snapshot)}
-        self._write(f"manifest-{version:010d}.json", "manifest", content)
+        kept, self._catalog = self._catalog, (catalog, snapshot.catalog)
+        self.is_in_doubt = True
+        try:
+            self._write(version, self.fence, version, snapshot, settled)
+            if not self._remove_before(before):
+                raise FileExistsError
+        except FileExistsError:
+            self._is_lost, self.is_in_doubt, self._catalog = True, False, kept
+            raise self._taken_over() from None
+        except StateError:
+            self.is_in_doubt, self._catalog = self._path(version).exists(), kept
+            raise
         self._version = version
-        self._catalog = catalog, snapshot.catalog
-        self._noted = False
+        self._notes = Notes(self.directory, version)
+        self.is_in_doubt = False
+        reach("manifest-counts")
         self._remove_old()
 
+    def check_current(self) -> None:
+        if not self._is_lost:
+            self._is_lost = self._path(self._version + 1).exists() or not self._path(self._version).exists()
+        if self._is_lost:
+            raise self._taken_over()
+
     def note(self, record: Record) -> None:
-        """One line with a checksum, on disk when this returns. It says which commit it came after, so that one that
-        the next commit could not remove is not taken for news."""
-        line = json.dumps({"version": self._version, **record}, separators=(",", ":")).encode()
+        """One line, on disk when this returns. Whoever takes the database over reads what was noted before."""
         try:
-            with self._log.open("ab" if self._noted else "wb") as file:
-                file.write(checksum(line).encode() + b" " + line + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            if not self._noted:
-                sync_directory(self.directory)
+            self._notes.append(record)
         except OSError as error:
-            raise _not_written(self._log, error) from error
-        self._noted = True
+            raise _not_written(self._notes.path, error) from error
+        self.check_current()
 
     def notes(self) -> list[Record]:
-        if not self._log.exists():
-            return []
-        found = []
-        *lines, _ = self._log.read_bytes().split(b"\n")  # one that was cut short: nobody was told that it is kept
-        for line in lines:
-            expected, _, content = line.partition(b" ")
-            if checksum(content).encode() != expected:
-                raise damaged(self._log, "the checksum of a line does not agree with what it holds")
-            record = json.loads(content)
-            if record["version"] == self._version:
-                found.append(record)
-        return found
+        return self._notes.read()
+
+    def read(self) -> Manifest | None:
+        """The newest manifest, or None where nothing was ever committed. One that is damaged is refused: what an older
+        one names need not be there any more."""
+        path = self._newest()
+        if path is None:
+            return None
+        content = json.loads(read_whole(path, "manifest", FORMAT))
+        if self._path(content["version"]) != path:
+            raise damaged(path, f"it is manifest {content['version']} by what it holds")
+        name = content["catalog"]
+        catalog = tuple(json.loads(read_whole(self.directory / name, "catalog", FORMAT)))
+        layout = self._known_layout(Layout(**content["layout"]), path)
+        snapshot = from_json(content["snapshot"], catalog)
+        version = content["version"]
+        return Manifest(version, content.get("fence", 0), content.get("noted", version), layout, name, snapshot)
+
+    def _newest(self) -> Path | None:
+        return max(self.directory.glob("manifest-*.json"), default=None)
+
+    def _path(self, version: int) -> Path:
+        return self.directory / f"manifest-{version:010d}.json"
 
     def _write_catalog(self, catalog: tuple[Mapping[str, Any], ...], version: int) -> str:
         name, written = self._catalog
         if name and written is catalog:
             return name
-        name = f"catalog-{version:010d}.json"
-        self._write(name, "catalog", list(catalog))
+        body = json.dumps(list(catalog), separators=(",", ":")).encode()
+        name = f"catalog-{version:010d}-{checksum(body)}.json"
+        try:
+            write_whole(self.directory / name, "catalog", FORMAT, body)
+        except OSError as error:
+            raise _not_written(self.directory / name, error) from error
         return name
 
-    def _write(self, name: str, kind: str, content: object) -> None:
-        path = self.directory / name
+    def _write(self, version: int, fence: int, noted: int, snapshot: Snapshot, settled: Callable[[], None]) -> None:
+        content = {
+            "version": version,
+            "fence": fence,
+            "owner": f"process {os.getpid()} on {socket.gethostname()}",
+            "noted": noted,
+            "layout": {"shards": self.layout.shards, "hash": self.layout.hash},
+            "catalog": self._catalog[0],
+            "snapshot": to_json(snapshot),
+        }
+        body, path = json.dumps(content, separators=(",", ":")).encode(), self._path(version)
         try:
-            write_whole(path, kind, FORMAT, json.dumps(content, separators=(",", ":")).encode())
+            write_new(path, "manifest", FORMAT, body, settled)
+        except FileExistsError:
+            raise
         except OSError as error:
-            # Also where it has its name already, but that may not last: the one before it counts.
-            for written in (path.with_suffix(".tmp"), path):
-                written.unlink(missing_ok=True)
             raise _not_written(path, error) from error
-
-    def open(self) -> Snapshot | None:
-        """The committed snapshot and layout, or None where nothing was ever committed."""
-        found = sorted(self.directory.glob("manifest-*.json"))
-        if not found:
-            return None
-        content = json.loads(read_whole(found[-1], "manifest", FORMAT))
-        name = content["catalog"]
-        catalog = tuple(json.loads(read_whole(self.directory / name, "catalog", FORMAT)))
-        self._version = content["version"]
-        self._catalog = name, catalog
-        self.layout = self._known_layout(Layout(**content["layout"]), found[-1])
-        return from_json(content["snapshot"], catalog)
 
     def _known_layout(self, found: Layout, path: Path) -> Layout:
         if found.hash != self.layout.hash:
@@ -152,11 +257,53 @@ class Manifests:
             )
         return found
 
+    def _remove_before(self, version: int) -> bool:
+        """Remove the manifest before the one just written; False where another owner has done so."""
+        try:
+            self._path(version).unlink()
+        except FileNotFoundError:
+            return version == 0
+        except OSError:
+            pass  # it is tried again with the next commit
+        return True
+
     def _remove_old(self) -> None:
-        current = f"manifest-{self._version:010d}.json", self._catalog[0]
+        """What a manifest replaces. Files that are not ours are left alone, and what cannot be removed is tried again
+        with the next commit."""
+        for path in sorted(self.directory.glob("manifest-*.json")):
+            if path >= self._path(self._version) or not _removed(path):
+                break  # those after it stay as long as it does
+        kept = self._catalog[0], self._notes.path.name
         for path in self.directory.iterdir():
-            if path.name not in current:
-                path.unlink(missing_ok=True)
+            found = _OLD.fullmatch(path.name)
+            if found is None or path.name in kept or int(found[1] or 0) > self._version:
+                continue
+            if path.name != OF_OLD or self._notes.version == self._version:
+                _removed(path)
+
+    def _taken_over(self) -> StateError:
+        newest = self._newest()
+        try:
+            owner = "another process" if newest is None else _owner(newest)
+        except StateError:
+            owner = "another process"  # which has just committed again
+        return StateError(
+            f"database {self.directory.parent} was taken over",
+            detail=f"by {owner}; nothing is committed here any more",
+            hint="a database has one writer: close it here, and ask there what was committed",
+        )
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
+
+
+def _owner(path: Path) -> str:
+    return str(json.loads(read_whole(path, "manifest", FORMAT)).get("owner", "another process"))
 
 
 def _not_written(path: Path, error: OSError) -> StateError:

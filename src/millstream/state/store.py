@@ -10,10 +10,11 @@ from __future__ import annotations
 import io
 import itertools
 import os
+import re
 import threading
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
@@ -27,13 +28,16 @@ import pyarrow.parquet as pq
 
 from millstream.errors import StateError
 from millstream.state.faults import reach
-from millstream.state.files import checksum, checksum_text, damaged
+from millstream.state.files import checksum, checksum_text, damaged, sync_directory
+from millstream.state.layout import HISTORY, SEGMENTS
 from millstream.state.packing import packed, unpacked
 from millstream.state.pool import Pool, pool_for
 
 PERIOD = "_period"  # names the directories of history, as Hive does
 _ALIGNMENT = 64
 _REMEMBERED = 10_000
+# What we call our files; those of earlier versions do not say whose they are.
+_FILE = re.compile(r"(?:e\d+|queries|landing)(?:-[a-z]?\d+)*?(?:-f(\d+))?-\w+\.(?:seg|parquet)")
 _bounds: dict[str, dict[str, tuple[Any, Any] | None]] = {}  # of columns of files of history, by their footers
 _checked: set[str] = set()  # files of history whose checksums this process has found to be right
 
@@ -100,8 +104,13 @@ class Store(Protocol):
         """How many bytes the pools of all processes have together; None leaves it to us."""
         ...
 
+    def settling(self, names: Iterable[str]) -> Callable[[], None]:
+        """Have the names of synced files last as long as what they name; gives what waits for that."""
+        ...
+
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
-        """Remove what the names of `before` need and those of `after` do not."""
+        """Remove what the names of `before` need and those of `after` do not. What cannot be removed is tried again
+        the next time: it does nobody any harm."""
         ...
 
 
@@ -153,6 +162,9 @@ class MemoryStore:
     def limit(self, budget: int | None) -> None:
         self.pool.limit(budget)
 
+    def settling(self, names: Iterable[str]) -> Callable[[], None]:
+        return lambda: None
+
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
         for name in set(before).difference(after):
             self._frames.pop(name, None)
@@ -178,21 +190,29 @@ class DirectoryStore:
     """Segments as Arrow and history as Parquet in a directory that all processes of the database see.
 
     A segment's name is `file@offset+length#checksum`, that of history `path#checksum`. History lies in directories by
-    source and period.
+    source and period. The names of files have the fencing number of the owner who had them written, so that nobody
+    takes those of a later one for leftovers.
     """
 
-    def __init__(self, directory: Path, budget: int | None = None) -> None:
+    def __init__(self, directory: Path, budget: int | None = None, fence: int = 0) -> None:
         self.directory = directory
         self.budget = budget
+        self.fence = fence
         self.pool = pool_for(str(directory))
         self.pool.limit(budget)
-        self.segments, self.history = directory / "segments", directory / "history"
+        self.segments, self.history = directory / SEGMENTS, directory / HISTORY
+        self._task = _TaskOfThread()
+        self._lasting: set[Path] = set()  # directories whose own names are known to last
+        self._unremoved: set[Path] = set()
+
+    def prepare(self, fence: int = 0) -> None:
+        """Have its directories, for files of an owner."""
+        self.fence = fence
         self.segments.mkdir(parents=True, exist_ok=True)
         self.history.mkdir(parents=True, exist_ok=True)
-        self._task = _TaskOfThread()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return DirectoryStore, (self.directory, self.budget)
+        return DirectoryStore, (self.directory, self.budget, self.fence)
 
     def sync(self, names: Iterable[str]) -> None:
         for path in {self._path(name) for name in names}:
@@ -202,7 +222,7 @@ class DirectoryStore:
     @contextmanager
     def file(self, label: str, *, synced: bool = True) -> Iterator[Writer]:
         # A retried task must not meet the file of its first attempt.
-        writer = _SegmentWriter(self.segments / f"{label}-{uuid.uuid4().hex[:8]}.seg", synced)
+        writer = _SegmentWriter(self.segments / f"{self._own(label)}.seg", synced)
         syncing: list[tuple[Path, Future[None]]] = []
         self._task.syncing = syncing
         try:
@@ -218,6 +238,29 @@ class DirectoryStore:
             raise
         finally:
             self._task.syncing = None
+
+    def _own(self, label: str) -> str:
+        return f"{label}-f{self.fence}-{uuid.uuid4().hex[:8]}"
+
+    def settling(self, names: Iterable[str]) -> Callable[[], None]:
+        directories = {self._path(name).parent for name in names}
+        for directory in list(directories):
+            while directory not in self._lasting and directory != self.directory:
+                self._lasting.add(directory)
+                directory = directory.parent
+                directories.add(directory)
+        syncing = [(path, _syncers().submit(sync_directory, path)) for path in directories]
+
+        def wait() -> None:
+            for path, synced in syncing:
+                try:
+                    with _disk_errors(path):
+                        synced.result()
+                except BaseException:
+                    self._lasting.clear()
+                    raise
+
+        return wait
 
     def _sync(self, descriptor: int, path: Path) -> None:
         """Have a file on disk: now, or, within the block of a task's file, when that ends. The disk works meanwhile."""
@@ -266,7 +309,7 @@ class DirectoryStore:
     def adopt_history(self, source: str, period: int, label: str, content: bytes | memoryview) -> str:
         # Names that users give do not start with _, so that no column of theirs is called like the directories.
         directory = self.history / quote(source, safe="") / f"{PERIOD}={period}"
-        path = directory / f"{label}-{uuid.uuid4().hex[:8]}.parquet"
+        path = directory / f"{self._own(label)}.parquet"
         with _disk_errors(path):
             directory.mkdir(parents=True, exist_ok=True)
             with path.open("wb") as file:
@@ -321,20 +364,51 @@ class DirectoryStore:
             self.pool.forget(gone)
             self._remove({self._path(name) for name in gone} - {self._path(name) for name in after})
 
-    def remove_orphans(self, used: Iterable[str]) -> int:
-        """Remove the files that no name needs: what failed attempts and stopped processes left; gives how many."""
+    def check(self, names: Iterable[str]) -> None:
+        """Refuse a directory in which something is missing: that of half a copy, say."""
+        needed: dict[Path, int] = {}
+        for name in names:
+            _, place, length, _ = _parsed(name) if "@" in name else ("", 0, 0, "")
+            path = self._path(name)
+            needed[path] = max(needed.get(path, 0), place + length)
+        sizes = {path: path.stat().st_size for path in self._files()}
+        lacking = sorted(path for path, size in needed.items() if sizes.get(path, -1) < size)
+        if lacking:
+            reason = "is missing" if lacking[0] not in sizes else "is not all there"
+            more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+            raise damaged(self.directory, f"{lacking[0].relative_to(self.directory)} {reason}{more}")
+
+    def remove_orphans(self, used: Iterable[str], *, own: bool) -> int:
+        """Remove the files that no name of the newest manifest needs: what failed attempts of this owner have left, or
+        what those before it have; gives how many. Files with other names than ours are left alone."""
         known = {self._path(name) for name in used}
-        orphans = {*self.segments.glob("*.seg"), *self.history.glob("**/*.parquet")} - known
+        orphans = {path for path in self._files() if path not in known and self._is_of(path, own)}
         self._remove(orphans)
         return len(orphans)
 
+    def _is_of(self, path: Path, own: bool) -> bool:
+        found = _FILE.fullmatch(path.name)
+        if found is None:
+            return False
+        fence = int(found[1] or 0)
+        return fence == self.fence if own else fence < self.fence
+
+    def _files(self) -> Iterator[Path]:
+        yield from self.segments.glob("*.seg")
+        yield from self.history.glob("**/*.parquet")
+
     def _remove(self, paths: set[Path]) -> None:
         """Files, and the periods that have none any more. Whoever calls holds the engine's lock: nobody writes."""
+        paths, self._unremoved = paths | self._unremoved, set()
         for path in paths:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:
+                self._unremoved.add(path)
         for period in {path.parent for path in paths if path.parent.name.startswith(f"{PERIOD}=")}:
-            if period.exists() and not any(period.iterdir()):
+            with suppress(OSError):  # it is not empty, or gone already
                 period.rmdir()
+                self._lasting.discard(period)
 
     def _path(self, name: str) -> Path:
         file = _parsed(name)[0] if "@" in name else name.rpartition("#")[0]

@@ -1,0 +1,64 @@
+"""Notes: records since a commit, one line each with a checksum, until the next commit holds what they say.
+
+Each commit has a file of its own for what is noted after it: processes that take a database over from one another never
+write to the same one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from millstream.state.files import checksum, damaged, sync_directory
+
+Record = Mapping[str, Any]
+OF_OLD = "notes.log"  # of earlier versions: one file for all commits, whose lines say which one they follow
+
+
+class Notes:
+    """What is noted after the commit of a number."""
+
+    def __init__(self, directory: Path, version: int) -> None:
+        self.version = version
+        self.path = directory / f"notes-{version:010d}.log"
+        self._length = 0  # what is known to be on disk
+
+    def append(self, record: Record) -> None:
+        """On disk when this returns. What an attempt that failed has left is written over."""
+        content = json.dumps({"version": self.version, **record}, separators=(",", ":")).encode()
+        line = checksum(content).encode() + b" " + content + b"\n"
+        try:
+            with self.path.open("r+b" if self._length else "wb") as file:
+                file.truncate(self._length)
+                file.seek(self._length)
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            if not self._length:
+                sync_directory(self.path.parent)
+        except OSError:
+            with suppress(OSError):  # whoever opens it next does not take half a line for one either
+                os.truncate(self.path, self._length)
+            raise
+        self._length += len(line)
+
+    def read(self) -> list[Record]:
+        return self._records(self.path if self.path.exists() else self.path.with_name(OF_OLD))
+
+    def _records(self, path: Path) -> list[Record]:
+        if not path.exists():
+            return []
+        found = []
+        *lines, _ = path.read_bytes().split(b"\n")  # one that was cut short: nobody was told that it is kept
+        for line in lines:
+            expected, _, content = line.partition(b" ")
+            if checksum(content).encode() != expected:
+                raise damaged(path, "the checksum of a line does not agree with what it holds")
+            record = json.loads(content)
+            if record["version"] == self.version:
+                found.append(record)
+        return found
