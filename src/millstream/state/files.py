@@ -68,6 +68,8 @@ def _link(temporary: Path, path: Path) -> None:
         # A network file system may say so of its own work, when its first answer was lost on the way.
         if not temporary.samefile(path):
             raise
+    except FileNotFoundError:
+        raise FileExistsError from None  # another owner has tidied it away
     except OSError as error:
         if error.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
             raise StateError(
