@@ -282,7 +282,9 @@ class Database:
         self.inputs.tick_clocks()
         now = self._latest(bound)
         limit = self.settings.max_rstream_rows
-        rows = self.engine.evaluate(bound.plan, self.options(), now)
+        # The answer of a relation has only this instant, that of a stream all elements up to it.
+        options = replace(self.options(), first_counted=max(now, 0) if bound.kind == "relation" else 0)
+        rows = self.engine.evaluate(bound.plan, options, now)
         if bound.kind == "relation":
             table = relation_at(rows, bound.schema, now)
         else:

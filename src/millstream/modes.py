@@ -12,7 +12,7 @@ from millstream.engine.keeping import Eager, Keeping, Lazy, Nothing
 from millstream.kernel.batch import INF
 from millstream.kernel.scalar.expressions import Parameter
 from millstream.plan import logical as lo
-from millstream.plan.lazy import Choose, LazyPlan, NotLazy, lazy_plan, with_tree
+from millstream.plan.lazy import Choose, LazyPlan, NotLazy, is_fragile, lazy_plan, with_tree
 from millstream.plan.lifetime import influence
 from millstream.plan.physical import Options
 from millstream.plan.sharing import Split, split
@@ -38,8 +38,25 @@ class Modes:
         for source in sorted(inputs):
             if engine.retain_of(source) is not None and influence(plan, {source: 0}) >= INF - 1:
                 return f"elements of {source} matter longer than its history is kept"
+        guards = self._guards(plan, options)
+        expressions = (e for node in plan.walk() for e in lo.expressions_of(node))
+        if guards and any(isinstance(part, Parameter) for expression in expressions for part in expression.walk()):
+            return "what can fail is tried for each query"
         engine.retention.recomputed[name.lower()] = plan, inputs
-        return Nothing(engine, plan, inputs, schema, options)
+        return Nothing(engine, plan, inputs, schema, options, edges=guards)
+
+    def _guards(self, plan: lo.Node, options: Options) -> tuple[str, ...]:
+        return (self.engine.edge_of(lo.Guard(plan), options),) if is_fragile(plan) else ()
+
+    def show_nothing(self, keeping: Nothing, catalog: Catalog, known: frozenset[str] = frozenset()) -> None:
+        """Take in a query of which nothing is kept; what can fail in it is tried as rows come."""
+        if not keeping.edges:
+            self.engine.declare(catalog)
+        for edge in keeping.edges:
+            if edge in known:
+                self.engine.attach(lo.Guard(keeping.plan), keeping.options)
+            else:
+                self.engine.show(lo.Guard(keeping.plan), keeping.options, catalog)
 
     def plan(self, plan: lo.Node, options: Options, least: int, known: KeptWindows | None = None) -> LazyPlan | NotLazy:
         """A plan taken apart; `known` says what was chosen when it was registered, `least` what to keep at least."""

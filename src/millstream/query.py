@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -137,7 +138,8 @@ class Query:
         self.wait()
         database, schema, first = self._database, self._bound.schema, 0
         if at is None and (pending := self._pending()) is not None:
-            tick, rows = pending, database.engine.evaluate(self.bound.plan, database.options(), pending)
+            options = replace(database.options(), first_counted=pending)
+            tick, rows = pending, database.engine.evaluate(self.bound.plan, options, pending)
         else:
             database.inputs.tick_clocks()
             is_relation = self.kind == "relation"

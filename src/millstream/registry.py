@@ -30,7 +30,7 @@ from millstream.language.filling import filled, with_constants
 from millstream.language.statement_parser import check_text, parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
-from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, NotLazy, kept_windows
+from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, Nothing, NotLazy, kept_windows
 from millstream.names import shown_name, why_unusable
 from millstream.notices import notices_of, of_the_past, with_notices
 from millstream.parameters import parameter_columns
@@ -468,9 +468,11 @@ class Registry:
         if isinstance(keeping, Lazy):
             declared = database.declared.with_entry("query", name, **content, **kept_windows(keeping))
             self._modes.show(keeping, database.declared.entries, declared.entries)
+        elif isinstance(keeping, Nothing):
+            declared = database.declared.with_entry("query", name, **content, edges=list(keeping.edges))
+            self._modes.show_nothing(keeping, declared.entries)
         else:
-            declared = database.declared.with_entry("query", name, **content)
-            database.engine.declare(declared.entries)
+            raise AssertionError(f"{name} keeps its answer")
         database.declared = declared
         self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping, notices=notices)
         return query
@@ -691,9 +693,13 @@ class Registry:
             self._alone.setdefault(group.edge, {})[entry["name"]] = _wanted(found, entry["statistics"])
 
     def _recover_keeping(self, entry: Entry, keeping: Keeping) -> None:
+        known = frozenset(entry.get("edges", ()))
+        if isinstance(keeping, Nothing):
+            if not known.issuperset(keeping.edges):
+                self._replace_entry(entry, edges=list(keeping.edges))
+            self._modes.show_nothing(keeping, self._database.declared.entries, known)
         if not isinstance(keeping, Lazy):
             return
-        known = frozenset(entry.get("edges", ()))
         if not known.issuperset(keeping.edges):
             # Planned differently than by the version that wrote it: what is missing is made again from history.
             self._replace_entry(entry, **kept_windows(keeping))

@@ -36,7 +36,7 @@ READ = {
     "SELECT v FROM s WHERE f > 7e0": 10,  # as NaN is
     "SELECT v FROM s [ROWS 3] WHERE k = 4": 10,
     "SELECT v FROM s WHERE k = 4 OR v = 3": 10,
-    "SELECT v FROM s WHERE k = 4 AND 10 / (k + 1) > 1": 10,
+    "SELECT v FROM s WHERE k = 4 AND 10 / (k + 1) > 1": 1,
     "SELECT a.v FROM s [RANGE 5] a, s [RANGE 5] b WHERE a.k = 1": 10,
     "SELECT COUNT(*) AS n FROM s WHERE v <> 3 GROUP BY k HAVING k = 4": 10,
 }

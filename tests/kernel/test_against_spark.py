@@ -18,7 +18,8 @@ from tests.kernel.spark_cases import CASES, COLUMNS, DEPARTURES, HEIGHT, parse, 
 
 from millstream import types
 from millstream.errors import EvaluationError
-from millstream.kernel.scalar.evaluate import compile_expressions, evaluate
+from millstream.kernel.scalar.compiler import compile_expressions
+from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Expression
 from millstream.spark.session import embedded_session
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream import errors
-from millstream.kernel.scalar.evaluate import compile_expressions, evaluate, fold, select_true
+from millstream.kernel.scalar.compiler import compile_expressions
+from millstream.kernel.scalar.evaluate import evaluate, fold, select_true
 from millstream.kernel.scalar.expressions import TRUE, Column, Expression, Literal
 from millstream.kernel.scalar.functions import call, case, in_list
 from millstream.kernel.scalar.functions_user import UserFunction
@@ -85,7 +86,11 @@ NOT_ZERO = call("<>", [B, number("0")])
         (call("nvl2", [call("nullif", [B, number("0")]), QUOTIENT, number("5")]), [3, 5, 5, 5]),
         (call("/", [A, call("nullif", [B, number("0")])]), [3, None, None, None]),
         (in_list(A, [number("8"), QUOTIENT]), [False, True, None, None]),
-        (call("and", [call(">", [QUOTIENT, number("1")]), NOT_ZERO]), None),
+        (call("and", [call(">", [QUOTIENT, number("1")]), NOT_ZERO]), [True, False, False, None]),
+        (call("or", [call(">", [QUOTIENT, number("1")]), call("=", [B, number("0")])]), [True, True, True, None]),
+        (call("and", [call(">", [QUOTIENT, number("1")]), call("isnull", [A])]), [False, False, None, False]),
+        (in_list(A, [QUOTIENT, number("8"), number("9")]), [False, True, None, True]),
+        (in_list(A, [QUOTIENT, number("7"), number("9")]), None),
     ],
 )
 def test_guards(expression: Expression, values: list[object] | None) -> None:

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream import errors
-from millstream.kernel.scalar.evaluate import compile_expressions, evaluate
+from millstream.kernel.scalar.compiler import compile_expressions
+from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Call, Case, Cast, Column, Expression, Literal
 from millstream.kernel.scalar.functions import call, case, function_names, in_list
 from millstream.kernel.scalar.literals import number_literal as number

@@ -11,7 +11,7 @@ NONE over a history that is too large for this process is a job of the engine's 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,7 +21,6 @@ from millstream.kernel.aggregation.ranked_tree import TreeShape
 from millstream.kernel.batch import INTERVAL_COLUMNS, START, Batch, empty_batch, value_column
 from millstream.kernel.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.pipeline import Pipeline, run
-from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.segments import numbers, only
 from millstream.kernel.sharing.parameters import with_values
 from millstream.kernel.sharing.postings import Postings
@@ -244,9 +243,11 @@ class Nothing:
         return self.template.transform(lambda node: lo.map_expressions(node, lambda e: with_values(e, values)))
 
     def check(self) -> None:
-        """What can fail does so when it is asked."""
+        for edge in self.edges:
+            self.engine.check(edge)
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
+        self.check()
         edge, pipeline = self._lowered
         if self.engine.is_source(edge):
             return self.engine.read(lambda snapshot: self._history(snapshot, span))
@@ -275,25 +276,19 @@ class Nothing:
         return Answer(_run(edge, pipeline, arrived, final, snapshot.clock, self.schema), until, snapshot)
 
     def _firsts(self, since: int) -> dict[str, int]:
-        """Of each stream, the first instant that the answer from `since` on depends on. All that came may matter where
-        something can fail, since that must show whatever is asked."""
-        if since < 0 or self._is_fragile:
-            return {}
-        return first_instants(self.plan, since)
-
-    @cached_property
-    def _is_fragile(self) -> bool:
-        return any(can_fail(e) for node in self.plan.walk() for e in lo.expressions_of(node))
+        """Of each stream, the first instant that the answer from `since` on depends on."""
+        return {} if since < 0 else first_instants(self.plan, since)
 
     @cached_property
     def _lowered(self) -> tuple[str, Pipeline]:
-        return self.engine.lowered(self.plan, self.options)
+        return self.engine.lowered(self.plan, replace(self.options, lenient=True))
 
     def held(self, snapshot: Snapshot) -> int:
         return 0
 
     def notes(self) -> list[str]:
-        return ["nothing is kept: the answer is computed from history when it is asked for"]
+        tried = ["what can fail is tried as rows come"] if self.edges else []
+        return ["nothing is kept: the answer is computed from history when it is asked for", *tried]
 
 
 def first_instants(plan: lo.Node, since: int) -> dict[str, int]:
@@ -345,7 +340,7 @@ def _run(
 
 
 def _lowered(plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
-    lowering = Lowering(plan, options)
+    lowering = Lowering(plan, replace(options, lenient=True))
     return lowering.edge, Pipeline(tuple(lowering.steps.values()))
 
 
@@ -354,7 +349,7 @@ def _kept_part(part: Part) -> str:
         functions, windows = ", ".join(map(str, part.plan.calls)), ", ".join(dict.fromkeys(map(str, part.windows)))
         return f"a ranked tree is kept of {functions}, for any window: {windows} asked of it"
     if isinstance(part.plan, lo.Guard):
-        return f"{', '.join(map(str, part.plan.expressions))} can fail, and is tried as rows come"
+        return "what can fail is tried as rows come"
     if not part.windows:
         return "a part that no time-based window stands on is kept as in mode EAGER"
     apart = "" if len(part.windows) == 1 else ", by the oldest element"

@@ -452,10 +452,14 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
 
 
 def _failures(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, EvaluationError]:
+    """What a step awaits may run after it."""
     failures: dict[str, EvaluationError] = {}
-    for step in (step for stage in plan.stages for step in stage.steps):
-        below = step.breaking(failures, step.edges)
-        own = [outcome.failures[step.name] for outcome in outcomes if step.name in outcome.failures]
-        if below or own:
-            failures[step.name] = (below + own)[0]
+    known = -1
+    while known < len(failures):
+        known = len(failures)
+        for step in (step for stage in plan.stages for step in stage.steps if step.name not in failures):
+            below = step.breaking(failures, step.edges)
+            own = [outcome.failures[step.name] for outcome in outcomes if step.name in outcome.failures]
+            if below or own:
+                failures[step.name] = (below + own)[0]
     return failures

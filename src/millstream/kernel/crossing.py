@@ -18,7 +18,7 @@ from millstream.kernel.batch import value_column
 from millstream.kernel.keys import Positions, physical
 from millstream.kernel.operator import Segment
 from millstream.kernel.probing import Pairs
-from millstream.kernel.scalar.evaluate import evaluate
+from millstream.kernel.scalar.evaluate import attempt
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction, conjuncts
 from millstream.kernel.segments import gather
 
@@ -104,6 +104,6 @@ def holds(condition: Expression, *sides: tuple[pl.DataFrame, Positions]) -> Flag
     columns: list[pl.Series] = []
     for frame, positions in sides:
         columns += gather(frame, [name for name in _read(condition) if name in frame.columns], positions)
-    truth = evaluate(pl.DataFrame(columns), [condition], ["holds"]).to_series()
+    truth = attempt(pl.DataFrame(columns), [condition], ["holds"]).to_series()
     flags: Flags = (truth.fill_null(value=False) if truth.null_count() else truth).to_numpy()
     return flags

@@ -30,7 +30,7 @@ from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.keys import Positions, are_codes_exact
 from millstream.kernel.operator import Horizons, Keeping, Operator, Progress, Segment, State
 from millstream.kernel.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
-from millstream.kernel.scalar.evaluate import select_true
+from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.segments import codes_of, gather, horizon_of, numbers, released, summed
 from millstream.kernel.stem import Arrangement, arranged_by
@@ -106,7 +106,7 @@ class KeyedJoin(Operator):
         return gather(left, self._columns[0], i) + renamed
 
     def _satisfying(self, frame: Batch) -> Batch:
-        return frame if self.residual == TRUE or not frame.height else select_true(frame, self.residual)
+        return frame if self.residual == TRUE or not frame.height else select_attempted(frame, self.residual)
 
 
 class InnerJoin(KeyedJoin):

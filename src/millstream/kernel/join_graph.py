@@ -15,7 +15,6 @@ from itertools import accumulate
 
 from millstream.kernel.batch import value_column
 from millstream.kernel.probing import FLIPPED, Band, Bound, column_and_offset
-from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, columns_used, conjuncts
 from millstream.types import INTEGER_BITS, INTEGERS
 
@@ -104,10 +103,7 @@ class JoinGraph:
         equalities = [equal for part in parts if (equal := self._equality(part)) is not None]
         self.classes, implied = self._classes(equalities)
         rest = [part for part in parts if part not in implied]
-        everything = frozenset(range(len(self.widths)))
-        self.conditions = tuple(
-            Condition(part, everything if can_fail(part) else self._inputs(columns_used(part))) for part in rest
-        )
+        self.conditions = tuple(Condition(part, self._inputs(columns_used(part))) for part in rest)
         self._comparisons = [compared for part in rest for compared in self._comparison(part)]
         self._accesses: dict[tuple[int, Inputs], Access] = {}
 

@@ -24,7 +24,7 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.scalar.evaluate import evaluate, select_true
+from millstream.kernel.scalar.evaluate import attempt, select_attempted
 from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.kernel.segments import numbers, only
 from millstream.types import Schema
@@ -40,7 +40,7 @@ class Filter(Operator):
         return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        return select_true(inputs[0], self.condition), NO_STATE
+        return select_attempted(inputs[0], self.condition), NO_STATE
 
 
 class Project(Operator):
@@ -59,7 +59,7 @@ class Project(Operator):
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch, names = inputs[0], value_columns(len(self.expressions))
         if self._columns is None:
-            values = evaluate(batch, self.expressions, names).get_columns()
+            values = attempt(batch, self.expressions, names).get_columns()
         else:
             values = [batch[column].alias(name) for column, name in zip(self._columns, names, strict=True)]
         rest = [batch[name] for name in batch.columns if name.startswith("_")]

@@ -164,7 +164,7 @@ def run(
     outcome = Outcome(dict(arrived))
     frontiers_before, frontiers_after = pipeline.frontiers(before), pipeline.frontiers(after)
     for step in pipeline.steps:
-        broken = [outcome.failures[edge] for edge in step.inputs if edge in outcome.failures]
+        broken = [outcome.failures[edge] for edge in step.needed if edge in outcome.failures]
         if broken:
             outcome.failures[step.name] = broken[0]
             continue

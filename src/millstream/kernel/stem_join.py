@@ -31,7 +31,7 @@ from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, State
 from millstream.kernel.partners import Rows, Stored
 from millstream.kernel.producers import OTHER, Producer, let_in_alike
-from millstream.kernel.scalar.evaluate import evaluate
+from millstream.kernel.scalar.evaluate import attempt
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.segments import gather, horizon_of, numbers, only
 from millstream.kernel.stem import Arrangement, Probe, arranged, arranged_by
@@ -433,7 +433,7 @@ class _Eddy:
         if condition == TRUE or not found.height:
             return found
         read = [value_column(index) for index in sorted(columns_used(condition))]
-        holds = evaluate(self._frame(found, read), [condition], ["holds"]).to_series().fill_null(value=False).to_numpy()
+        holds = attempt(self._frame(found, read), [condition], ["holds"]).to_series().fill_null(value=False).to_numpy()
         return found if holds.all() else found.only(np.flatnonzero(holds))
 
     def _frame(self, found: _Combinations, columns: Sequence[str]) -> pl.DataFrame:

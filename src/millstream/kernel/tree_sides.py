@@ -14,7 +14,7 @@ from millstream.kernel.blacklist import Flags
 from millstream.kernel.join_graph import Access, JoinGraph
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
-from millstream.kernel.scalar.evaluate import select_true
+from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction
 from millstream.kernel.segments import gather, numbers
 from millstream.kernel.spans import Spans
@@ -73,7 +73,7 @@ class Pair:
             if born:
                 columns.append(pl.Series(BORN, reduce(np.maximum, born)))
             frame = pl.DataFrame(columns)
-            yield frame if self.condition == TRUE else select_true(frame, self.condition)
+            yield frame if self.condition == TRUE else select_attempted(frame, self.condition)
 
 
 @dataclass

@@ -100,7 +100,7 @@ def _apply_condition(plan: lo.Node, condition: Expression) -> lo.Node:
     if len(extended.schema) == width:
         return kept
     columns = tuple(Column(field.type, index, field.name) for index, field in enumerate(plan.schema))
-    return lo.Project(kept, columns, tuple(field.name for field in plan.schema))
+    return lo.Project(kept, columns, tuple(field.name for field in plan.schema), role="within")
 
 
 def _as_subquery_condition(condition: Expression) -> tuple[SubqueryExpression | None, bool]:
@@ -140,6 +140,7 @@ def _semi_join(plan: lo.Node, subquery: SubqueryExpression, negated: bool) -> lo
         found = block.select[0] if block.select else None
     else:
         right = plan_block(block)
+        right = replace(right, role="existence") if isinstance(right, lo.Project) else right
         found = Column(right.schema[0].type, 0, right.schema[0].name)
 
     def over_both(node: Expression) -> Expression:
@@ -187,14 +188,14 @@ def _attach(plan: lo.Node, subquery: SubqueryExpression) -> tuple[lo.Node, Expre
     domain: lo.Node | None = None
     if operands:
         names = tuple(f"outer{index}" for index in range(len(operands)))
-        domain = lo.Distinct(lo.Project(plan, tuple(operands), names))
+        domain = lo.Distinct(lo.Project(plan, tuple(operands), names, role="domain"))
     per_domain, value = _value_per_domain(subquery, domain)
     width = len(plan.schema)
     matched = [
         call("<=>", [operand, Column(field.type, width + index, field.name)])
         for index, (operand, field) in enumerate(zip(operands, per_domain.schema, strict=False))
     ]
-    joined = lo.Join(plan, per_domain, "left", conjunction(matched))
+    joined = lo.Join(plan, per_domain, "left", conjunction(matched), attached=True)
     value = map_columns(value, lambda column: replace(column, index=column.index + width))
     if domain is None or subquery.form == "scalar":
         return joined, value

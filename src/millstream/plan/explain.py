@@ -69,7 +69,11 @@ def describe(node: lo.Node) -> str:
         case lo.RankedTree():
             return f"Ranked tree computing {', '.join(map(str, node.calls))}"
         case lo.Guard():
-            return f"Try {', '.join(map(str, node.expressions))} within {', '.join(map(str, node.windows))}"
+            return "Try what can fail"
+        case lo.Failing():
+            return f"Errors of {', '.join(map(str, node.expressions))}"
+        case lo.Checked():
+            return "Checked for errors beside"
         case lo.TreeSelection():
             return f"Ranked trees for many queries computing {', '.join(map(str, node.calls))}"
         case lo.MatchedSelection():

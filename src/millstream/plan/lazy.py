@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 from millstream.kernel.aggregation.aggregate_calls import canonical
 from millstream.kernel.aggregation.ranked_tree import FUNCTIONS
-from millstream.kernel.scalar import evaluate as scalar
+from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, columns_used, map_columns
-from millstream.kernel.window import BeginEnd, Now, Range, Rows, TimeSpecification, Unbounded
+from millstream.kernel.window import Now, Range, Rows, TimeSpecification, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.monotonic import is_non_retroactive
@@ -89,20 +89,16 @@ def lazy_plan(plan: lo.Node, choose: Choose) -> LazyPlan | NotLazy:
     if any(is_non_retroactive(node) for node in plan.walk()):
         return NotLazy("a NON RETROACTIVE table is joined as of the instant at which rows come")
     taking = _Taking(choose)
-    root = plan.input if isinstance(plan, lo.RelationToStream) else plan
-    try:
-        above = taking.take(root)
-    except _CanFailError as error:
-        return NotLazy(f"{error} can fail, which must show whatever instant is asked for")
+    fragile, whole = is_fragile(plan), plan
+    plan = plan.input if isinstance(plan, lo.Checked) else plan
+    above = taking.take(plan.input if isinstance(plan, lo.RelationToStream) else plan)
     if not any(part.windows for part in taking.parts):
         return NotLazy("it has no time-based window")
     if isinstance(plan, lo.RelationToStream):
         above = replace(plan, input=above)
-    return LazyPlan(tuple(taking.parts), above)
-
-
-class _CanFailError(Exception):
-    """An expression that can fail where it would be evaluated on other rows than EAGER does."""
+    # What can fail is tried as rows come, whatever instants are asked for.
+    guards = (Part(lo.Guard(whole), ()),) if fragile else ()
+    return LazyPlan((*taking.parts, *guards), above)
 
 
 class _Taking:
@@ -116,43 +112,17 @@ class _Taking:
             return self._core(node)
         if isinstance(node, lo.Window | lo.TableScan) or node.kind == "stream":
             return self._scan(Part(node, ()))
-        if isinstance(node, lo.Aggregate):
-            node = _with_columns(node)
-        for expression in lo.expressions_of(node):
-            _check(expression)
         return node.with_children(tuple(self.take(child) for child in node.children))
 
     def _core(self, node: lo.Node) -> lo.Node:
-        if _is_more_than_shown(node):
-            return self._guarded(node)
         projections: list[lo.Project] = []
-        while isinstance(node, lo.Project) and not any(map(can_fail, node.expressions)):
+        while isinstance(node, lo.Project):
             projections.append(node)
             node = node.input
         above: lo.Node = self._matches(node)
         for projection in reversed(projections):
             above = replace(projection, input=above)
         return above
-
-    def _guarded(self, node: lo.Node) -> lo.Node:
-        """A core of which matches are more than what the windows let through: nothing that can fail is computed of
-        them but what the query computes of the rows that it sees, and that is tried as these come."""
-        core = node
-        while isinstance(core, lo.Project):
-            core = core.input
-        for inner in _core_nodes(core):
-            for expression in lo.expressions_of(inner):
-                _check(expression)
-        above = self._matches(core)
-        if not isinstance(node, lo.Project):
-            return above
-        computed = _over_core(node)
-        if any(map(can_fail, computed)):
-            matches = self.parts[int(above.name.removeprefix(_PART))]
-            tried = tuple(dict.fromkeys(filter(can_fail, computed)))
-            guard = Part(lo.Guard(matches.plan.children[0], matches.windows, tried), ())
-            self.parts += [guard] if guard not in self.parts else []
-        return lo.Project(above, computed, node.names)
 
     def _matches(self, node: lo.Node) -> lo.MatchScan:
         windows = _windows(node)
@@ -168,24 +138,9 @@ class _Taking:
         return lo.MatchScan(part_name(self.parts.index(part)), schema, part.is_timed)
 
 
-def _is_more_than_shown(node: lo.Node) -> bool:
-    """Whether matches of a core are more than what its windows let through."""
-    return len(_leaves(node)) > 1 or any(map(_leaves_out, _windows(node)))
-
-
-def _over_core(node: lo.Project) -> tuple[Expression, ...]:
-    """What projections on top of one another compute of the rows below all of them."""
-    computed, below = node.expressions, node.input
-    while isinstance(below, lo.Project):
-        inner = below.expressions
-        computed = tuple(map_columns(e, lambda column, inner=inner: inner[column.index]) for e in computed)  # type: ignore[misc]
-        below = below.input
-    return computed
-
-
-def can_fail(expression: Expression) -> bool:
-    """Whatever constants stand for its parameters."""
-    return scalar.can_fail(expression.transform(lambda e: Column(e.type, 0, "?") if isinstance(e, Parameter) else e))
+def is_fragile(plan: lo.Node) -> bool:
+    """Whether something in it can fail."""
+    return isinstance(plan, lo.Checked) or any(can_fail(e) for node in plan.walk() for e in lo.expressions_of(node))
 
 
 def _without_constants(node: lo.Node) -> lo.Node:
@@ -194,11 +149,6 @@ def _without_constants(node: lo.Node) -> lo.Node:
         return shape.transform(lambda e: Parameter(e.type, 0) if isinstance(e, Parameter) else e)
 
     return lo.map_expressions(node, general) if isinstance(node, lo.Filter | lo.Join) else node
-
-
-def _check(expression: Expression) -> None:
-    if can_fail(expression):
-        raise _CanFailError(str(expression))
 
 
 def _is_core(node: lo.Node) -> bool:
@@ -217,32 +167,14 @@ def _windows(node: lo.Node) -> list[TimeSpecification]:
     return [window for window in found if not isinstance(window, Rows)]
 
 
-def _leaves_out(window: TimeSpecification) -> bool:
-    """Whether elements may be in the window at no instant at all."""
-    if isinstance(window, Range):
-        return window.slide != 1 or (window.half_open and not window.size)
-    return isinstance(window, BeginEnd)
-
-
 def _leaves(node: lo.Node) -> list[lo.Node]:
     return [leaf for child in node.children for leaf in _leaves(child)] if _is_inner(node) else [node]
-
-
-def _core_nodes(node: lo.Node) -> list[lo.Node]:
-    return [node, *(inner for child in node.children for inner in _core_nodes(child))] if _is_inner(node) else []
 
 
 def _is_inner(node: lo.Node) -> bool:
     return isinstance(node, lo.Filter | lo.Project | lo.ManyJoin | lo.Join) and not (
         isinstance(node, lo.Join) and node.join != "inner"
     )
-
-
-def _with_columns(node: lo.Aggregate) -> lo.Aggregate:
-    """What can fail is computed below the aggregate, where it may be kept with the matches."""
-    if not any(map(can_fail, lo.expressions_of(node))):
-        return node
-    return _on_columns(node, tuple(dict.fromkeys(lo.expressions_of(node))))
 
 
 def _on_columns(node: lo.Aggregate, columns: Sequence[Expression]) -> lo.Aggregate:

@@ -12,9 +12,10 @@ from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.consumers import Consumer as AskingConsumer
+from millstream.kernel.failures import ERROR
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
 from millstream.kernel.tree_shape import Shape
-from millstream.kernel.window import TimeSpecification, WindowSpecification
+from millstream.kernel.window import WindowSpecification
 from millstream.types import BIGINT, BOOLEAN, DataType, Field, Schema
 
 UserDefinition = type[UserAggregate]
@@ -22,6 +23,7 @@ Kind = OneOf["stream", "relation"]
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
 SetKind = OneOf["union all", "union", "intersect all", "intersect", "except all", "except"]
 StreamKind = OneOf["istream", "dstream", "rstream"]
+Role = OneOf["", "within", "existence", "domain"]
 TableNature = OneOf["", "NON RETROACTIVE", "APPEND ONLY", "STATIC"]
 
 
@@ -178,8 +180,13 @@ class Filter(_Unary):
 
 @dataclass(frozen=True)
 class Project(_Unary):
+    """Its role says why it is there where no SELECT says so: `within` a block it drops what subqueries have added; it
+    is the select list of a subquery of which only `existence` counts; or the `domain` of a correlated one, a copy of
+    what stands elsewhere too."""
+
     expressions: tuple[Expression, ...]
     names: tuple[str, ...] = field(compare=False)
+    role: Role = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         _check(self.input.kind == "relation", "a projection of a stream")
@@ -197,7 +204,8 @@ class Join(Node):
     """Any join; the condition is over the left columns followed by the right ones.
 
     `foretold` asks an anti join to say ahead when rows come back because their partners leave. That it is what a view
-    shows (`of_view`) changes nothing but how it is planned together with others.
+    shows (`of_view`) changes nothing but how it is planned together with others; that it was `attached` to a block, to
+    bring it the value of a subquery, nothing but that it is no outer join that somebody wrote.
     """
 
     left: Node
@@ -206,6 +214,7 @@ class Join(Node):
     condition: Expression = TRUE
     foretold: bool = False
     of_view: bool = field(default=False, compare=False)
+    attached: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         _check(self.left.kind == self.right.kind == "relation", "a join of streams")
@@ -344,12 +353,43 @@ class Matches(_Unary):
 
 
 @dataclass(frozen=True)
-class Guard(_Unary):
-    """Nothing, but a failure where one of the expressions fails on a row that is in all windows at once; the instants
-    of its elements are in the last columns."""
+class Failing(_Unary):
+    """The errors of expressions on rows for which `where` is true; that one cannot fail."""
 
-    windows: tuple[TimeSpecification, ...]
     expressions: tuple[Expression, ...]
+    where: Expression = TRUE
+
+    @property
+    def schema(self) -> Schema:
+        return ERROR
+
+
+@dataclass(frozen=True)
+class Checked(Node):
+    """The rows of a plan, and what else makes the query fail: relations of errors."""
+
+    input: Node
+    errors: tuple[Node, ...]
+
+    @property
+    def kind(self) -> Kind:
+        return self.input.kind
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.input, *self.errors)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, input=children[0], errors=children[1:])
+
+
+@dataclass(frozen=True)
+class Guard(_Unary):
+    """Nothing, but a failure where the plan below fails."""
 
     @property
     def schema(self) -> Schema:
@@ -540,6 +580,8 @@ def expressions_of(node: Node) -> list[Expression]:
             return [node.condition]
         case Project():
             return list(node.expressions)
+        case Failing():
+            return [*node.expressions, node.where]
         case Aggregate():
             return [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
         case _:
@@ -555,6 +597,8 @@ def map_expressions(node: Node, change: Callable[[Expression], Expression]) -> N
             return replace(node, expressions=tuple(map(change, node.expressions)))
         case Join():
             return replace(node, condition=change(node.condition))
+        case Failing():
+            return replace(node, expressions=tuple(map(change, node.expressions)), where=change(node.where))
         case Aggregate():
             calls = (replace(call, argument=call.argument and change(call.argument)) for call in node.calls)
             return replace(node, keys=tuple(map(change, node.keys)), calls=tuple(calls))

@@ -18,18 +18,19 @@ from millstream.kernel.consumers import Alternatives, Consumer
 from millstream.kernel.demand import JustInTime
 from millstream.kernel.elements import Elements
 from millstream.kernel.existence import ExistenceJoin
-from millstream.kernel.guard import Guard
+from millstream.kernel.failures import Checked, Failing, Failures
 from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.join_tree import JoinTree
 from millstream.kernel.matches import Matches
 from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import Operator
-from millstream.kernel.pipeline import Step
+from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.producers import Taken
 from millstream.kernel.rows_window import RowsWindow
 from millstream.kernel.runs import CountedRuns, ForetoldRuns
 from millstream.kernel.sample import Sample
-from millstream.kernel.scalar.expressions import Column, Expression
+from millstream.kernel.scalar.evaluate import can_fail
+from millstream.kernel.scalar.expressions import TRUE, Column, Expression, conjunction, conjuncts, possible
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
@@ -64,6 +65,8 @@ class Options:
     max_rstream_rows: int = 10_000_000
     expiry_groups: int = 0  # 0 keeps the inputs of joins consolidated
     lazy_interval: int = 5  # percent of the window
+    first_counted: int = 0  # failures before this instant are none
+    lenient: bool = False  # whether what fails is tried elsewhere, and is nothing here
     apart: str = ""  # tells a plan whose state must not be that of another query's equal plan
 
 
@@ -78,9 +81,26 @@ class Lowering:
         self._lowered: dict[int, tuple[lo.Node, str]] = {}  # what was lowered already, and its edge
         self._fingerprints = Fingerprints()
         self._born = any(is_non_retroactive(node) for node in plan.walk())
+        self._errors: dict[str, None] = {}  # the edges that carry what fails
         if options.strategy == "direct":
             _refuse_strict(plan)
-        self.edge = self.lower(plan)
+        self.edge = self._checked(plan)
+
+    def _checked(self, plan: lo.Node) -> str:
+        """The edge of a plan that fails where something in it does."""
+        edge = self.lower(plan)
+        if not self._errors or self.options.lenient:
+            return edge
+        counted = f"-{self.options.first_counted}" if self.options.first_counted else ""
+        name = f"failures-{self._fingerprints.of(plan)}{counted}"
+        failures = self._named(name, Failures(self.options.first_counted), *self._errors)
+        if isinstance(plan, lo.Guard):
+            below = Pipeline(tuple(self.steps.values())).edges_below(failures)
+            self.steps = {name: step for name, step in self.steps.items() if name in below}
+            return self._marked(failures, False)
+        retracting = edge in self._retracting
+        name = f"checked-{self._fingerprints.of(plan)}{counted}"
+        return self._marked(self._named(name, Checked(plan.schema), edge, awaited=(failures,)), retracting)
 
     def lower(self, node: lo.Node) -> str:
         """The edge that carries the node's rows."""
@@ -100,7 +120,18 @@ class Lowering:
             case lo.OneRow():
                 return self._generated(node, self._step(node, linear.OneRow(), CLOCK))
             case lo.Filter() | lo.Project():
-                return self._step(node, _row_wise(node), self.lower(node.input))
+                edge = self.lower(node.input)
+                self._note_failing(node, edge)
+                return self._step(node, _row_wise(node), edge)
+            case lo.Failing():
+                edge = self._step(node, Failing(node.expressions, node.where), self.lower(node.input))
+                self._errors[edge] = None
+                return edge
+            case lo.Checked():
+                edge = self.lower(node.input)
+                for errors in () if self.options.lenient else node.errors:
+                    self.lower(errors)
+                return edge
             case lo.Stamped():
                 return self._step(node, linear.Stamp(node.schema), self.lower(node.input))
             case lo.Shortened():
@@ -123,8 +154,7 @@ class Lowering:
                 operator = Matches(node.schema, node.instants, node.kept, timed=node.timed)
                 return self._step(node, operator, self.lower(node.input))
             case lo.Guard():
-                guard = Guard(len(node.input.schema), node.windows, node.expressions)
-                return self._step(node, guard, self.lower(node.input))
+                return self.lower(node.input)
             case lo.RankedTree():
                 shape = tree_shape(node, node.input.schema)
                 return self._step(node, RankedTree(shape, node.kept), self.lower(node.input))
@@ -153,6 +183,15 @@ class Lowering:
             case _:
                 raise AssertionError(f"no operator for {type(node).__name__}")
 
+    def _note_failing(self, node: lo.Filter | lo.Project, edge: str) -> None:
+        """Errors of what a node computes are rows of an edge of their own."""
+        computed = conjuncts(node.condition) if isinstance(node, lo.Filter) else node.expressions
+        fragile = () if self.options.lenient else tuple(dict.fromkeys(filter(can_fail, computed)))
+        if fragile:
+            where = conjunction(list(map(_possible, computed))) if isinstance(node, lo.Filter) else TRUE
+            name = f"failing-{self._fingerprints.of(node)}"
+            self._errors[self._named(name, Failing(fragile, where), edge)] = None
+
     def _selection(self, node: lo.Selection) -> str:
         operator = _selecting(node.input.schema, node.key, node.shapes)
         self.selection = self._step(node, operator, self.lower(node.input))
@@ -180,7 +219,8 @@ class Lowering:
             row_wise.append(_row_wise(below))
             below = below.input
         expand = Expand(node.input.schema)
-        if not isinstance(below, lo.Selection) or below.key is not None:
+        fragile = any(can_fail(e) for part in node.walk() for e in lo.expressions_of(part))
+        if not isinstance(below, lo.Selection) or below.key is not None or fragile:
             return self._step(node, expand, self.lower(node.input))
         selection = GroupedSelection(below.input.schema, below.shapes)
         operator = ExpandedSelection(selection, row_wise[::-1], expand)
@@ -422,6 +462,10 @@ def tree_shape(node: lo.RankedTree | lo.TreeSelection, rows: Schema) -> TreeShap
     schema = rows[: -node.instants]
     columns = [Column(field.type, index, field.name) for index, field in enumerate(schema)]
     return TreeShape(schema, node.keys, _calls(node.calls, columns), node.instants, node.shifts)
+
+
+def _possible(condition: Expression) -> Expression:
+    return possible(condition) if can_fail(condition) else condition
 
 
 def _row_wise(node: lo.Project | lo.Filter) -> Operator:

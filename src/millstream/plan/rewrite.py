@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
+from millstream.plan.placing import place_failures
 from millstream.plan.rules.add_consumers import add_consumers
 from millstream.plan.rules.commute_windows import commute_windows
 from millstream.plan.rules.foretell_negation import foretell_negation
@@ -55,6 +56,7 @@ def rewrite(
     def tell(plan: lo.Node, statistics: Statistics) -> lo.Node:
         return add_consumers(plan, statistics, shards)
 
+    plan = place_failures(plan)
     # These have settings of their own, and come last, since no other rule knows what they make.
     for rule in (*RULES, gather, share, tell):
         if rule.__name__ in disabled and rule not in REQUIRED:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from millstream.kernel.aggregation.aggregate_calls import BOOLEANS, VARIANCES, canonical
+from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import (
     TRUE,
     Call,
@@ -23,6 +24,7 @@ from millstream.kernel.scalar.expressions import (
     InList,
     Literal,
     Parameter,
+    Tried,
     conjunction,
     conjuncts,
     map_columns,
@@ -67,12 +69,31 @@ def split(plan: lo.Node) -> Split | None:
             return None
         above.append(node)
         node = node.children[0]
+    if _fails_beside_selections(node):
+        return None
     pulled = _pull(node)
     if pulled.condition == TRUE or not any(isinstance(n, lo.StreamScan) for n in pulled.core.walk()):
         return None
     names = tuple(f.name for f in node.schema)
-    found = Split(pulled.core, pulled.condition, tuple(pulled.columns), names, tuple(reversed(above)))
+    found = Split(pulled.core, _once(pulled.condition), tuple(pulled.columns), names, tuple(reversed(above)))
     return None if _has_parameters(found) else found
+
+
+def _fails_beside_selections(node: lo.Node, *, below: bool = False) -> bool:
+    """Whether what can fail stands below a selection: there it does on rows that no query wants. A group tells it of
+    selections as rows come, so that none may be taken back."""
+    selects = isinstance(node, lo.Filter | lo.Join | lo.ManyJoin)
+    if any(map(can_fail, lo.expressions_of(node))):
+        retracting = any(isinstance(part, lo.Window) and isinstance(part.window, Rows) for part in node.walk())
+        if below or (selects and (retracting or not isinstance(node, lo.Filter))):
+            return True
+    return any(_fails_beside_selections(child, below=below or selects) for child in node.children)
+
+
+def _once(condition: Expression) -> Expression:
+    """A condition that must be true need not be possible too."""
+    parts = conjuncts(condition)
+    return conjunction([p for p in parts if not (isinstance(p, Tried) and p.argument in parts)])
 
 
 def _has_parameters(found: Split) -> bool:

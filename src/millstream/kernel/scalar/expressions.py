@@ -179,6 +179,39 @@ class InList(Expression):
         return f"({self.argument} IN ({', '.join(map(str, self.values))}))"
 
 
+@dataclass(frozen=True)
+class Tried(Expression):
+    """What is known of an expression that can fail: whether it `fails`; of a condition, whether it is true or fails
+    (`possible`); or its `value`, NULL where it fails. None of these ever fails."""
+
+    argument: Expression
+    question: str
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.argument,)
+
+    def with_children(self, children: tuple[Expression, ...]) -> Expression:
+        return replace(self, argument=children[0])
+
+    def __str__(self) -> str:
+        return {"fails": "FAILS({})", "possible": "POSSIBLE({})", "value": "TRY({})"}[self.question].format(
+            self.argument
+        )
+
+
+def fails(expression: Expression) -> Tried:
+    return Tried(BOOLEAN, expression, "fails")
+
+
+def possible(condition: Expression) -> Tried:
+    return Tried(BOOLEAN, condition, "possible")
+
+
+def value_if_any(expression: Expression) -> Tried:
+    return Tried(expression.type, expression, "value")
+
+
 TRUE = Literal(BOOLEAN, True)
 FALSE = Literal(BOOLEAN, False)
 

@@ -8,6 +8,7 @@ Dates, timestamps and intervals meet the same operators; their half of the rules
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -157,6 +158,16 @@ def _divides_by_zero(left: pl.Expr, right: pl.Expr, message: str = "division by 
     return Failure(lambda _: (right.to_physical() == 0) & left.is_not_null(), message, BY_ZERO)
 
 
+def _of_divisor(node: Call, by_zero: Failure, overflow: Failure | None = None) -> tuple[Failure, ...]:
+    """The failures that there are with this divisor: constants are neither zero nor -1, as a rule."""
+    divisor = node.arguments[1]
+    if not isinstance(divisor, Literal):
+        return (by_zero,) if overflow is None else (by_zero, overflow)
+    value = divisor.value if isinstance(divisor.value, int | float | Decimal) else 1
+    found = by_zero if value == 0 else overflow if value == -1 else None
+    return () if found is None else (found,)
+
+
 def _divide(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
     by_zero = _divides_by_zero(left, right)
     if node.type == INTERVAL:
@@ -166,10 +177,10 @@ def _divide(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
         outcome = _decimal_outcome(node, digits, (left, right))
         return Outcome(outcome.value, (by_zero, *outcome.failures))
     if not node.type.is_integer:
-        return Outcome(floats.divide(left, right), (by_zero,))
+        return Outcome(floats.divide(left, right), _of_divisor(node, by_zero))
     lowest = -(2 ** (INTEGER_BITS[node.type] - 1))
     overflow = Failure(lambda _: (left == lowest) & (right == -1), f"{node.type} overflow", WIDER)
-    return Outcome(_truncating_quotient(left, right), (by_zero, overflow))
+    return Outcome(_truncating_quotient(left, right), _of_divisor(node, by_zero, overflow))
 
 
 def _truncating_quotient(left: pl.Expr, right: pl.Expr) -> pl.Expr:
@@ -190,7 +201,7 @@ def _divide_whole(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
         return Outcome(whole.cast(pl.Int64, strict=False), (by_zero, overflow))
     one, other = left.to_physical(), right.to_physical()
     overflow = Failure(lambda _: (one == -(2**63)) & (other == -1), "BIGINT overflow", WIDER)
-    return Outcome(_truncating_quotient(one, other), (by_zero, overflow))
+    return Outcome(_truncating_quotient(one, other), _of_divisor(node, by_zero, overflow))
 
 
 def _bind_whole(arguments: Sequence[Expression]) -> Signature | None:
@@ -223,7 +234,7 @@ def _remainder_value(node: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
 def _remainder(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
     rest = _remainder_value(node, left, right)
     value = decimals.scaled(rest, node.type) if node.type.is_decimal else rest
-    return Outcome(value, (_divides_by_zero(left, right, "remainder by zero"),))
+    return Outcome(value, _of_divisor(node, _divides_by_zero(left, right, "remainder by zero")))
 
 
 def _positive_remainder(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
@@ -231,7 +242,7 @@ def _positive_remainder(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
     by_zero = _divides_by_zero(left, right, "remainder by zero")
     rest = _remainder_value(node, left, right)
     if not node.type.is_decimal:
-        return Outcome(pl.when((rest < 0) & (right > 0)).then(rest + right).otherwise(rest), (by_zero,))
+        return Outcome(pl.when((rest < 0) & (right > 0)).then(rest + right).otherwise(rest), _of_divisor(node, by_zero))
     divisor = node.arguments[1].type
     shift = node.type.scale - divisor.scale
     digits = decimals.unscaled(right)

@@ -3,7 +3,7 @@
 ANSI SQL makes overflow, division by zero and bad casts errors, but only on rows that really evaluate the function: not
 in a CASE branch they do not take. Vectorised code computes every row, so it must not raise on the way. Instead a
 function gives some value everywhere, and failures: masks of the rows where that value does not count. The evaluator
-restricts each mask to the rows that matter and raises at the end.
+restricts each mask to the rows that matter.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ class Failure:
     """`mask` maps the computed value to a condition: true on the rows that failed (NULL counts as false).
 
     `suspicion`, where there is one, says something cheap about the whole batch: unless it is true, no row failed, and
-    the mask need not be computed.
+    the mask need not be computed. `text`, where there is one, is what to say of each row instead of the message.
     """
 
     mask: Callable[[pl.Expr], pl.Expr]
     message: str
     hint: str | None = None
     suspicion: pl.Expr | None = None
+    text: pl.Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.kernel.scalar.evaluate import compile_expressions
+from millstream.kernel.scalar.compiler import compile_expressions
 from millstream.kernel.scalar.expressions import Column, Expression, Literal, Parameter
 from millstream.kernel.scalar.functions_user import UserCall
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_, or_
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import Batch, value_column
 from millstream.kernel.keys import Positions
-from millstream.kernel.scalar.evaluate import evaluate
-from millstream.kernel.scalar.expressions import Expression, columns_used
+from millstream.kernel.scalar.evaluate import attempt, can_fail, failures
+from millstream.kernel.scalar.expressions import Expression, columns_used, conjuncts, fails, possible
 from millstream.kernel.scalar.functions_user import UserCall
+from millstream.kernel.scalar.program import error_of
 from millstream.kernel.segments import gather
 from millstream.kernel.sharing.parameters import parameters_as_columns, parameters_used
 
@@ -36,7 +40,19 @@ def holds(
 
 
 def _truth(condition: Expression, pairs: pl.DataFrame) -> npt.NDArray[np.bool_]:
-    return evaluate(pairs, [condition], ["holds"]).to_series().fill_null(False).to_numpy()
+    """Raises where a part of the condition fails and none is false; what else is asked of these pairs is true."""
+    parts = conjuncts(condition)
+    fragile = [part for part in parts if can_fail(part)]
+    asked = [condition, *(possible(part) for part in parts), *map(fails, fragile)] if fragile else [condition]
+    found = attempt(pairs, asked, [f"v{place}" for place in range(len(asked))])
+    if fragile and pairs.height:
+        columns = found.get_columns()[1:]
+        open_, failed = columns[: len(parts)], columns[len(parts) :]
+        erring = reduce(and_, open_) & reduce(or_, failed)
+        said = failures(pairs.filter(erring), fragile) if erring.any() else None
+        if said is not None:
+            raise error_of(said.row(0, named=True))
+    return found.to_series(0).fill_null(False).to_numpy()
 
 
 def _holds_by_value(condition: Expression, pairs: pl.DataFrame) -> npt.NDArray[np.bool_]:

@@ -8,6 +8,7 @@ between is not made at all. Row-based windows count what passes the filter, so t
 
 from __future__ import annotations
 
+from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.window import Now, Rows, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
@@ -27,4 +28,6 @@ def _commute(node: lo.Node) -> lo.Node:
     said_once = {"istream": Unbounded(), "rstream": Now()}.get(stream.operator)
     if said_once is None or not is_row_wise_over(stream.input, said_once):
         return node
+    if any(can_fail(e) for part in stream.input.walk() for e in lo.expressions_of(part)):
+        return node  # it fails on elements that no window has
     return with_window(stream.input, node.window)

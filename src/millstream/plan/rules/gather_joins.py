@@ -14,7 +14,7 @@ With `SET jit = on`, a join that is at several places of a plan is made once, as
 places; so is one that something else than a join asks (`add_consumers`), and one that is what a view shows, since other
 queries may read that view. Where a running query makes all of what a view shows, it is taken from there.
 
-Conditions on a single input that cannot fail move below; projections in between are put off to the end. Joins with NON
+Conditions on a single input move below; projections in between are put off to the end. Joins with NON
 RETROACTIVE tables are no part of it, since those meet whole combinations as of an instant.
 """
 
@@ -176,6 +176,8 @@ class _Gathering:
 
 def _is_member(node: lo.Node) -> bool:
     """Whether a node is a join that can be gathered, or only picks columns or rows of one."""
+    if isinstance(node, lo.Filter) and can_fail(node.condition):
+        return False
     if isinstance(node, lo.Filter) or (isinstance(node, lo.Project) and all(map(_is_column, node.expressions))):
         return _is_member(node.input)
     if not (isinstance(node, lo.Join) and node.join == "inner"):
@@ -263,7 +265,7 @@ def _stems(cluster: _Cluster) -> _Cluster:
 
     for condition in cluster.conditions:
         at = place(condition)
-        if at is not None and not can_fail(condition):
+        if at is not None:
             inputs[at] = _filtered(inputs[at], shift_columns(condition, -starts[at]))
             continue
         if isinstance(condition, Call) and condition.function in ("=", "<=>"):

@@ -42,6 +42,11 @@ def _prune(node: lo.Node, needed: set[int], kept: Kept) -> tuple[lo.Node, Positi
             return _prune_join(node, needed, kept)
         case lo.Aggregate():
             return _prune_aggregate(node, needed, kept)
+        case lo.Failing():
+            read = set().union(*map(columns_used, (*node.expressions, node.where)))
+            child, positions = _prune(node.input, read, kept)
+            moved = lo.map_expressions(replace(node, input=child), lambda e: _moved(e, positions))
+            return moved, {index: index for index in range(len(node.schema))}
         case _:
             children = tuple(_whole(child, kept) for child in node.children)
             unchanged = node if children == node.children else node.with_children(children)

@@ -5,13 +5,14 @@
 for inner joins; for semi, anti and left joins only what the left side alone decides. A selection never passes a window:
 it commutes with time-based ones, but the window below may be shared by queries with other selections. Nothing moves
 below a join with a NON RETROACTIVE table on the table's side: the table is read as of an instant, and filtering it is
-the same before or after, so that is safe too.
+the same before or after, so that is safe too. What can fail stays where it was placed, and nothing passes it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import (
     Column,
     Expression,
@@ -33,7 +34,11 @@ def _push(node: lo.Node) -> lo.Node:
     if not isinstance(node, lo.Filter):
         return node
     below = node.input
+    if can_fail(node.condition):
+        return node  # on top of its block
     if isinstance(below, lo.Filter):
+        if can_fail(below.condition):
+            return node  # what fails there does, whatever is asked above
         return _push(lo.Filter(below.input, conjunction([*conjuncts(below.condition), *conjuncts(node.condition)])))
     if isinstance(below, lo.Join) and below.join in ("inner", "semi", "anti", "left"):
         return _into_join(node, below)

@@ -1,0 +1,134 @@
+"""Queries that fail, or must not, each in several ways: by settings, modes and time of registration."""
+
+from __future__ import annotations
+
+import pytest
+from tests.properties.driver import in_process
+
+import millstream as ms
+
+STREAMS = "; ".join(f"CREATE STREAM {name} (x INT, v INT) TIMESTAMP BY ts" for name in "ABC")
+MANY = {"A": [(1, 5, 1), (0, 7, 2)], "B": [(1, 5, 1), (2, 5, 3)], "C": [(9, 9, 1)]}
+FEW = {"A": [(1, 5, 1)], "B": [(1, 0, 1)], "C": [(1, 9, 1)]}
+WAYS = [
+    ("", "eager", "early"),
+    ("", "eager", "late"),
+    ("", "lazy", "early"),
+    ("", "none", "late"),
+    ("SET jit = on", "eager", "early"),
+    ("SET join_plan = 'eddy'; SET jit = on", "eager", "early"),
+    ("SET disabled_rules = 'push_selections, prune_columns'", "none", "early"),
+    ("SET strategy = 'negative'; SET shards = 2", "eager", "early"),
+]
+CASES = [
+    (
+        "SELECT A.x FROM A [RANGE 5], B [RANGE 5], C [RANGE 5] WHERE A.x=B.x AND 10/(A.v-B.v) > 0 AND B.x = C.x",
+        MANY,
+        False,
+    ),
+    ("SELECT A.x FROM A [RANGE 5] JOIN B [RANGE 5] ON A.x=B.x AND 10/(A.v-B.v) > 0", MANY, True),
+    ("SELECT 10/COALESCE(B.v-4, A.x) AS y FROM A [RANGE 5] LEFT JOIN B [RANGE 5] ON A.x=B.x", MANY, True),
+    ("SELECT 10/COALESCE(B.v+1, A.x-1) AS y FROM A [RANGE 5] LEFT JOIN B [RANGE 5] ON A.x=B.x", FEW, False),
+    ("SELECT 10/(x-1) AS y FROM A [RANGE 5] WHERE NOT EXISTS (SELECT * FROM B [RANGE 5] WHERE B.x=A.x)", FEW, False),
+    ("SELECT 10/(x-1) AS y FROM A [RANGE 5] WHERE x NOT IN (SELECT x FROM B [RANGE 5])", FEW, False),
+    ("SELECT x FROM A [RANGE 5] WHERE 10/x > 1 AND x <> 0", MANY, False),
+    ("SELECT x FROM A [RANGE 5] WHERE x <> 0 AND 10/x > 1", MANY, False),
+    ("SELECT x FROM A [RANGE 5] WHERE 10/x > 1", MANY, True),
+    ("SELECT x FROM (SELECT x, 10/x AS y FROM A [RANGE 5]) t", MANY, False),
+    ("SELECT x FROM (SELECT x FROM A [RANGE 5] WHERE 10/x > 1) t WHERE x <> 0", MANY, True),
+    ("SELECT COUNT(*) FROM A [RANGE 5] LEFT JOIN B [RANGE 5] ON 10/A.x = B.x WHERE A.x <> 0", MANY, True),
+    ("SELECT A.v FROM A [RANGE 5] LEFT JOIN B [RANGE 5] ON A.x = B.x WHERE 10/A.x > 1 AND A.x <> 0", MANY, False),
+    ("SELECT A.v FROM A [RANGE 5] WHERE EXISTS (SELECT * FROM B [RANGE 5] WHERE 10/A.x = B.x)", MANY, True),
+    ("SELECT A.v FROM A [RANGE 5] WHERE A.v IN (SELECT 10/(B.x-2) FROM B [RANGE 5])", MANY, True),
+    (
+        "SELECT A.v FROM A [RANGE 5] WHERE A.v = 5 AND NOT EXISTS (SELECT * FROM B [RANGE 5] WHERE 10/A.x = B.x)",
+        MANY,
+        False,
+    ),
+    ("SELECT A.v FROM A [RANGE 5], B [RANGE 5] WHERE 10/A.x = B.x", MANY, True),
+    ("SELECT A.v FROM A [RANGE 5], B [RANGE 5] WHERE 10/A.x = B.x AND A.v < B.v", MANY, False),
+    ("SELECT x, SUM(10/x) AS s FROM A [RANGE 5] GROUP BY x HAVING COUNT(*) > 5", MANY, True),
+    ("SELECT x, 10/x AS s FROM A [RANGE 5] GROUP BY x HAVING COUNT(*) > 5", MANY, False),
+    ("SELECT 10/x AS y FROM A [ROWS 1]", MANY, True),
+    ("SELECT ISTREAM(10/x AS y) FROM A [RANGE 5]", MANY, True),
+    # Conditions on both sides that fail; one is enough to be false.
+    ("SELECT x FROM A [RANGE 5] WHERE 10/x > 1 AND 10/(x-1) > 1", MANY, True),
+    ("SELECT x FROM A [RANGE 5] WHERE 10/x > 1 AND v/(v-7) > 100 AND v = 5", MANY, False),
+    # Rows that come and go within an instant never count.
+    ("SELECT 10/(v-5) AS y FROM B [ROWS 1]", {"A": [], "C": [], "B": [(1, 5, 1), (1, 6, 1)]}, False),
+    ("SELECT CASE WHEN x = 0 THEN 0 ELSE 10/x END AS y FROM A [RANGE 5]", MANY, False),
+    ("SELECT x FROM A [RANGE 5] WHERE x = 1 OR 10/x > 1 OR v = 7", MANY, False),
+    ("SELECT x FROM A [RANGE 5] UNION ALL SELECT 10/x FROM A [RANGE 5]", MANY, True),
+    ("SELECT (SELECT MAX(10/x) FROM A [RANGE 5]) AS m FROM C [RANGE 5]", MANY, True),
+]
+
+
+def failed(text: str, rows: dict[str, list[tuple[int, int, int]]], setting: str, mode: str, when: str) -> bool:
+    with in_process() as db:
+        db.execute(STREAMS)
+        if setting:
+            db.execute(setting)
+        try:
+            query = db.register(text, mode=mode) if when == "early" else None
+            for name, some in rows.items():
+                db.insert(name, some)
+            db.advance(to=20)
+            query = query or db.register(text, mode=mode)
+            query.result()
+            query.changes()
+        except ms.EvaluationError:
+            return True
+        return False
+
+
+@pytest.mark.parametrize(("text", "rows", "fails"), CASES)
+def test_it_fails_in_every_way_or_in_none(text: str, rows: dict[str, list[tuple[int, int, int]]], fails: bool) -> None:
+    assert [failed(text, rows, *way) for way in WAYS] == [fails] * len(WAYS)
+
+
+def test_ad_hoc_queries_have_only_the_instant_asked() -> None:
+    with in_process() as db:
+        db.execute(STREAMS)
+        db.insert("A", [(0, 1, 1), (2, 1, 5)])
+        db.advance(to=3)
+        with pytest.raises(ms.EvaluationError, match="division by zero"):
+            db.execute("SELECT 10/x AS y FROM A [RANGE 3]")
+        db.advance(to=9)
+        assert db.execute("SELECT 10/x AS y FROM A [RANGE 5]").table.num_rows == 1
+
+
+def test_rows_beyond_the_heartbeat_do_not_count_yet() -> None:
+    with in_process() as db:
+        db.execute(STREAMS)
+        queries = [db.register("SELECT 10/x AS y FROM A [RANGE 3]", mode=mode) for mode in ("eager", "lazy", "none")]
+        db.insert("A", [(0, 1, 5)])
+        for query in queries:
+            assert query.result().num_rows == 0
+        db.advance(to=5)
+        for query in queries:
+            with pytest.raises(ms.EvaluationError, match="division by zero"):
+                query.result()
+
+
+def test_users_functions_fail_on_single_rows() -> None:
+    """Whatever the batch, and not where a row does not need it."""
+
+    def picky(column):  # type: ignore[no-untyped-def]
+        if (column == 0).any():
+            raise ValueError("zero")
+        return column
+
+    with in_process() as db:
+        db.create_function("picky", picky, returns="int")
+        db.execute(STREAMS)
+        fine = db.register("SELECT v FROM A [RANGE 9] WHERE picky(x) > 0 AND x <> 0")
+        fails = db.register("SELECT v FROM A [RANGE 9] WHERE picky(x) > 0 AND v > 1")
+        db.insert("A", [(1, 1, 1), (0, 1, 2), (2, 3, 3)])
+        db.advance(to=4)
+        assert fine.result().num_rows == 2
+        assert fails.result().num_rows == 1
+        db.insert("A", [(0, 2, 5)])
+        db.advance(to=6)
+        with pytest.raises(ms.EvaluationError, match="function picky raised ValueError: zero"):
+            fails.result()
+        assert fine.result().num_rows == 2
