@@ -258,6 +258,7 @@ _LOCATED = "instr(substring({0}, 2), 'b') + CAST(instr(substring({0}, 2), 'b') >
 _WORDS = "array_to_string(list_transform(string_split({0}, ' '), lambda w: upper(w[1:1]) || lower(w[2:])), ' ')"
 _TEXTS = [
     _c(S, (S, S), "({0} || {1})"),
+    _c(S, (S,), "({0} || 'x' 'y')", "({0} || 'xy')"),
     _c(S, (S, I), "({0} || {1})", "({0} || CAST({1} AS VARCHAR))"),
     _c(X, (X, X), "({0} || {1})"),
     _c(S, (S, S), "concat({0}, {1})", "({0} || {1})"),
