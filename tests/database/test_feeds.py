@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -199,15 +200,27 @@ def test_nothing_is_shed_by_default_or_when_a_backlog_is_read() -> None:
         assert fed.db.stats()["streams"]["s"]["shed"] == 0
 
 
+def _once_it_runs(db: ms.Database, act: Callable[[], None]) -> None:
+    """Do something a moment after a run has begun, however busy the machine is."""
+
+    def wait() -> None:
+        while not db._pump._running.locked():
+            time.sleep(0.01)
+        time.sleep(0.2)
+        act()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def test_run_ends_when_it_is_interrupted_or_the_database_closed() -> None:
     db = ms.connect(engine="inprocess")
-    threading.Timer(0.2, _thread.interrupt_main).start()
+    _once_it_runs(db, _thread.interrupt_main)
     db.run(None)
-    threading.Timer(0.2, _thread.interrupt_main).start()
-    with pytest.raises(KeyboardInterrupt):
-        db.run(60)
-    threading.Timer(0.2, db.close).start()
-    db.run(60)
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        _once_it_runs(db, _thread.interrupt_main)
+        db.run(600)
+    _once_it_runs(db, db.close)
+    db.run(600)
     with pytest.raises(ms.ClosedError):
         db.run()
 

@@ -55,9 +55,11 @@ def test_it_ends_when_nothing_comes_or_the_query_goes(db: ms.Database) -> None:
     reader = threading.Thread(target=lambda: found.extend(query.follow()))
     reader.start()
     db.insert("s", [(1, 3, 3)])
-    time.sleep(0.2)
+    deadline = time.monotonic() + 60
+    while sum(table.num_rows for table in found) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
     query.drop()
-    reader.join(timeout=10)
+    reader.join(timeout=60)
     assert not reader.is_alive()
     assert [v for table in found for v in table["v"].to_pylist()] == [1, 2]
     with pytest.raises(ms.ClosedError):
@@ -72,7 +74,7 @@ def test_it_ends_with_the_database() -> None:
     reader.start()
     time.sleep(0.1)
     db.close()
-    reader.join(timeout=10)
+    reader.join(timeout=60)
     assert not reader.is_alive()
 
 

@@ -14,7 +14,7 @@ from millstream.service.limits import Limits
 from millstream.service.server import Address, Server
 from millstream.service.tokens import Tokens
 
-LIMIT = 60.0  # seconds, for what must happen
+LIMIT = 300.0  # seconds, for what must happen
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def served(db: ms.Database, tokens: Tokens | None = None, limits: Limits | None 
 
 
 def _answers(address: Address) -> bool:
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=5)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=LIMIT)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200

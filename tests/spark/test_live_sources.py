@@ -67,7 +67,7 @@ def running(db: ms.Database) -> Iterator[None]:
         raise raised[0]
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+def until(condition: Callable[[], bool], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to that"
@@ -168,11 +168,11 @@ def interrupted(place: Path, ready: Callable[[], bool], *, group: bool, seconds:
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE if twice else None}
     with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
         try:
-            until(lambda: ready() or process.poll() is not None, 120)
+            until(lambda: ready() or process.poll() is not None, 300)
             for _ in range(1 + twice):
                 (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
                 time.sleep(1 if twice else 0)
-            said, wrong = process.communicate(timeout=120)
+            said, wrong = process.communicate(timeout=300)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

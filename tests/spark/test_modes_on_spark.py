@@ -58,5 +58,5 @@ def test_modes_over_spark(
             assert bag(query.changes(since=15)) == bag(expected.changes(since=15)), query.name
         # Jobs that compute an answer run beside the epochs, whatever these hold.
         with ThreadPoolExecutor(1) as thread, db.engine.lock:
-            found = thread.submit(db.query("join_none").result).result(timeout=120)
+            found = thread.submit(db.query("join_none").result).result(timeout=300)
         assert bag(found) == bag(right.query("join").result())
