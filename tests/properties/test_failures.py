@@ -16,8 +16,6 @@ QUESTIONS: dict[str, Callable[[Query], object]] = {
     "result": lambda query: query.result(),
     "result at": lambda query: query.result(at=1),
     "changes": lambda query: query.changes(),
-    "stats": lambda query: query.stats(),
-    "final": lambda query: query.final,
 }
 
 
@@ -31,6 +29,9 @@ def test_a_failed_query_says_why(question: str) -> None:
         db.advance(to=5)
         with pytest.raises(ms.EvaluationError, match="division by zero"):
             QUESTIONS[question](failing)
+        assert failing.final is None
+        assert failing.stats()["state"] == "failed"
+        assert "division by zero" in failing.stats()["error"]
         assert other.result().num_rows == 2
 
 

@@ -47,7 +47,11 @@ def folded(expression: Expression) -> object:
     """The value of a bound expression that reads no column."""
     if isinstance(expression, Literal):
         return expression.value
-    return evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"]).item()
+    value = evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"])
+    try:
+        return value.item()
+    except (OverflowError, ValueError):
+        raise InputError(f"{expression} is too far away", detail="a constant is of the years 1 to 9999") from None
 
 
 def instant(value: object, domain: TimeDomain, place: Place | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -13,6 +14,7 @@ from millstream.errors import Place, SyntaxError, TypeError, did_you_mean
 from millstream.language import statements as st
 from millstream.language.dialect import CLAUSES, CQL, QueryParser
 from millstream.language.durations import duration
+from millstream.language.literal_rows import literal_rows
 from millstream.language.reading import all_read
 from millstream.language.type_names import data_type
 from millstream.names import is_text
@@ -28,6 +30,23 @@ _SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "PLAN")
 def parse(text: str) -> list[st.Statement]:
     """The statements of a text, in order."""
     check_text(text)
+    if (plain := literal_rows(text)) is not None:
+        rows, first_end = plain
+        (insert,) = _parsed(text[:first_end])
+        if isinstance(insert, st.Insert):
+            return [replace(insert, literals=rows, place=Place(text, insert.place.start, len(text.rstrip("; \n\t"))))]
+    return _parsed(text)
+
+
+def parsed_insert(text: str) -> st.Insert:
+    """An INSERT whose constants were read as plain ones, with a tree for each: to say where something is wrong."""
+    (insert,) = _parsed(text)
+    if not isinstance(insert, st.Insert):
+        raise AssertionError("no INSERT")
+    return insert
+
+
+def _parsed(text: str) -> list[st.Statement]:
     try:
         tokens = CQL().tokenize(text)
     except TokenError as error:
@@ -349,7 +368,8 @@ class StatementParser(QueryParser):
         columns = self._names("a column") if self._match(TokenType.L_PAREN, advance=False) else ()
         self._expect("VALUES")
         rows = self._parse_csv(self._value_row)
-        return st.Insert(target=target, columns=columns, rows=tuple(rows), at=self._parse_at(), **self._placed())
+        at = self._parse_at()
+        return st.Insert(self._placed()["place"], target, columns, tuple(rows), at)
 
     def _value_row(self) -> tuple[exp.Expr, ...]:
         self._match_l_paren()

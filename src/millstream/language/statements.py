@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 from typing import Literal as OneOf
 
 from sqlglot import exp
@@ -145,6 +146,8 @@ class Insert(Statement):
     columns: tuple[Name, ...]
     rows: tuple[tuple[exp.Expr, ...], ...]
     at: exp.Expr | None
+    # All rows, where they were read as plain constants (`literal_rows`); then `rows` has the first only.
+    literals: tuple[tuple[Any, ...], ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,10 @@ from millstream.kernel.scalar.expressions import Column, Expression, Literal
 from millstream.language import statements as st
 from millstream.language.expressions import ExpressionBinder
 from millstream.language.instants import ConstantsOnly, constant, folded
+from millstream.language.literal_rows import by_position
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope, Source
+from millstream.language.statement_parser import parsed_insert
 from millstream.language.syntax import place_of
 from millstream.types import NULL, STRING, DataType, Schema
 
@@ -22,6 +24,11 @@ def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...
     """The statement's rows in the order of the columns; columns that it leaves out are NULL."""
     text = statement.place.text
     positions = _positions(statement, columns)
+    if statement.literals is not None:
+        made = by_position(statement.literals, positions, columns)
+        if made is not None:
+            return made
+        statement = parsed_insert(text)  # to find out where something is wrong
     rows = []
     for number, row in enumerate(statement.rows, 1):
         if len(row) != len(positions):
