@@ -40,7 +40,7 @@ LAYERS: dict[str, set[str]] = {
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE
     | {"declarations", "kernel", "plan", "language", "engine", "catalog"}
-    | {"inputs", "query", "feeds", "definitions", "user_code", "sinks", "pump", "registry"},
+    | {"inputs", "query", "feeds", "definitions", "user_code", "sinks", "pump", "registry", "notices"},
     "wire": BASE,
     "remote": BASE | {"language", "engine", "inputs", "parameters", "wire"},
     "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations", "remote"},

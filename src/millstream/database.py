@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream.catalog import CatalogOfObjects, kind_of
 from millstream.declarations import Declarations, Entry, Pickler
 from millstream.definitions import Definitions
-from millstream.engine.answers import elements_until, relation_at
+from millstream.engine.answers import elements_between, relation_at
 from millstream.engine.engine import Engine
 from millstream.engine.external import External
 from millstream.engine.life import Life, under_way
@@ -39,6 +39,7 @@ from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
 from millstream.language.statement_parser import parse, parse_query
 from millstream.names import shown_name, why_unusable
+from millstream.notices import check_now, of_the_past
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
@@ -64,6 +65,7 @@ class Result:
     table: pa.Table | None = None
     query: Query | None = None
     insert: InsertResult | None = None
+    notices: tuple[str, ...] = ()  # what the author should know of the past that it saw
 
     def __str__(self) -> str:
         return self.message
@@ -124,7 +126,8 @@ class Database:
             case st.RegisterQuery():
                 check_name(statement.name)
                 query = self.registry.register(statement.name.text, statement.mode, statement)
-                return Result("; ".join([f"query {query.name} registered", *query.notices]), query=query)
+                message = "; ".join([f"query {query.name} registered", *query.notices])
+                return Result(message, query=query, notices=tuple(query.notices))
             case st.CreateSink():
                 return self._create_sink(statement)
             case st.Drop():
@@ -281,15 +284,18 @@ class Database:
     def _ad_hoc(self, bound: BoundQuery) -> Result:
         self.inputs.tick_clocks()
         now = self._latest(bound)
-        limit = self.settings.max_rstream_rows
+        limit, past = self.settings.max_rstream_rows, of_the_past(self.engine, bound)
+        check_now(past, now, bound)
         # The answer of a relation has only this instant, that of a stream all elements up to it.
         options = replace(self.options(), first_counted=max(now, 0) if bound.kind == "relation" else 0)
-        rows = self.engine.evaluate(bound.plan, options, now)
+        rows = self.engine.evaluate(bound.plan, options, now, past.kept)
         if bound.kind == "relation":
             table = relation_at(rows, bound.schema, now)
         else:
-            table = elements_until(rows, bound.schema, now, bound.domain, limit)
-        return Result(f"{table.num_rows} rows", table=table)
+            read = {source.name for source in sources(bound.plan)}
+            since = max(past.first, self.engine.first_answerable(read)) - 1
+            table = elements_between(rows, bound.schema, since, now, bound.domain, limit)
+        return Result("; ".join([f"{table.num_rows} rows", *past.notices]), table=table, notices=past.notices)
 
     def _latest(self, bound: BoundQuery) -> int:
         """The instant up to which a query is final now; over tables only, also what is pending."""

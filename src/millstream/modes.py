@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from millstream.declarations import Entry
@@ -19,6 +21,7 @@ from millstream.plan.sharing import Split, split
 from millstream.types import Schema
 
 Catalog = tuple[Entry, ...]
+_ANY = 1 << 60  # later than all elements
 KeptWindows = dict[str, int | None]  # by core: how many ticks its matches may lie apart
 
 
@@ -36,7 +39,7 @@ class Modes:
         engine = self.engine
         inputs = engine.sources_of(plan, options)
         for source in sorted(inputs):
-            if engine.retain_of(source) is not None and influence(plan, {source: 0}) >= INF - 1:
+            if engine.retain_of(source) is not None and influence(plan, {source: _ANY}) >= INF - 1:
                 return f"elements of {source} matter longer than its history is kept"
         guards = self._guards(plan, options)
         expressions = (e for node in plan.walk() for e in lo.expressions_of(node))
@@ -48,15 +51,21 @@ class Modes:
     def _guards(self, plan: lo.Node, options: Options) -> tuple[str, ...]:
         return (self.engine.edge_of(lo.Guard(plan), options),) if is_fragile(plan) else ()
 
-    def show_nothing(self, keeping: Nothing, catalog: Catalog, known: frozenset[str] = frozenset()) -> None:
+    def show_nothing(
+        self,
+        keeping: Nothing,
+        catalog: Catalog,
+        known: frozenset[str] = frozenset(),
+        firsts: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Take in a query of which nothing is kept; what can fail in it is tried as rows come."""
         if not keeping.edges:
             self.engine.declare(catalog)
         for edge in keeping.edges:
             if edge in known:
-                self.engine.attach(lo.Guard(keeping.plan), keeping.options)
+                self.engine.attach(lo.Guard(keeping.plan), keeping.options, firsts)
             else:
-                self.engine.show(lo.Guard(keeping.plan), keeping.options, catalog)
+                self.engine.show(lo.Guard(keeping.plan), keeping.options, catalog, firsts)
 
     def plan(self, plan: lo.Node, options: Options, least: int, known: KeptWindows | None = None) -> LazyPlan | NotLazy:
         """A plan taken apart; `known` says what was chosen when it was registered, `least` what to keep at least."""
@@ -99,15 +108,24 @@ class Modes:
         edges = tuple(self.engine.edge_of(part.plan, options) for part in found.parts)
         return Lazy(self.engine, found, edges, self.engine.sources_of(whole, options), schema, options)
 
-    def show(self, keeping: Lazy, before: Catalog, after: Catalog, known: frozenset[str] = frozenset()) -> None:
-        """Keep the parts of a plan from now on, their past included, but for those that the snapshot has."""
+    def show(
+        self,
+        keeping: Lazy,
+        before: Catalog,
+        after: Catalog,
+        known: frozenset[str] = frozenset(),
+        firsts: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """Keep the parts of a plan from now on, their past included as far as it counts, but for those that the
+        snapshot has."""
         engine, shown = self.engine, []
         try:
             for edge, part in zip(keeping.edges, keeping.plan.parts, strict=True):
                 if edge in known:
-                    engine.attach(part.plan, keeping.options)
+                    engine.attach(part.plan, keeping.options, firsts)
                 else:
-                    engine.show(part.plan, keeping.options, after if edge == keeping.edges[-1] else before)
+                    catalog = after if edge == keeping.edges[-1] else before
+                    engine.show(part.plan, keeping.options, catalog, firsts)
                 shown.append(edge)
         except BaseException:
             for edge in shown:

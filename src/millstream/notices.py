@@ -1,66 +1,89 @@
-"""What the author of a late query is told of the past: where less of it is kept than the query's windows reach back."""
+"""What a late query has of the past: from when on its answers are exact, and what its author is told.
+
+    K(S) = final - RETAIN(S) when the query comes, 0 if nothing of S was cut      its elements from K on are the past
+    F    = the first instant from which no element before K can be in any window  answers from F on are exact
+
+It does not matter what files still hold. Where there is no F (windows that never end, or count rows by partition)
+the answer is made of what came from K on, and the author is told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from millstream.declarations import Declarations, Entry
 from millstream.engine.engine import Engine
+from millstream.engine.past import Past
+from millstream.errors import TimeError
 from millstream.kernel.batch import INF
-from millstream.kernel.window import Now, Rows
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import shown_instant
 from millstream.plan import logical as lo
 from millstream.plan.lifetime import influence
 
 
-def of_the_past(engine: Engine, bound: BoundQuery) -> list[str]:
-    """One for each stream whose history is shorter than what the answers from now on need of it."""
-    read = sorted({node.name for node in bound.plan.walk() if isinstance(node, lo.StreamScan)})
-    final = min((engine.frontier(source) for source in read), default=-1)
-    plan = _without_windows_that_are_full(engine, bound.plan)
-    found = []
-    for source in read:
-        first = engine.lost_before(source)
-        last = influence(plan, {source: first - 1})
-        if first > 0 and last > final:
-            begins = shown_instant(first, bound.domain)
-            until = "" if last >= INF - 1 else f" up to {shown_instant(last, bound.domain)}"
-            found.append(
-                f"the history of {source} begins at {begins} (RETAIN), and a window of this query reaches further "
-                f"back: its answers{until} lack what came before"
-            )
-    return found
+def check_now(past: Past, now: int, bound: BoundQuery) -> None:
+    """Refuse an answer now that would lack something, where answers later on would not."""
+    if past.first > now >= 0:
+        raise TimeError(
+            f"the answer at {shown_instant(now, bound.domain)} needs history that is no longer kept",
+            detail="; ".join(past.notices),
+            hint="ask for a shorter window, or declare the streams with a longer RETAIN",
+        )
 
 
-def with_notices(declared: Declarations, template: str, first: int, count: int, notices: Sequence[str]) -> Declarations:
-    """With what the authors of so many queries of a template were told, from the number of the first on."""
-    told = [first, count, list(notices)]
+def of_the_past(engine: Engine, bound: BoundQuery) -> Past:
+    """What a query has that comes now."""
+    sources = {source.name for source in lo.sources(bound.plan)}
+    final, kept = engine.final(sources, engine.snapshot), {}
+    for node in bound.plan.walk():
+        if isinstance(node, lo.StreamScan) and (cut := engine.lost_before(node.name)) > 0:
+            kept[node.name] = max(cut, final - (engine.retain_of(node.name) or 0))
+    if not kept:
+        return Past()
+    lost = {source: first - 1 for source, first in kept.items()}
+    last = influence(bound.plan, lost, lambda source, n: engine.instant_of(source, kept[source], n))
+    if last >= INF - 1:
+        told = _told(bound, kept, "its answers lack what came before")
+        return Past(kept, max(kept.values()), True, told)
+    notices = _told(bound, kept, f"it can be asked from {shown_instant(last + 1, bound.domain)} on")
+    return Past(kept, last + 1, last >= final, notices if last >= final else ())
+
+
+def _told(bound: BoundQuery, kept: Mapping[str, int], so: str) -> tuple[str, ...]:
+    return tuple(
+        f"the history of {source} begins at {shown_instant(first, bound.domain)} (RETAIN), and a window of this query "
+        f"reaches further back: {so}"
+        for source, first in sorted(kept.items())
+        if influence(bound.plan, {source: first - 1}) >= 0
+    )
+
+
+def with_past(declared: Declarations, template: str, first: int, count: int, past: Past) -> Declarations:
+    """With what so many queries of a template have of the past, from the number of the first on."""
+    told = [first, count, list(past.notices), past.first, dict(past.kept)]
     entries = (
         {**entry, "notices": [*entry.get("notices", ()), told]}
         if (entry["kind"], entry["name"]) == ("template", template)
         else entry
         for entry in declared.entries
     )
-    return Declarations(tuple(entries)) if notices else declared
+    return Declarations(tuple(entries)) if past.kept else declared
 
 
-def notices_of(entry: Entry, number: int) -> list[str]:
-    """What the author of a query was told, by the entry of its template."""
-    found = (told for first, count, told in entry.get("notices", ()) if first <= number < first + count)
-    return next(found, [])
+def past_in(entry: Entry, number: int | None = None) -> Past:
+    """What a query has of the past, by its entry, or by that of its template."""
+    if number is None:
+        first, kept = entry.get("past", (0, {}))
+        return Past(kept, first, False, tuple(entry.get("notices", ())))
+    for begin, count, notices, *rest in entry.get("notices", ()):
+        if begin <= number < begin + count:
+            first, kept = rest or (0, {})
+            return Past(kept, first, False, tuple(notices))
+    return Past()
 
 
-def _without_windows_that_are_full(engine: Engine, plan: lo.Node) -> lo.Node:
-    """ROWS windows of which all rows are kept miss nothing."""
-
-    def change(node: lo.Node) -> lo.Node:
-        if not (
-            isinstance(node, lo.Window) and isinstance(node.window, Rows) and isinstance(node.input, lo.StreamScan)
-        ):
-            return node
-        needed = node.window.rows + node.window.slide
-        is_full = not node.window.partition and engine.number_kept(node.input.name) >= needed
-        return lo.Window(node.input, Now()) if is_full else node
-
-    return plan.transform(change)
+def least(pasts: Sequence[Past]) -> Mapping[str, int]:
+    """What several queries need together of each stream."""
+    common = set.intersection(*(set(past.kept) for past in pasts)) if pasts else set()
+    return {source: min(past.kept[source] for past in pasts) for source in common}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from millstream.engine.answers import changes_between, elements_between, first_i
 from millstream.engine.bookmarks import Bookmark as Bookmark
 from millstream.engine.keeping import Answer, Keeping, Span
 from millstream.engine.life import Life, under_way
+from millstream.engine.past import WHOLE, Past
 from millstream.errors import ClosedError, Error, EvaluationError, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
@@ -46,7 +47,7 @@ class Query:
         keeping: Keeping,
         number: int | None = None,
         template: str | None = None,
-        notices: Sequence[str] = (),
+        past: Past = WHOLE,
     ) -> None:
         """`bound` may be that of the query's template: all is the same but its constants."""
         self.name = name
@@ -56,7 +57,8 @@ class Query:
         self.keeping = keeping
         self.number = number  # within its group, if it shares a plan
         self.template = template
-        self.notices = list(notices)  # what its author should know of the past that it saw
+        self.past = past
+        self.notices = list(past.notices)  # what its author should know of the past that it saw
         self._dropped = False
 
     @property
@@ -245,6 +247,7 @@ class Query:
     def join(self, other: Query) -> None:
         """Go on as another query that asks the same, within its group."""
         self._bound, self.number, self.template = other._bound, other.number, other.template
+        self.past = other.past
         self.keeping = other.keeping  # last: whoever finds it has the rest
 
     def _changes(self, rows: Batch, since: int, until: int) -> pa.Table:
@@ -421,8 +424,8 @@ class Query:
 
     @property
     def first_tick(self) -> int:
-        """The first instant that is still kept."""
-        return self._database.engine.first_answerable(self.keeping.inputs)
+        """The first answerable instant: by RETAIN, and by what there was of the past when it came."""
+        return max(self.past.first, self._database.engine.first_answerable(self.keeping.inputs))
 
     @property
     def final_tick(self) -> int:
@@ -451,7 +454,7 @@ class Query:
         if at is None and (first <= final or first == 0):
             return final
         if tick < first:
-            raise self._forgotten(f"the answer of {self.name} at {at}", first)
+            raise self._forgotten(f"the answer of {self.name} at {self.shown(tick)}", first)
         if tick <= final:
             return tick
         raise self._not_final(f"the answer of {self.name} at {at} is", at, final)

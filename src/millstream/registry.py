@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -19,6 +18,7 @@ from sqlglot import exp
 from millstream.declarations import Declarations, Entry, statistics_entry, statistics_of
 from millstream.engine.answers import relation_at
 from millstream.engine.groups import Group
+from millstream.engine.past import Past
 from millstream.errors import BindError, CatalogError, Error, InputError, Place
 from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.expressions import Literal, Parameter
@@ -32,7 +32,7 @@ from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, Nothing, NotLazy, kept_windows
 from millstream.names import shown_name, why_unusable
-from millstream.notices import notices_of, of_the_past, with_notices
+from millstream.notices import least, of_the_past, past_in, with_past
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, selectivity
@@ -357,7 +357,7 @@ class Registry:
         not go with what a new query has seen."""
         below = [step.name for step in group.pipeline.steps if step.name not in group.above]
         engine = self._database.engine
-        return engine.holds_state_of(below) and bool(of_the_past(engine, bound))
+        return engine.holds_state_of(below) and of_the_past(engine, bound).apart
 
     def _template(
         self,
@@ -398,22 +398,22 @@ class Registry:
 
     def _enlist(self, template: Template, rows: pl.DataFrame, record: Record | None = None) -> list[Query]:
         database, engine, group = self._database, self._database.engine, template.group
-        notices = of_the_past(engine, template.bound)
+        past = of_the_past(engine, template.bound)
         first = engine.groups.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
         before = database.declared
         try:
             database.check_number_of_queries(len(self._queries) + rows.height)
-            database.declared = with_notices(before, template.name, first, rows.height, notices)
-            engine.enlist(group, template.shape, rows, database.declared.entries, record)
+            database.declared = with_past(before, template.name, first, rows.height, past)
+            engine.enlist(group, template.shape, rows, database.declared.entries, record, past.kept)
         except BaseException:
             database.declared = before
             if not any(query.template == template.name for query in self._queries.values()):
                 database.declared = self._without(template.name)
             raise
-        return self._add_rows(template, rows, lambda _: notices)
+        return self._add_rows(template, rows, lambda _: past)
 
-    def _add_rows(self, template: Template, rows: pl.DataFrame, notices: Callable[[int], Sequence[str]]) -> list[Query]:
+    def _add_rows(self, template: Template, rows: pl.DataFrame, past: Callable[[int], Past]) -> list[Query]:
         edge, bound = template.group.edge, template.bound
         asked = equality_key(template.shape.condition) if template.group.key is not None else None
         if asked is not None and isinstance(asked[1], Parameter):
@@ -428,7 +428,7 @@ class Registry:
                 self._kept_in_group(template, number),
                 number,
                 template.name,
-                notices(number),
+                past(number),
             )
             for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
         ]
@@ -461,20 +461,24 @@ class Registry:
         keeping = self._keeping(name, mode, unplanned, bound, statistics, None)
         if isinstance(keeping, str):
             return self._register_alone(name, mode, text, bound, statistics, keeping)
-        # Matches that others have had for longer lack nothing.
-        is_there = keeping.edges and all(map(database.engine.shown, keeping.edges))
-        notices = [] if is_there else of_the_past(database.engine, bound)
-        content |= {"notices": notices} if notices else {}
+        past = of_the_past(database.engine, bound)
+        content |= past.entry()
         if isinstance(keeping, Lazy):
+            if past.apart and any(map(database.engine.shown, keeping.edges)):
+                # Others have seen more of the past than is kept: their matches do not go with what this query has seen.
+                content["apart"] = name.lower()
+                keeping = self._modes.lazy(
+                    keeping.plan, bound.plan, bound.schema, replace(database.options(), apart=name.lower())
+                )
             declared = database.declared.with_entry("query", name, **content, **kept_windows(keeping))
-            self._modes.show(keeping, database.declared.entries, declared.entries)
+            self._modes.show(keeping, database.declared.entries, declared.entries, firsts=past.kept)
         elif isinstance(keeping, Nothing):
             declared = database.declared.with_entry("query", name, **content, edges=list(keeping.edges))
-            self._modes.show_nothing(keeping, declared.entries)
+            self._modes.show_nothing(keeping, declared.entries, firsts=past.kept)
         else:
             raise AssertionError(f"{name} keeps its answer")
         database.declared = declared
-        self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping, notices=notices)
+        self._queries[name.lower()] = query = Query(database, name, mode, bound, keeping, past=past)
         return query
 
     def _to_share_matches(
@@ -518,9 +522,9 @@ class Registry:
     ) -> Query:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
-        notices, options = of_the_past(engine, bound), database.options()
+        past, options = of_the_past(engine, bound), database.options()
         steps = [step.name for step in engine.pipeline_of(bound.plan, options).steps]
-        if notices and engine.holds_state_of(steps):
+        if past.apart and engine.holds_state_of(steps):
             # Others have seen more of the past than is kept: their state does not go with what this query has seen.
             options = replace(options, apart=name.lower())
         declared = database.declared.with_entry(
@@ -532,13 +536,13 @@ class Registry:
             settings=asdict(database.settings),
             statistics=statistics,
             edge=engine.edge_of(bound.plan, options),
-            **({"notices": notices} if notices else {}),
+            **past.entry(),
             **({"apart": options.apart} if options.apart else {}),
         )
-        edge = engine.show(bound.plan, options, declared.entries)
+        edge = engine.show(bound.plan, options, declared.entries, past.kept)
         database.declared = declared
         own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=reason)
-        query = Query(database, name, mode, bound, own, notices=notices)
+        query = Query(database, name, mode, bound, own, past=past)
         self._queries[name.lower()] = query
         return query
 
@@ -670,41 +674,43 @@ class Registry:
         if entry["mode"] != "eager":
             kept = entry.get("kept")
             keeping = self._keeping(entry["name"], entry["mode"], unplanned, bound, entry["statistics"], kept)
-        notices = entry.get("notices", ())
+        past = past_in(entry)
         if not isinstance(keeping, str):
-            self._recover_keeping(entry, keeping)
-            self._queries[entry["name"]] = Query(
-                database, entry["shown"], entry["mode"], bound, keeping, notices=notices
-            )
+            if isinstance(keeping, Lazy) and "apart" in entry:
+                options = replace(database.options(), apart=entry["apart"])
+                keeping = self._modes.lazy(keeping.plan, bound.plan, bound.schema, options)
+            self._recover_keeping(entry, keeping, past)
+            self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, keeping, past=past)
             return
         options = replace(database.options(), apart=entry.get("apart", ""))
         edge = engine.edge_of(bound.plan, options)
         if edge == entry.get("edge"):
-            engine.attach(bound.plan, options)
+            engine.attach(bound.plan, options, past.kept)
         else:
             # Planned differently than by the version that wrote it: its state is made again from history.
-            self._replace_entry(entry, edge=edge)
-            engine.show(bound.plan, options, database.declared.entries)
+            past = of_the_past(engine, bound)
+            self._replace_entry(entry, edge=edge, **past.entry())
+            engine.show(bound.plan, options, database.declared.entries, past.kept)
         own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
-        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own, notices=notices)
+        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own, past=past)
         found = split(bound.plan)
         if found is not None and entry["mode"] == "eager":
             group = self._group(found, *_constants(found))
             self._alone.setdefault(group.edge, {})[entry["name"]] = _wanted(found, entry["statistics"])
 
-    def _recover_keeping(self, entry: Entry, keeping: Keeping) -> None:
+    def _recover_keeping(self, entry: Entry, keeping: Keeping, past: Past) -> None:
         known = frozenset(entry.get("edges", ()))
         if isinstance(keeping, Nothing):
             if not known.issuperset(keeping.edges):
                 self._replace_entry(entry, edges=list(keeping.edges))
-            self._modes.show_nothing(keeping, self._database.declared.entries, known)
+            self._modes.show_nothing(keeping, self._database.declared.entries, known, past.kept)
         if not isinstance(keeping, Lazy):
             return
         if not known.issuperset(keeping.edges):
             # Planned differently than by the version that wrote it: what is missing is made again from history.
             self._replace_entry(entry, **kept_windows(keeping))
         entries = self._database.declared.entries
-        self._modes.show(keeping, entries, entries, known)
+        self._modes.show(keeping, entries, entries, known, past.kept)
 
     def recover_template(self, entry: Entry) -> None:
         database, engine = self._database, self._database.engine
@@ -736,7 +742,9 @@ class Registry:
         if lazy is not None:
             self._modes.note(lazy)
         rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
-        self._add_rows(template, rows, partial(notices_of, entry))
+        pasts = {number: past_in(entry, number) for number in rows[QUERY]}
+        engine.see_from(group.edge, least([*pasts.values()]))
+        self._add_rows(template, rows, pasts.__getitem__)
 
     def _replace_entry(self, entry: Entry, **changes: Any) -> None:
         database = self._database

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.declarations import Declarations, Entry
+from millstream.engine.past import Past
 from millstream.kernel.batch import value_columns
 from millstream.kernel.sharing.parameters import with_values
 from millstream.language.binder import BoundQuery
 from millstream.language.filling import filled
 from millstream.modes import Modes, Nothing
-from millstream.notices import of_the_past
+from millstream.notices import of_the_past, past_in
 from millstream.plan.logical import map_expressions
 from millstream.query import Query
 from millstream.types import DataType
@@ -65,7 +66,7 @@ class Unkept:
         keeping = self._modes.nothing(name, bound.plan, bound.schema, database.options())
         if isinstance(keeping, str):
             return None
-        notices = of_the_past(database.engine, bound)
+        past = of_the_past(database.engine, bound)
         rows = values.with_columns(pl.Series(NAME, names, pl.String))
         declared = database.declared.with_entry(
             "template",
@@ -74,7 +75,7 @@ class Unkept:
             parameters=[str(kind) for kind in kinds],
             settings=asdict(database.settings),
             statistics=statistics,
-            unkept_notices=notices,
+            **past.entry(),
             **{ROWS: _packed(rows)},
         )
         try:
@@ -83,7 +84,7 @@ class Unkept:
             self._modes.engine.retention.recomputed.pop(name, None)
             raise
         database.declared = declared
-        return list(self._queries(name, bound, keeping, rows, notices))
+        return list(self._queries(name, bound, keeping, rows, past))
 
     def recover(self, entry: Entry, bound: BoundQuery) -> list[Query]:
         """The queries that an earlier process registered."""
@@ -91,16 +92,16 @@ class Unkept:
         keeping = self._modes.nothing(name, bound.plan, bound.schema, self._database.options())
         if isinstance(keeping, str):
             raise AssertionError(f"a template of which nothing was kept: {keeping}")
-        return list(self._queries(name, bound, keeping, _unpacked(entry[ROWS]), entry["unkept_notices"]))
+        return list(self._queries(name, bound, keeping, _unpacked(entry[ROWS]), past_in(entry)))
 
     def _queries(
-        self, name: str, bound: BoundQuery, keeping: Nothing, rows: pl.DataFrame, notices: Sequence[str]
+        self, name: str, bound: BoundQuery, keeping: Nothing, rows: pl.DataFrame, past: Past
     ) -> Iterator[Query]:
         self._templates[name] = _Template(bound, set(rows[NAME]))
         values = rows.select(value_columns(rows.width - 1))
         for shown, own in zip(rows[NAME], values.iter_rows(), strict=True):
             kept = replace(keeping, values=own)
-            yield Query(self._database, shown, "none", bound, kept, template=name, notices=notices)
+            yield Query(self._database, shown, "none", bound, kept, template=name, past=past)
 
     def own(self, query: Query) -> BoundQuery:
         """A query as if it had come alone: its text and plan with its own constants."""

@@ -281,3 +281,17 @@ def test_addresses() -> None:
         ms.connect("http://127.0.0.1:9", engine="inprocess")
     with pytest.raises(ms.SetupError):
         ms.connect("somewhere", token="x")
+
+
+def test_notices_are_told_wherever_a_query_is(db: Any) -> None:
+    db.execute("CREATE STREAM r (k INT) TIMESTAMP BY t RETAIN 10")
+    db.insert("r", [(tick, tick) for tick in range(50)])
+    text, notice = "SELECT COUNT(*) AS n FROM r", "the history of r begins at 38 (RETAIN)"
+    registered, asked = db.execute(f"REGISTER QUERY q AS {text}"), db.execute(text)
+    many = db.register_many(f"{text} WHERE k > ?", [1, 2])
+    for told in (registered, asked, registered.query, db.query("q"), db.register(text), *many):
+        assert notice in told.notices[0]
+    assert notice in registered.message
+    assert notice in asked.message
+    assert not db.execute(f"{text} [RANGE 2]").notices
+    assert db.register(f"{text} [RANGE 2]").notices == []

@@ -160,3 +160,11 @@ def test_the_command_without_a_terminal() -> None:
     nowhere = CliRunner().invoke(app, ["shell", "http://127.0.0.1:9"], input="")
     assert nowhere.exit_code == 1
     assert "cannot be reached" in nowhere.output
+
+
+def test_notices_stand_below_the_rows(db: Any) -> None:
+    db.execute("CREATE STREAM r (k INT) TIMESTAMP BY t RETAIN 10")
+    db.insert("r", [(tick, tick) for tick in range(50)])
+    out, errors = shown(db, "SELECT COUNT(*) AS n FROM r;")
+    assert errors == ""
+    assert "(1 row)\nnotice: the history of r begins at 38 (RETAIN)" in out

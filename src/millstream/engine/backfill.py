@@ -80,6 +80,7 @@ class Job:
     tables: StateNames = field(default_factory=dict)  # the query tables that the job's selection reads
     once: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # what the query tables say as sources
     common_failure: bool = False  # whatever its queries ask
+    firsts: Mapping[str, int] = field(default_factory=dict)  # per stream: the first instant of what counts of its past
     _needs: dict[str, Needs] = field(default_factory=dict)
 
     @property
@@ -250,11 +251,13 @@ class Backfills:
                 self._thread = None
                 return None
             if self._waiting:
+                # Those with the same past together.
+                firsts = self._engine.firsts.get(next(iter(self._waiting)), {})
+                alike = [edge for edge in self._waiting if self._engine.firsts.get(edge, {}) == firsts]
                 pipeline = Pipeline()
-                for each in self._waiting.values():
-                    pipeline = pipeline.with_steps(each.steps)
-                self._job = Job(pipeline, frozenset(self._waiting), owner)
-                self._waiting = {}
+                for edge in alike:
+                    pipeline = pipeline.with_steps(self._waiting.pop(edge).steps)
+                self._job = Job(pipeline, frozenset(alike), owner, firsts=firsts)
             else:
                 self._job = self._job_of(next(iter(self._groups)), owner)
             self._beside = self._engine.runner.beside(self._pause)
@@ -269,7 +272,8 @@ class Backfills:
             rows = only_queries(rows, parts.pop(0))
         if not parts:
             del self._groups[edge]
-        job = Job(group.another_pipeline(), frozenset([edge]), owner, group=group, queries=rows)
+        firsts = engine.firsts.get(edge, {})
+        job = Job(group.another_pipeline(), frozenset([edge]), owner, group=group, queries=rows, firsts=firsts)
         if rows:
             job.tables = {group.selection: engine.groups.written(rows)}
             job.once = engine.groups.query_rows(group, rows)
@@ -289,6 +293,9 @@ class Backfills:
                     self._broken.update(dict.fromkeys(stuck, job.error))
                 # Of one that was cut short by the end its queries still wait: nobody may take them for filled.
                 self._job, self._beside = self._job if self._is_closed else None, None
+            for edge in job.shown:
+                if edge not in self and edge not in engine.groups:
+                    engine.firsts.pop(edge, None)
             engine.sweep(job.names())
         engine.tell()
 
@@ -389,7 +396,13 @@ class Backfills:
             after, up_to = job.after(source), until[source]
             read[source] = tuple(
                 engine.history_part(
-                    source, file, after, up_to, job.needs(source), job.seen.get(source, 0), among.get(source, INF)
+                    source,
+                    file,
+                    max(after, job.firsts.get(source, 0) - 1),
+                    up_to,
+                    job.needs(source),
+                    job.seen.get(source, 0),
+                    among.get(source, INF),
                 )
                 for file in self._files(job, source, snapshot)
                 if file.last > after and file.first <= up_to and after < up_to
@@ -491,7 +504,8 @@ class Backfills:
         return min(left, snapshot.progress(source).arrived - job.seen[source])
 
     def _files(self, job: Job, source: str, snapshot: Snapshot) -> list[HistoryFile]:
-        return self._engine.needed_files(source, snapshot, job.needs(source))
+        first = job.firsts.get(source, 0)
+        return [f for f in self._engine.needed_files(source, snapshot, job.needs(source)) if f.last >= first]
 
 
 def _only(found: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import numpy as np
 import polars as pl
 
 from millstream.engine.backfill import Backfills
@@ -46,10 +47,11 @@ from millstream.engine.task import EpochOutcome, EpochTask
 from millstream.engine.uniting import Newcomers, unite
 from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.aggregation.ranked_tree import RankedTree
-from millstream.kernel.batch import INF, Batch, concat, empty_batch
+from millstream.kernel.batch import INF, START, Batch, concat, empty_batch
 from millstream.kernel.distribution import HASH
 from millstream.kernel.matches import Matches
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.segments import numbers
 from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.sharing.tree_selection import TreeSelection
 from millstream.plan import logical as lo
@@ -103,6 +105,8 @@ class Engine:
         self._rows: Counter[str] = Counter()  # per step since the database was opened
         self._seconds: dict[str, float] = {}
         self.retention = Retention(self)
+        # Per edge whose past is not worked through yet: of each stream, the first instant that it sees of it.
+        self.firsts: dict[str, Mapping[str, int]] = {}
         self._inputs: tuple[Pipeline, dict[str, frozenset[str]]] = self.pipeline, {}
         self.groups = Groups(self)
         self.backfills = Backfills(self)
@@ -507,12 +511,17 @@ class Engine:
 
     @contextmanager
     def _run_over_history(
-        self, edge: str, pipeline: Pipeline, until: int, snapshot: Snapshot
+        self,
+        edge: str,
+        pipeline: Pipeline,
+        until: int,
+        snapshot: Snapshot,
+        firsts: Mapping[str, int] = MappingProxyType({}),
     ) -> Iterator[EpochOutcome]:
         """What a pipeline makes of the history of a snapshot, final up to `until`; it is removed when the block ends.
         Epochs go on meanwhile."""
         final = {source: max(until, frontier) for source, frontier in self.frontiers(snapshot).items()}
-        outcome = self.runner.another().run(self.history_task(pipeline, edge, final, snapshot))
+        outcome = self.runner.another().run(self.history_task(pipeline, edge, final, snapshot, firsts=firsts))
         try:
             if edge in outcome.failures:
                 raise outcome.failures[edge]
@@ -537,7 +546,13 @@ class Engine:
     # Queries of groups
 
     def enlist(
-        self, group: Group, shape: Shape, rows: pl.DataFrame, catalog: Catalog, record: Record | None = None
+        self,
+        group: Group,
+        shape: Shape,
+        rows: pl.DataFrame,
+        catalog: Catalog,
+        record: Record | None = None,
+        firsts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """Take queries into a group; they take part from the next epoch, or when they are asked for their answer.
 
@@ -546,6 +561,7 @@ class Engine:
         """
         with self.lock:
             self.groups.open(group, shape)
+            self.see_from(group.edge, firsts)
             self.groups.hold(group, shape, rows)
             try:
                 if record is None or catalog is not self.snapshot.catalog:
@@ -612,25 +628,31 @@ class Engine:
         """How many queries show an edge."""
         return self._shown[edge]
 
-    def attach(self, plan: lo.Node, options: Options) -> None:
+    def attach(self, plan: lo.Node, options: Options, firsts: Mapping[str, int] = MappingProxyType({})) -> None:
         """Go on with a plan that the snapshot holds the state and results of."""
         with self.lock:
             edge, pipeline = self._prepare(plan, options)
             self._shown[edge] += 1
             if edge in self.snapshot.backfills:
+                self.firsts[edge] = firsts
                 self.backfills.add(edge, pipeline)
                 return
             self.pipeline = self.pipeline.with_steps(
                 tuple(step for step in pipeline.steps if step.name not in self.snapshot.failures)
             )
 
-    def show(self, plan: lo.Node, options: Options, catalog: Catalog) -> str:
-        """Keep a plan's rows as results from now on, its past included; gives the edge that carries them.
+    def show(
+        self, plan: lo.Node, options: Options, catalog: Catalog, firsts: Mapping[str, int] = MappingProxyType({})
+    ) -> str:
+        """Keep a plan's rows as results from now on, its past included, as far as that counts; gives the edge that
+        carries them.
 
         A long past is worked through in the background.
         """
         with self.lock:
             edge, pipeline = self._prepare(plan, options)
+            if not self._shown[edge]:
+                self.firsts[edge] = firsts
             # A query for all of a source has the source's history as its result.
             if edge in self._sources or self._shown[edge]:
                 self.declare(catalog)
@@ -642,18 +664,28 @@ class Engine:
             self._shown[edge] += 1
             return edge
 
-    def evaluate(self, plan: lo.Node, options: Options, until: int) -> Batch:
+    def evaluate(
+        self, plan: lo.Node, options: Options, until: int, firsts: Mapping[str, int] = MappingProxyType({})
+    ) -> Batch:
         """A plan's rows from the kept history, final up to `until`; nothing is kept, and no epoch waits."""
         edge, pipeline = self._prepare(plan, options)
         if edge in self._sources:
             return self.read(lambda snapshot: self._history(edge, snapshot))
         with self.reading(pipeline) as snapshot:
-            return self.evaluated(edge, pipeline, plan.schema, until, snapshot)
+            return self.evaluated(edge, pipeline, plan.schema, until, snapshot, firsts)
 
-    def evaluated(self, edge: str, pipeline: Pipeline, schema: Schema, until: int, snapshot: Snapshot) -> Batch:
+    def evaluated(
+        self,
+        edge: str,
+        pipeline: Pipeline,
+        schema: Schema,
+        until: int,
+        snapshot: Snapshot,
+        firsts: Mapping[str, int] = MappingProxyType({}),
+    ) -> Batch:
         """The same by the history of a snapshot, which must be there as long as it takes."""
         like = empty_batch(schema)
-        with self._run_over_history(edge, pipeline, until, snapshot) as outcome:
+        with self._run_over_history(edge, pipeline, until, snapshot, firsts) as outcome:
             names = outcome.results.get(edge, ())
             return pl.concat([like, *(self.store.read(name).select(like.columns) for name in names)])
 
@@ -797,7 +829,30 @@ class Engine:
 
     def filled_from(self, source: str) -> int:
         """The first instant of a source's history that a query still needs whose past is not worked through."""
-        return INF
+        waiting = (edge for edge in [*self.firsts] if edge in self.backfills or self._is_waited_for(edge))
+        return min((self.firsts[edge].get(source, 0) for edge in waiting), default=INF)
+
+    def _is_waited_for(self, edge: str) -> bool:
+        return edge in self.groups and (bool(self.groups[edge].filling) or self.groups.is_waited_for(self.groups[edge]))
+
+    def see_from(self, edge: str, firsts: Mapping[str, int]) -> None:
+        """Queries that come to a group see its streams from some instants on, and those that wait no less."""
+        if self._is_waited_for(edge):
+            known = self.firsts.get(edge, {})
+            firsts = {source: min(first, known[source]) for source, first in firsts.items() if source in known}
+        self.firsts[edge] = firsts
+
+    def instant_of(self, source: str, first: int, number: int) -> int:
+        """The instant of the n-th element of a source from an instant on, in the order of time; INF where it is not
+        known yet."""
+        heartbeat, files = self.snapshot.progress(source).heartbeat, self.snapshot.history.get(source, ())
+        found = np.empty(0, np.int64)
+        for file in sorted((file for file in files if file.last >= first), key=lambda file: file.first):
+            if found.size >= number and found[number - 1] < file.first:
+                break
+            instants = numbers(read_history(self.store, file, self._sources[source].schema), START)
+            found = np.sort(np.concatenate([found, instants[(instants >= first) & (instants <= heartbeat)]]))[:number]
+        return int(found[number - 1]) if found.size >= number else INF
 
     @property
     def sources(self) -> Collection[str]:
@@ -835,7 +890,9 @@ class Engine:
         return lowering.edge, Pipeline(tuple(lowering.steps.values()))
 
     def _backfill(self, edge: str, pipeline: Pipeline, catalog: Catalog) -> None:
-        outcome = self.runner.run(self.history_task(pipeline, edge, self.frontiers(self.snapshot), self.snapshot))
+        firsts = self.firsts.pop(edge, {})
+        task = self.history_task(pipeline, edge, self.frontiers(self.snapshot), self.snapshot, firsts=firsts)
+        outcome = self.runner.run(task)
         if edge in outcome.failures:
             raise outcome.failures[edge]
         self.admit(Newcomers(pipeline, frozenset([edge]), dict(outcome.states), dict(outcome.results)), catalog=catalog)
@@ -867,12 +924,16 @@ class Engine:
         until: Mapping[str, int],
         snapshot: Snapshot,
         asked: Asked = MappingProxyType({}),
+        firsts: Mapping[str, int] = MappingProxyType({}),
     ) -> EpochTask:
-        """A task that runs a pipeline over all that a snapshot keeps of its sources; for some queries of a group."""
+        """A task that runs a pipeline over all that a snapshot keeps of its sources, from some instants on; for some
+        queries of a group."""
         task = self.task_of(pipeline, {})
         read = {
             source: tuple(
-                self.history_part(source, file, needs=needs) for file in self.needed_files(source, snapshot, needs)
+                self.history_part(source, file, after=firsts.get(source, 0) - 1, needs=needs)
+                for file in self.needed_files(source, snapshot, needs)
+                if file.last >= firsts.get(source, 0)
             )
             for source in task.empty
             for needs in [needs_of(pipeline, source, (edge,), asked)]

@@ -292,7 +292,8 @@ class Groups:
         """The group's plan over the kept history for these queries alone; what is above the selection has the state of
         all the others too."""
         engine, arrived = self._engine, self.query_rows(group, rows)
-        task = engine.history_task(group.pipeline, group.edge, engine.frontiers(), engine.snapshot, rows)
+        firsts = engine.firsts.get(group.edge, {})
+        task = engine.history_task(group.pipeline, group.edge, engine.frontiers(), engine.snapshot, rows, firsts)
         task = replace(task, arrived={**task.arrived, **arrived})
         if not any(task.arrived.values()):
             return EpochOutcome()  # nothing has ever come

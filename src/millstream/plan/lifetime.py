@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import polars as pl
 
 from millstream.kernel.batch import INF
-from millstream.kernel.window import BeginEnd, Now, Range, Rows, Tumble
+from millstream.kernel.window import BeginEnd, Now, Range, Rows, TimeSpecification, Tumble
 from millstream.plan import logical as lo
 from millstream.plan.births import joins_runs
 
@@ -23,29 +23,50 @@ def longest_window(plan: lo.Node) -> int:
     return max(sizes)
 
 
-def influence(plan: lo.Node, last: Mapping[str, int]) -> int:
-    """The last instant at which a plan's answer may depend on elements up to `last`, per source; -1 for none, INF where
-    nothing says when they are past."""
+def influence(plan: lo.Node, last: Mapping[str, int], nth: Callable[[str, int], int] = lambda source, n: INF) -> int:
+    """The last instant at which a plan's answer may depend on any element up to `last`, per source; -1 for none, INF
+    where nothing says when they are past. `nth` gives the instant of the n-th element after those, INF where there
+    are not so many: windows that count rows have seen them leave by then."""
     match plan:
         case lo.StreamScan():
             return last.get(plan.name, -1)
         case lo.TableScan():
             return INF if plan.log is not None and last.get(plan.log.feed, -1) >= 0 else -1
         case lo.Window():
-            seen = influence(plan.input, last)
+            seen = influence(plan.input, last, nth)
             if seen < 0:
                 return -1
-            if isinstance(plan.window, Rows) or seen >= INF - 1:
-                return INF
-            return int(pl.select(plan.window.interval(pl.lit(seen, pl.Int64))[1]).item()) - 1
+            if isinstance(plan.window, Rows):
+                return _influence_of_rows(plan.input, plan.window, nth)
+            return _last_shown(plan.window, seen)
         case lo.Join() if joins_runs(plan):
             # Which version a run has met is decided by where it began, and it may be prolonged for ever.
-            return INF if max(influence(child, last) for child in plan.children) >= 0 else -1
+            return INF if max(influence(child, last, nth) for child in plan.children) >= 0 else -1
         case lo.RelationToStream():
-            seen = influence(plan.input, last)
-            return seen if seen < 0 else min(seen + 1, INF)
+            seen = influence(plan.input, last, nth)
+            return seen if seen < 0 or plan.operator == "rstream" else min(seen + 1, INF)
         case _:
-            return max((influence(child, last) for child in plan.children), default=-1)
+            return max((influence(child, last, nth) for child in plan.children), default=-1)
+
+
+def _last_shown(window: TimeSpecification, seen: int) -> int:
+    """The last instant at which one of the elements up to `seen` is in a window."""
+    if isinstance(window, BeginEnd):
+        if window.begin is not None:
+            return INF if seen >= window.begin else -1
+        seen = seen if window.end is None else min(seen, window.end)
+    if seen >= INF - 1:
+        return INF
+    return int(pl.select(window.interval(pl.lit(seen, pl.Int64))[1]).item()) - 1
+
+
+def _influence_of_rows(stream: lo.Node, window: Rows, nth: Callable[[str, int], int]) -> int:
+    """Elements of a partition may stay for ever; those of a slide are counted from the first one that ever came, and
+    those of derived streams by nobody."""
+    if window.partition or window.slide > 1 or not isinstance(stream, lo.StreamScan):
+        return INF
+    found = nth(stream.name, window.rows + window.slide)
+    return found - 1 if found < INF else INF
 
 
 def lives_one_tick(plan: lo.Node) -> bool:

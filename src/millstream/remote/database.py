@@ -43,7 +43,7 @@ class RemoteDatabase:
             table, said = None, answer.json()
         query = RemoteQuery(self._service, said["query"]) if said.get("query") else None
         insert = InsertResult(**said["insert"]) if said.get("insert") else None
-        return RemoteResult(said["message"], table, query, insert)
+        return RemoteResult(said["message"], table, query, insert, tuple(said.get("notices", ())))
 
     def register(self, cql: str, name: str | None = None, mode: str = "eager") -> RemoteQuery:
         """Make a text a standing query, from now on and over the past that is kept."""
@@ -63,7 +63,11 @@ class RemoteDatabase:
         body = to_arrow_stream(table, note)
         made = self._service.post("/v1/queries/many", body=body, kind=Format.ARROW).json()
         common = {"kind": made["kind"], "mode": made["mode"], "columns": made["columns"]}
-        return [RemoteQuery(self._service, {"name": name, **common}) for name in made["names"]]
+        notices = made["notices"] or [[]] * len(made["names"])
+        return [
+            RemoteQuery(self._service, {"name": name, "notices": told, **common})
+            for name, told in zip(made["names"], notices, strict=True)
+        ]
 
     def query(self, name: str) -> RemoteQuery:
         return RemoteQuery(self._service, self._service.get(f"/v1/queries/{quote(name, safe='')}").json())

@@ -53,6 +53,11 @@ class RemoteQuery:
         return list(self._about("defaults"))
 
     @property
+    def notices(self) -> list[str]:
+        """What its author should know of the past that it saw."""
+        return list(self._about("notices"))
+
+    @property
     def final(self) -> Any:
         """The instant up to which the answer is final; None where nothing is yet, or the query has failed."""
         return instant_from(self._ask("")["final"])

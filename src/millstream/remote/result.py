@@ -18,6 +18,7 @@ class RemoteResult:
     table: pa.Table | None = None
     query: RemoteQuery | None = None
     insert: InsertResult | None = None
+    notices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.message

@@ -66,6 +66,7 @@ def described(query: Query) -> dict[str, Any]:
         "columns": columns_of(query.schema),
         "cql": query.cql,
         "defaults": query.defaults,
+        "notices": query.notices,
         "final": None,
     }
     if (error := query.error) is not None:

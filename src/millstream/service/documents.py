@@ -71,6 +71,7 @@ class Done(BaseModel):
     rows: list[dict[str, Any]] | None = None
     query: dict[str, Any] | None = None
     insert: Inserted | None = None
+    notices: list[str] | None = Field(None, description="What RETAIN has left of the past, where that is not all.")
 
 
 class About(BaseModel):
@@ -82,6 +83,7 @@ class About(BaseModel):
     columns: list[Column]
     cql: str
     defaults: list[str]
+    notices: list[str] = Field(description="What RETAIN had left of the past when it came, where that was not all.")
     final: int | str | None
 
 
@@ -90,6 +92,7 @@ class Registered(BaseModel):
     kind: Literal["stream", "relation"] | None
     mode: str
     columns: list[Column]
+    notices: list[list[str]] = Field(description="Those of each query; none at all where no query has any.")
 
 
 class Listed(BaseModel):

@@ -109,6 +109,8 @@ def _statements(service: Service) -> APIRouter:
 def _done(result: Result, form: Format) -> Response:
     """What a statement gave: rows with the rest beside them, or the rest alone."""
     said: dict[str, Any] = {"message": result.message}
+    if result.notices:
+        said["notices"] = list(result.notices)
     if result.query is not None:
         said["query"] = described(result.query)
     if result.insert is not None:
@@ -172,7 +174,9 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
             template, parameters, names, mode = _template(body, sent(request.headers.get("content-type")))
             made = database.register_many(template, parameters, names, mode)
             kind, columns = (made[0].kind, columns_of(made[0].schema)) if made else (None, [])
-            said = {"names": [query.name for query in made], "kind": kind, "mode": mode.lower(), "columns": columns}
+            notices = [query.notices for query in made] if any(query.notices for query in made) else []
+            names, shown_mode = [query.name for query in made], mode.lower()
+            said = {"names": names, "kind": kind, "mode": shown_mode, "columns": columns, "notices": notices}
             return as_json(said, 201)
 
         return await service.write(work)

@@ -74,6 +74,8 @@ class Session:
             self._say(result.message)
         else:
             self._say(aligned(result.table))
+            for notice in result.notices:
+                self._say(f"notice: {notice}")
 
     def _command(self, line: str) -> None:
         name, *arguments = line.rstrip().rstrip(";").split(maxsplit=1)
