@@ -136,3 +136,22 @@ def test_a_run_keeps_the_version_that_it_met_when_it_began(
         # [1, 7), [4, 10), [8, 14) and [14, 20) are one run: what starts when the last one ends prolongs it.
         assert [rows(query.result(at=t)) for t in (1, 5, 9, 13, 14, 19)] == [[(1, "one")]] * 6
         assert [rows(query.result(at=t)) for t in (20, 24, 25)] == [[], [], [(1, "uno")]]
+
+
+@pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
+def test_a_late_query_is_told_that_runs_may_have_begun_before_what_is_kept(mode: str) -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(f"{SCHEMA.replace('ts;', 'ts RETAIN 20;', 1)} INSERT INTO Names VALUES (1, 'one') AT 0")
+        early = db.register(RUNS)
+        for t in range(1, 60, 3):
+            db.insert("S", [(1, t)])
+            if t == 31:
+                db.execute("UPDATE Names SET name = 'uno'")
+        db.execute("ADVANCE TO 60")
+        late = db.register(RUNS, mode=mode)
+        assert not early.notices
+        assert "begins at" in " ".join(late.notices)
+        assert rows(early.result()) == [(1, "one")]
+        assert rows(late.result()) == [(1, "uno")]  # as of the first instant that is kept
+        plain = db.register("SELECT S.k, name FROM S [RANGE 5] JOIN Names ON S.k = Names.k", mode=mode)
+        assert not plain.notices

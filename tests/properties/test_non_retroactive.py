@@ -4,6 +4,7 @@ version that a row meets depends on no batch, mode, strategy, rule or time of re
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,12 @@ END = 40
 SCHEMA = """
 CREATE STREAM A (x INT, v INT) TIMESTAMP BY ts;
 CREATE STREAM B (x INT, v INT) TIMESTAMP BY ts;
-CREATE TABLE N (x INT, n INT) NON RETROACTIVE;
 """
+TABLES = {
+    False: "CREATE TABLE N (x INT, n INT) NON RETROACTIVE;",
+    True: "CREATE TABLE N (x INT, n INT) NON RETROACTIVE CHANGES BY op TIMESTAMP BY ts;",
+}
+Change = tuple[str, list[nr.Row], list[nr.Row]]  # a statement, and what it takes away and adds
 
 
 def plan_of(dice: Dice, depth: int, *, counts: bool) -> nr.Plan:
@@ -44,44 +49,62 @@ def plan_of(dice: Dice, depth: int, *, counts: bool) -> nr.Plan:
     return nr.Selected(below(), dice.number(0, 1))
 
 
-def history(dice: Dice) -> tuple[nr.World, dict[int, list[str]]]:
-    """What comes: elements of two streams, and changes of the table with their statements by instant."""
-    world, statements, versions = nr.World(), dict[int, list[str]](), dict[int, list[nr.Row]]()
+def history(dice: Dice) -> tuple[nr.World, dict[int, Change]]:
+    """What comes: elements of two streams, and changes of the table by instant."""
+    world, made, versions = nr.World(), dict[int, Change](), dict[int, list[nr.Row]]()
     for name in "AB":
         times = sorted(dice.some(range(1, END - 8), 3, 14))
         world.streams[name] = [((dice.pick((1, 1, 2, None)), dice.pick((0, 1, None))), ts) for ts in times]
     rows: list[nr.Row] = []
     for number, t in enumerate(sorted(set(dice.some(range(END - 8), 2, 8)))):
         x = dice.pick((1, 2))
-        if any(row[0] == x for row in rows) and dice.chance(60):
-            kept = [row for row in rows if row[0] != x]
-            statements[t] = [f"DELETE FROM N WHERE x = {x} AT {t}"]
-            if dice.chance(60):
-                statements[t] = [f"UPDATE N SET n = {number} WHERE x = {x} AT {t}"]
-                kept += [(x, number) for row in rows if row[0] == x]
-            rows = kept
+        gone = [row for row in rows if row[0] == x and dice.chance(60)]
+        if gone and len(gone) == sum(row[0] == x for row in rows):
+            new = [(x, number) for _ in gone] if dice.chance(60) else []
+            text = f"UPDATE N SET n = {number} WHERE x = {x}" if new else f"DELETE FROM N WHERE x = {x}"
         else:
-            rows = [*rows, (x, number)]
-            statements[t] = [f"INSERT INTO N VALUES ({x}, {number}) AT {t}"]
+            gone, new, text = [], [(x, number)], f"INSERT INTO N VALUES ({x}, {number})"
+        rows = [row for row in rows if row not in gone] + new
+        made[t] = f"{text} AT {t}", gone, new
         versions[t] = rows
     world.table = lambda at: next((versions[t] for t in sorted(versions, reverse=True) if t <= at), [])
-    return world, statements
+    return world, made
 
 
-def feed(db: Database, dice: Dice, world: nr.World, statements: dict[int, list[str]], upto: int, since: int) -> None:
-    """What lies after `since`, up to an instant, in batches of any length; the table changes before them."""
-    while since < upto:
-        until = min(upto, since + dice.pick((1, 1, 2, 5, 40)))
-        for t in range(since + 1, until + 1):
-            for statement in statements.get(t, ()):
+def feed(
+    db: Database,
+    dice: Dice,
+    world: nr.World,
+    made: dict[int, Change],
+    span: range,
+    steps: Sequence[int],
+    *,
+    by_rows: bool,
+) -> None:
+    """What lies in a span, in batches of any length; a table of statements changes before what meets it comes."""
+    since = span.start
+    while since < span.stop:
+        until = min(span.stop, since + dice.pick(steps))
+        due = {t: made[t] for t in range(since, until) if t in made}
+        batches = {name: [(*row, ts) for row, ts in world.streams[name] if since <= ts < until] for name in "AB"}
+        if by_rows:
+            changed = [
+                (t, op, row)
+                for t, (_, *both) in due.items()
+                for op, rows in zip("-+", both, strict=True)
+                for row in rows
+            ]
+            batches["N"] = [(*row, op, t) for t, op, row in changed]
+        else:
+            for statement, *_ in due.values():
                 db.execute(statement)
-        for name in "AB":
-            if batch := [(*row, ts) for row, ts in world.streams[name] if since < ts <= until]:
-                db.insert(name, batch)
+        for name in dice.pick((("A", "B", "N"), ("N", "B", "A"))):
+            if batches.get(name):
+                db.insert(name, batches[name])
         since = until
         if dice.chance(50):
-            db.advance(to=until)
-    db.advance(to=upto)
+            db.advance(to=until - 1)
+    db.advance(to=span.stop - 1)
 
 
 def settings(dice: Dice, strategy: str) -> str:
@@ -97,27 +120,25 @@ def settings(dice: Dice, strategy: str) -> str:
     return "; ".join([*texts, f"SET disabled_rules = '{disabled}'"])
 
 
-def check(connect: Any, path: Path, seed: int, *, shards: int = 1) -> None:
+def check(connect: Any, path: Path, seed: int, steps: Sequence[int] = (1, 1, 2, 5, 40)) -> None:
     dice = SeededDice(seed)
-    strategy = dice.pick(("upa", "upa", "negative", "direct"))
-    world, statements = history(dice)
+    strategy, by_rows = dice.pick(("upa", "upa", "negative", "direct")), dice.chance(30)
+    world, made = history(dice)
     nr.WORLDS[seed] = world
     plan = plan_of(dice, dice.number(1, 3), counts=strategy != "direct")
     text, db = nr.joined_text(plan), connect(path)
-    db.execute(f"{SCHEMA} {settings(dice, strategy)}")
+    db.execute(f"{SCHEMA} {TABLES[by_rows]} SET shards = {dice.number(1, 3)}; {settings(dice, strategy)}")
     operator = dice.pick(("", "", "", "RSTREAM"))
     text = f"{operator}({text})" if operator else text
     db.register(text, name="early")
     middle = dice.number(5, 30)
-    if 0 in statements:
-        db.execute("; ".join(statements[0]))
-    feed(db, dice, world, statements, middle, 0)
+    feed(db, dice, world, made, range(middle), steps, by_rows=by_rows)
     if dice.chance(30):
         db.close()
         db = connect(path)
         db.execute(settings(dice, strategy))
     db.register(text, name="late", mode=dice.pick(("eager", "lazy", "none")))
-    feed(db, dice, world, statements, END, middle)
+    feed(db, dice, world, made, range(middle, END + 1), steps, by_rows=by_rows)
     db.register(text, name="last", mode=dice.pick(("eager", "lazy", "none")))
     for name in ("early", "late", "last"):
         compare(db.query(name), plan, seed)
@@ -157,4 +178,4 @@ def test_many_rows_meet_the_version_of_the_instant_at_which_they_are_generated(t
 
 @pytest.mark.spark
 def test_versions_on_spark(session: SparkSession, tmp_path: Path) -> None:
-    check(lambda path: ms.connect(path, spark=session), tmp_path / "db", 3)
+    check(lambda path: ms.connect(path, spark=session), tmp_path / "db", 3, steps=(20,))  # each takes a while
