@@ -47,10 +47,9 @@ def folded(expression: Expression) -> object:
     """The value of a bound expression that reads no column."""
     if isinstance(expression, Literal):
         return expression.value
-    value = evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"])
     try:
-        return value.item()
-    except (OverflowError, ValueError):
+        return evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"]).item()
+    except (OverflowError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         raise InputError(f"{expression} is too far away", detail="a constant is of the years 1 to 9999") from None
 
 
