@@ -17,7 +17,9 @@ from millstream.kernel.scalar.expressions import Expression, Literal
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope
+from millstream.language.syntax import place_of
 from millstream.plan.definitions import TimeDomain
+from millstream.plan.depth import check_depth
 from millstream.types import DataType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,6 +42,9 @@ def constant(node: exp.Expr, text: str) -> Literal:
     """The value of an expression without columns."""
     with all_read(node, text):
         bound = ExpressionBinder(ConstantsOnly(text), Scope(), "a constant").bind(node)
+    if isinstance(bound, Literal):
+        return bound
+    check_depth(bound, place_of(node, text))
     return Literal(bound.type, folded(bound))
 
 
