@@ -17,6 +17,7 @@ from millstream.catalog import CatalogOfObjects, kind_of
 from millstream.declarations import Declarations, Entry, Pickler
 from millstream.definitions import Definitions
 from millstream.engine.answers import elements_between, relation_at
+from millstream.engine.backups import PAUSED, Backup, backup
 from millstream.engine.engine import Engine
 from millstream.engine.external import External
 from millstream.engine.life import Life, under_way
@@ -531,7 +532,12 @@ class Database:
     @under_way
     def resume_sink(self, name: str) -> None:
         """Try a paused sink again, from the delivery that failed."""
-        self.sinks.find(name).error = None
+        with self.engine.lock:
+            self.sinks.find(name).error = None
+            entry = self.declared.find("sink", name)
+            if entry is not None and PAUSED in entry:
+                kept = ({k: v for k, v in e.items() if e is not entry or k != PAUSED} for e in self.declared.entries)
+                self._declare(Declarations(tuple(kept)))
         self.sinks.flush()
 
     def _create_sink(self, statement: st.CreateSink) -> Result:
@@ -564,9 +570,20 @@ class Database:
         options = tuple((str(key), str(value)) for key, value in entry["options"])
         target, external = ExternalData(entry["format"], options), self._external
         deliver = None if external is None else partial(external.write, target)
-        self.sinks.add(Sink(entry["shown"], query, entry["format"], deliver))
+        self.sinks.add(Sink(entry["shown"], query, entry["format"], deliver, entry.get(PAUSED)))
 
     # Life
+
+    @under_way
+    def backup(
+        self, path: str | Path, *, copy: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> Backup:
+        """Make a copy of the database as of now in a new or empty directory, while everything goes on.
+
+        Files are linked where both lie on one file system, which takes no room; `copy` makes copies of them there too.
+        `progress` is told the bytes done and the bytes in all.
+        """
+        return backup(self.engine, Path(path), copy=copy, told=progress or (lambda done, of: None))
 
     @under_way
     def stats(self) -> dict[str, Any]:

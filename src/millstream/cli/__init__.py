@@ -1,4 +1,4 @@
-"""The command line: `millstream demo`, `run`, `shell`, `serve`, `token`, `explain`, `bench`."""
+"""The command line: `millstream demo`, `run`, `shell`, `serve`, `backup`, `token`, `explain`, `bench`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import millstream as ms
+from millstream.cli.backing_up import backup
 from millstream.cli.running import run
 from millstream.cli.serving import serve, token
 from millstream.cli.shelling import shell
@@ -21,6 +22,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="A continuous
 app.command()(run)
 app.command()(shell)
 app.command()(serve)
+app.command()(backup)
 app.add_typer(token, name="token")
 
 

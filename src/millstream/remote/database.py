@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -19,8 +22,21 @@ from millstream.remote.http import Service
 from millstream.remote.query import RemoteQuery, instant_to
 from millstream.remote.records import json_rows
 from millstream.remote.result import RemoteResult
+from millstream.wire.errors import error_of
 from millstream.wire.media import Format
 from millstream.wire.rows import from_arrow_stream, to_arrow_stream
+
+_GLANCE = 0.2  # seconds
+
+
+@dataclass(frozen=True)
+class RemoteBackup:
+    """A copy that a service has made: where, of which epoch, and how much there is of it."""
+
+    path: Path
+    epoch: int
+    files: int
+    bytes: int
 
 
 class RemoteDatabase:
@@ -116,6 +132,22 @@ class RemoteDatabase:
     def resume_sink(self, name: str) -> None:
         """Try a paused sink again, from the delivery that failed."""
         self._service.post(f"/v1/sinks/{quote(name, safe='')}/resume")
+
+    def backup(
+        self, path: Any, *, copy: bool = False, progress: Callable[[int, int], None] | None = None
+    ) -> RemoteBackup:
+        """Have the service copy its database to a new or empty directory there, and wait for it."""
+        found = self._service.post("/v1/backup", {"path": str(path), "copy": copy}).json()
+        while found["state"] == "running":
+            if progress is not None and found["of_bytes"] is not None:
+                progress(found["bytes"], found["of_bytes"])
+            time.sleep(_GLANCE)
+            found = self._service.get("/v1/backup").json()
+        if found["state"] != "done":
+            raise error_of(found) or Error("the backup has failed")
+        if progress is not None:
+            progress(found["bytes"], found["bytes"])
+        return RemoteBackup(Path(found["path"]), found["epoch"], found["files"], found["bytes"])
 
     def create_function(self, name: str, body: Callable[..., Any], returns: str, *, columns: str = "polars") -> None:
         raise _not_sent("functions")

@@ -17,6 +17,7 @@ from millstream.database import Database
 from millstream.errors import Error, InputError, NameError
 from millstream.service import documents as doc
 from millstream.service.answers import NotThere, as_json, told
+from millstream.service.backups import backup_routes
 from millstream.service.events import Follows
 from millstream.service.gate import Gate, Refused
 from millstream.service.limits import Limits
@@ -71,6 +72,7 @@ def create_app(
         service.refused += 1
 
     app.include_router(routes(service, lambda: held["follows"]))
+    app.include_router(backup_routes(service))
     _pages(app, service, lambda: held["follows"])
     app.add_middleware(Gate, tokens=tokens, limits=limits, refused=refused)
     return app

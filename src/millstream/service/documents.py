@@ -112,3 +112,22 @@ class Told(BaseModel):
     """An error: its class, all of it as people read it, and its parts."""
 
     error: dict[str, Any]
+
+
+class BackupWanted(_Asked):
+    """Where a backup goes, and whether files are copied where they could be linked."""
+
+    path: str = Field(max_length=4096)
+    copies: bool = Field(default=False, alias="copy")
+
+
+class BackupState(BaseModel):
+    """A backup: `state` is none, running, done or failed (then with the error)."""
+
+    state: str
+    path: str | None = None
+    bytes: int | None = None
+    of_bytes: int | None = None
+    files: int | None = None
+    epoch: int | None = None
+    error: dict[str, Any] | None = None

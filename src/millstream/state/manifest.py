@@ -179,6 +179,15 @@ class Manifests:
         reach("manifest-counts")
         self._remove_old()
 
+    def restore(self, manifest: Manifest) -> None:
+        """Begin a directory with what a manifest of another one says, which nobody owns yet."""
+        self._catalog = self._write_catalog(manifest.snapshot.catalog, manifest.version), manifest.snapshot.catalog
+        self._write(manifest.version, manifest.fence, manifest.version, manifest.snapshot, lambda: None)
+
+    def current(self, snapshot: Snapshot) -> Manifest:
+        """What the manifest says, with what the process knows since."""
+        return Manifest(self._version, self.fence, self._notes.version, self.layout, self._catalog[0], snapshot)
+
     def check_current(self) -> None:
         if not self._is_lost:
             self._is_lost = self._path(self._version + 1).exists() or not self._path(self._version).exists()

@@ -378,6 +378,10 @@ class DirectoryStore:
             more = f", and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             raise damaged(self.directory, f"{lacking[0].relative_to(self.directory)} {reason}{more}")
 
+    def paths(self, names: Iterable[str]) -> Iterator[Path]:
+        """The files that names lie in."""
+        return map(self._path, names)
+
     def remove_orphans(self, used: Iterable[str], *, own: bool) -> int:
         """Remove the files that no name of the newest manifest needs: what failed attempts of this owner have left, or
         what those before it have; gives how many. Files with other names than ours are left alone."""
