@@ -9,13 +9,14 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "millstream"
 
-BASE = {"bounds", "errors", "names", "types", "settings"}
+BASE = {"bounds", "errors", "names", "settings", "types", "utf8"}
 LAYERS: dict[str, set[str]] = {
     "bounds": set(),
     "names": set(),
     "errors": set(),
     "types": set(),
     "settings": {"bounds", "errors"},
+    "utf8": set(),
     "state": BASE,
     "kernel": BASE,
     "plan": BASE | {"kernel"},

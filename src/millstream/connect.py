@@ -166,7 +166,7 @@ def _on_spark(
 ) -> tuple[Runner, External, Callable[[], None]]:
     # Spark's Python modules are slow to import, and are not needed in process.
     from millstream.spark.runner import SparkRunner
-    from millstream.spark.session import EmbeddedSession, embedded_session, refuse_connect
+    from millstream.spark.session import EmbeddedSession, check_workers, embedded_session, refuse_connect
     from millstream.spark.sources import SparkExternal
 
     if spark is not None:
@@ -175,6 +175,8 @@ def _on_spark(
     else:
         # A task may fail three times, as on a cluster.
         session = embedded_session(master or "local[*,4]")
+    if not session.owned:
+        check_workers(session.session)
     return SparkRunner(session.session, store, shards), SparkExternal(session.session, store), session.stop
 
 

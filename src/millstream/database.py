@@ -588,7 +588,7 @@ class Database:
     @under_way
     def stats(self) -> dict[str, Any]:
         snapshot = self.engine.snapshot
-        counted = ("heartbeat", "arrived", "late", "malformed", "shed")
+        counted = ("heartbeat", "arrived", "late", "malformed", "shed", "skipped_files", "drift")
         streams = {
             stream.name: {name: getattr(snapshot.progress(stream.name.lower()), name) for name in counted}
             for stream in self.catalog.feeds()

@@ -1,6 +1,7 @@
 """Makes streams, tables and views known: to the catalog, and those that hold rows to the engine.
 
-Some tables come with others: what came too late, what could not be applied, what could not be read.
+Some tables come with others: what came too late, what could not be applied, what could not be
+read, and which files.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from millstream.catalog import CatalogOfObjects
 from millstream.engine.engine import Engine, SourceRow
 from millstream.errors import BindError
-from millstream.feeds import unreadable_table
+from millstream.feeds import files_table, unreadable_table
 from millstream.inputs import late_table, malformed_table
 from millstream.language import statements as st
 from millstream.language.binder import Binder
@@ -52,6 +53,7 @@ class Definitions:
         self._add_table(late_table(definition))
         if definition.source is not None:
             self._add_table(unreadable_table(definition))
+            self._add_table(files_table(definition))
         return f"stream {definition.name} created"
 
     def _table(self, statement: st.CreateTable) -> str:
@@ -65,6 +67,7 @@ class Definitions:
             self._catalog.add(malformed_table(definition))
         if definition.source is not None:
             self._add_table(unreadable_table(definition))
+            self._add_table(files_table(definition))
         return f"table {definition.name} created"
 
     def _add_table(self, table: TableDefinition) -> None:

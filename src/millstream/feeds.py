@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from millstream.catalog import CatalogOfObjects
 from millstream.engine.engine import Engine
 from millstream.engine.external import Feed
-from millstream.engine.landed import MALFORMED_COLUMNS, LandedBatch, judged, table_parts
-from millstream.engine.parts import MALFORMED, UNREADABLE
+from millstream.engine.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, judged, table_parts
+from millstream.engine.parts import FILES, MALFORMED, UNREADABLE
 from millstream.errors import StateError
-from millstream.inputs import Inputs
+from millstream.inputs import Inputs, files_key, with_files
 from millstream.kernel.change_log import DELETES, INSERTS, UPDATES
 from millstream.plan.definitions import StreamDefinition, TableDefinition
 from millstream.settings import Settings
@@ -66,6 +66,10 @@ class Feeds:
         found = [feed_of(d) for d in self.catalog.values() if isinstance(d, StreamDefinition | TableDefinition)]
         return [feed for feed in found if feed is not None]
 
+    @property
+    def max_value_bytes(self) -> int:
+        return self._settings().max_value_bytes
+
     def begin_run(self, *, may_shed: bool) -> None:
         """What waits since before a run is not behind: only a run that follows its sources sheds."""
         with self._lock:
@@ -106,7 +110,7 @@ class Feeds:
             snapshot = self.engine.snapshot
             parts, progress = judged(stream, landed.parts, snapshot.progress(key), self.inputs.clock_tick(stream), shed)
             unread = sum(part.rows for part in landed.malformed)
-            progress = replace(progress, malformed=progress.malformed + unread, batch=batch)
+            progress = replace(with_files(progress, landed), malformed=progress.malformed + unread, batch=batch)
             if shed and landed.parts:
                 progress = replace(progress, shed_until=max(progress.shed_until, landed.greatest, progress.heartbeat))
             clock = max(snapshot.clock, progress.heartbeat)
@@ -117,6 +121,11 @@ class Feeds:
                 at = max(clock + 1, snapshot.progress(rejected).last_change)
                 arrived[rejected] = table_parts(landed.malformed, MALFORMED_COLUMNS, at)
                 progresses[rejected] = replace(snapshot.progress(rejected), last_change=at)
+            if landed.skipped:
+                files = files_key(key)
+                at = max(clock + 1, snapshot.progress(files).last_change)
+                arrived[files] = table_parts(landed.skipped, FILE_COLUMNS, at)
+                progresses[files] = replace(snapshot.progress(files), last_change=at)
             self.engine.epoch(arrived, progresses, clock)
         pace.end(self._now())
 
@@ -153,3 +162,8 @@ def unreadable_table(definition: StreamDefinition | TableDefinition) -> TableDef
     changes = isinstance(definition, TableDefinition) and definition.log is not None
     name = f"{definition.name}.{UNREADABLE if changes else MALFORMED}"
     return TableDefinition(name, MALFORMED_COLUMNS, (), "APPEND ONLY", domain=definition.domain)
+
+
+def files_table(definition: StreamDefinition | TableDefinition) -> TableDefinition:
+    """The files of a source that were passed over, and why."""
+    return TableDefinition(f"{definition.name}.{FILES}", FILE_COLUMNS, (), "APPEND ONLY", domain=definition.domain)

@@ -13,8 +13,8 @@ from millstream.catalog import CatalogOfObjects, kind_of
 from millstream.engine import tables
 from millstream.engine.engine import Catalog, Engine
 from millstream.engine.ingest import admit
-from millstream.engine.landed import MALFORMED_COLUMNS, LandedBatch, table_parts
-from millstream.engine.parts import LATE, MALFORMED, late_key, late_rows
+from millstream.engine.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
+from millstream.engine.parts import FILES, LATE, MALFORMED, late_key, late_rows
 from millstream.engine.rows import typed_table
 from millstream.errors import BindError, InputError, Place
 from millstream.kernel.batch import WEIGHT, Batch
@@ -75,9 +75,11 @@ class Inputs:
         arrived = {
             key: table_parts(landed.parts, table.columns, 0),
             rejected: table_parts(landed.malformed, MALFORMED_COLUMNS, 0),
+            files_key(key): table_parts(landed.skipped, FILE_COLUMNS, 0),
         }
         count = {name: sum(part.rows for part in parts) for name, parts in arrived.items()}
         progress = SourceProgress(arrived=count[key], last_change=0, malformed=count[rejected])
+        progress = with_files(progress, landed)
         with self.engine.lock:
             try:
                 self.engine.epoch(arrived, {key: progress}, self.engine.snapshot.clock, catalog)
@@ -204,6 +206,16 @@ class Inputs:
         key = table.name.lower()
         progress = replace(self.engine.snapshot.progress(key), last_change=at)
         self.engine.epoch({key: self.engine.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
+
+
+def with_files(progress: SourceProgress, landed: LandedBatch) -> SourceProgress:
+    """What is known of a source's files after those of a batch."""
+    skipped = progress.skipped_files + sum(part.rows for part in landed.skipped)
+    return replace(progress, skipped_files=skipped, drift=with_drift(progress.drift, landed.drift))
+
+
+def files_key(source: str) -> str:
+    return f"{source}.{FILES}"
 
 
 def late_table(stream: StreamDefinition) -> TableDefinition:

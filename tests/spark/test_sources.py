@@ -267,7 +267,7 @@ REFUSALS = [
         "(k INT, v INT) TIMESTAMP BY ts USING parquet OPTIONS (path '{0}')",
         '"v" is declared INT, and parquet has STRING',
     ),
-    ("(v STRING, k INT) TIMESTAMP BY ts USING csv OPTIONS (path '{1}', header true)", "does not name the declared"),
+    ("(v STRING, w INT) TIMESTAMP BY ts USING csv OPTIONS (path '{1}', header true)", 'csv has no column "w"'),
 ]
 
 

@@ -33,6 +33,11 @@ class Feed:
 class Taker(Protocol):
     """Who takes the batches of a feed in."""
 
+    @property
+    def max_value_bytes(self) -> int:
+        """How large one value may be."""
+        ...
+
     def check_checkpoint(self, feed: Feed, query: str | None) -> None:
         """Refuse a checkpoint other than the one whose batches were taken before."""
         ...

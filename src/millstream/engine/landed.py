@@ -6,8 +6,8 @@ what all elements before a part did to the heartbeat: so each part can be judged
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from millstream.engine.ingest import raised_by
@@ -18,6 +18,10 @@ from millstream.types import STRING, Field, Schema
 
 RAW, REASON = "raw", "reason"
 MALFORMED_COLUMNS: Schema = (Field(RAW, STRING), Field(REASON, STRING))
+FILE_COLUMNS: Schema = (Field("file", STRING), Field(REASON, STRING))
+
+
+_MOST_COLUMNS = 200  # of which drift is counted one by one
 
 
 class Landed(NamedTuple):
@@ -31,14 +35,17 @@ class Landed(NamedTuple):
 
 @dataclass(frozen=True)
 class LandedBatch:
-    """The parts of a batch in arrival order, and the segments of what could not be read, with the reasons."""
+    """The parts of a batch in arrival order, the segments of what could not be read and of files that were passed
+    over, with the reasons, and of how many files which column was missing or extra."""
 
     parts: tuple[Landed, ...] = ()
     malformed: tuple[Landed, ...] = ()
+    skipped: tuple[Landed, ...] = ()
+    drift: Mapping[str, int] = field(default_factory=dict)
 
     def segments(self) -> list[str]:
         """What is needed until the epoch has taken the batch in, and no longer."""
-        return [part.name for part in (*self.parts, *self.malformed) if part.kind == "segment"]
+        return [part.name for part in (*self.parts, *self.malformed, *self.skipped) if part.kind == "segment"]
 
     @property
     def greatest(self) -> int:
@@ -79,3 +86,12 @@ def _after(stream: StreamDefinition, part: Landed, progress: SourceProgress, now
 def table_parts(parts: Sequence[Landed], schema: Schema, at: int) -> tuple[Part, ...]:
     """Rows of a table, from an instant on."""
     return tuple(Part(part.kind, part.name, part.rows, schema, at=at) for part in parts)
+
+
+def with_drift(known: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """How many files had which column missing or extra, for so many columns and no more."""
+    counts = dict(known)
+    for name, files in more.items():
+        kept = name if name in counts or len(counts) < _MOST_COLUMNS else f"{name.partition(' ')[0]} (others)"
+        counts[kept] = counts.get(kept, 0) + files
+    return counts

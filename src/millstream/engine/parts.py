@@ -39,7 +39,7 @@ from millstream.state.snapshot import AsItCame, HistoryFile, SourceProgress
 from millstream.state.store import Store
 from millstream.types import Schema, to_polars
 
-LATE, MALFORMED, UNREADABLE = "_late", "_malformed", "_unreadable"
+LATE, MALFORMED, UNREADABLE, FILES = "_late", "_malformed", "_unreadable", "_files"
 TIME = "_ts"
 _SHEDDING = np.uint64(0x5DEECE66D)  # any number but those that seed SAMPLE
 

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from millstream import utf8
 from millstream.engine.row_values import MISFITS, checked_column, column_of, shown_value
 from millstream.errors import InputError, did_you_mean
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, largest_value, too_large
@@ -57,6 +58,9 @@ def _cast_table(table: pa.Table, columns: Schema, owner: str) -> pa.Table:
     given = _by_key(table.column_names, owner)
     _check_names(given, columns, owner)
     arrays = [_cast_column(table.column(given[f.name.lower()]), f.type, f.name, owner) for f in columns]
+    for array, field in zip(arrays, columns, strict=True):
+        if field.type == STRING:
+            _check_texts(array, field.name, owner)
     return pa.Table.from_arrays(arrays, schema=arrow_schema(columns))
 
 
@@ -68,6 +72,15 @@ def _by_key(names: Sequence[Any], owner: str) -> dict[str, Any]:
             raise InputError(f'{owner}: column "{name}" comes twice')
         found[str(name).lower()] = name
     return found
+
+
+def _check_texts(column: pa.ChunkedArray, name: str, owner: str) -> None:
+    """Whoever made the table may have put bytes into it that are no text."""
+    if utf8.is_valid(column):
+        return
+    _, broken = utf8.readable(column.combine_chunks())
+    for row, value in broken:
+        raise InputError(f'{owner}: row {row + 1}, column "{name}" is not UTF-8', detail=utf8.shown(value))
 
 
 def _check_names(given: Mapping[str, Any], columns: Schema, owner: str) -> None:

@@ -6,38 +6,40 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
+from urllib.parse import unquote
 
 from pyspark import __version__ as spark_version
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.readwriter import DataFrameReader
 from pyspark.sql.streaming.readwriter import DataStreamReader
-from pyspark.sql.types import DataType as SparkType
-from pyspark.sql.types import DecimalType, StructType
+from pyspark.sql.types import StructType
 
 from millstream.errors import BindError, Error, InputError, NameError, SetupError, StateError, TypeError, did_you_mean
 from millstream.plan.definitions import ExternalData
 from millstream.spark.messages import SPARK_ERRORS, condition, is_jvm_gone, said
 from millstream.spark.option_values import check_values
-from millstream.types import DataType, Field, Schema
+from millstream.spark.shapes import Inspection, Shape, fits, plain_shape
+from millstream.types import STRING, Field, Schema
 
 RAW, PATH, BLOCK = "_raw", "_path", "_block"
 
 _DECLARED = {"avro", "csv", "json", "orc", "parquet", "xml"}  # files that Spark reads with the declared columns
 _SELF_DESCRIBING = {"avro", "orc", "parquet"}
 _FILES = _DECLARED | {"text"}
-_PARSED = {"csv", "json"}
+_PARSED = {"csv", "json", "xml"}
+_BY_SHAPE = {"csv", "json"}  # read with the columns that a file has; the others find names by themselves
+ON_BAD_FILE = "on_bad_file"
 _PACKAGES = {"kafka": "spark-sql-kafka-0-10", "avro": "spark-avro"}
 _KNOWN = _FILES | _PACKAGES.keys() | {"console", "rate", "socket"}
 _FOR_EVER = "36500d"
-_WIDER = {
-    "tinyint": {"smallint", "int", "bigint", "float", "double"},
-    "smallint": {"int", "bigint", "float", "double"},
-    "int": {"bigint", "double"},
-    "float": {"double"},
-    "binary": {"string"},  # Kafka keeps texts so
+_PLAIN_FILES = {  # Hadoop's own local files look for checksums beside them, by names that must not have a colon
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
 }
+_BYTES = "ISO-8859-1"  # a character for every byte
+_OF_PATHS = ("basepath", "pathglobfilter")
+_LONGEST_VALUE = "2147483647"
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
 
@@ -45,11 +47,14 @@ _Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
 class Format:
     """A format with its options, read in declared columns."""
 
-    def __init__(self, session: SparkSession, data: ExternalData, columns: Schema, owner: str) -> None:
+    def __init__(
+        self, session: SparkSession, data: ExternalData, columns: Schema, owner: str, needed: tuple[str, ...] = ()
+    ) -> None:
         self.session, self.columns, self.owner = session, columns, owner
         self.name = format_name(data)
-        self.options = dict(data.options)
+        self.options = {key: value for key, value in data.options if key.lower() != ON_BAD_FILE}
         self.given = {key.lower(): value for key, value in data.options}
+        self.inspection = Inspection(self.name, columns, self.given, needed)
 
     @property
     def is_file(self) -> bool:
@@ -62,12 +67,7 @@ class Format:
 
     def check(self, *, streaming: bool) -> None:
         """Refuse a source that is not there, or whose columns are not those declared. Reads no rows."""
-        for option in ("mode", "columnNameOfCorruptRecord"):
-            if self.is_parsed and option.lower() in self.given:
-                raise BindError(
-                    f"{self.owner}: the option {option} cannot be chosen",
-                    hint="rows that do not parse are kept in the table of malformed ones",
-                )
+        self._check_options()
         with spark_errors(self.owner, self.name):
             batch, stream = self._reader(self.session.read), self._reader(self.session.readStream)
             frame = stream.load() if streaming else batch.load()
@@ -81,7 +81,7 @@ class Format:
 
     def stream(self) -> DataFrame:
         with spark_errors(self.owner, self.name):
-            return self._selected(self._reader(self.session.readStream).load())
+            return self._selected(self._reader(self.session.readStream).load(), plain_shape(self.columns))
 
     def paths(self) -> DataFrame:
         """The names of a file format's files only."""
@@ -90,18 +90,39 @@ class Format:
         with spark_errors(self.owner, self.name):
             return self.session.readStream.format("binaryFile").schema(schema).options(**chosen).load().select("path")
 
-    def batch(self, paths: list[str] | None = None) -> DataFrame:
-        """The rows of the format's files as they are now, or of some of them."""
-        reader = self._reader(self.session.read)
-        if paths is not None:
-            options = self._options()
-            base = self.given.get("path", "")
-            options = {key: value for key, value in options.items() if key.lower() != "path"}
-            if "basepath" not in self.given and not any(character in base for character in "*?[{"):
-                options["basePath"] = base  # so that directories such as day=1 give columns
-            reader = self.session.read.format(self.name).options(**options).schema(self._schema())
+    def batch(self) -> DataFrame:
+        """The rows of the format as they are now."""
         with spark_errors(self.owner, self.name):
-            return self._selected(reader.load(paths))
+            return self._selected(self._reader(self.session.read).load(), plain_shape(self.columns))
+
+    def files(self) -> list[str]:
+        """The paths of a file format's files as they are now."""
+        with spark_errors(self.owner, self.name):
+            return [unquote(path) for path in self._reader(self.session.read).load().inputFiles()]
+
+    def rows_of(self, session: SparkSession, paths: list[str], shape: Shape) -> DataFrame:
+        """The rows of some files that are alike."""
+        options = {key: value for key, value in self._options().items() if key.lower() != "path"}
+        options |= {"__globPaths__": "false", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+        base = self.given.get("path", "")
+        if not shape.beside:
+            options["recursiveFileLookup"] = "true"  # else a name like a* stands for all files beside it
+        elif "basepath" not in self.given and not any(character in base for character in "*?[{"):
+            options["basePath"] = base  # so that directories such as day=1 give columns
+        if any(":" in path.rpartition("/")[2] for path in paths):
+            options |= _PLAIN_FILES
+        if shape.by_bytes:
+            options = {k: v if k.lower() in _OF_PATHS else v.encode().decode(_BYTES) for k, v in options.items()}
+            options["encoding"] = _BYTES
+        reader = session.read.format(self.name).options(**options)
+        if self.name in _DECLARED:
+            reader = reader.schema(self._schema(shape))
+        return self._selected(reader.load(paths), shape)
+
+    def is_decoded(self, shape: Shape) -> bool:
+        """Whether bytes that are no text were replaced by what says so, by whoever read them."""
+        chosen = "encoding" in self.given or "charset" in self.given
+        return self.is_parsed and not shape.by_bytes and (self.name != "json" or chosen)
 
     def _reader(self, reader: _Reader) -> _Reader:
         reader = reader.format(self.name).options(**self._options())
@@ -111,60 +132,82 @@ class Format:
         chosen = dict(self.options)
         if self.is_parsed:
             chosen |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
+            chosen |= {} if "maxstringlen" in self.given else {"maxStringLen": _LONGEST_VALUE}  # else 20 MB
             chosen |= {} if "timezone" in self.given else {"timeZone": "UTC"}
         if self.is_file and "maxfileage" not in self.given:
             chosen["maxFileAge"] = _FOR_EVER  # else Spark passes over files that are dated a week before the newest
-        if self._has_header and "enforceschema" not in self.given:
-            chosen["enforceSchema"] = "false"  # a file with other columns is an error, and not read askew
         if self.name == "rate" and "numpartitions" not in self.given:
             chosen["numPartitions"] = "1"  # so that rows arrive in the order of their timestamps
         return chosen
 
-    @property
-    def _has_header(self) -> bool:
-        return self.name == "csv" and self.given.get("header", "").lower() == "true"
-
-    def _schema(self) -> StructType:
-        columns = (*self.columns, Field(RAW, DataType("STRING"))) if self.is_parsed else self.columns
+    def _schema(self, shape: Shape | None = None) -> StructType:
+        columns = list(self.columns)
+        if shape is not None:
+            places = {place: field.type for place, field in zip(shape.found, self.columns, strict=True)}
+            named = [Field(place, kind) for place, kind in places.items() if isinstance(place, str)]
+            lines = range(shape.width or 0)
+            columns = [*(Field(_placed(place), places.get(place, STRING)) for place in lines), *named]
+            columns = columns if self.name in _BY_SHAPE else list(self.columns)
+        columns += [Field(RAW, STRING)] if self.is_parsed else []
         parsed = StructType.fromDDL(", ".join(f"{_quoted(field.name)} {field.type}" for field in columns))
         if not isinstance(parsed, StructType):
             raise AssertionError("columns that are no columns")
         return parsed
 
-    def _selected(self, frame: DataFrame) -> DataFrame:
+    def _selected(self, frame: DataFrame, shape: Shape) -> DataFrame:
         """The declared columns by position, then what is needed to put rows in order and to tell what is wrong."""
         found = {name.lower(): name for name in frame.columns}
-        chosen: list[Column] = [
-            sql.col(_quoted(found[field.name.lower()])).cast(str(field.type)).alias(f"c{index}")
-            for index, field in enumerate(self.columns)
-        ]
+        chosen: list[Column] = []
+        for index, (field, place) in enumerate(zip(self.columns, shape.found, strict=True)):
+            name = found.get(field.name.lower(), "") if self.name not in _BY_SHAPE else place
+            name = _placed(name) if isinstance(name, int) else name
+            value = sql.lit(None) if name is None else sql.col(_quoted(name))
+            if shape.by_bytes and field.type == STRING and place is not None and field.name.lower() not in shape.beside:
+                chosen.append(sql.encode(value, _BYTES).alias(f"c{index}"))
+            else:
+                chosen.append(value.cast(str(field.type)).alias(f"c{index}"))
         if self.is_parsed:
-            chosen.append(sql.col(RAW))
+            raw = sql.col(RAW)
+            chosen.append(sql.encode(raw, _BYTES).alias(RAW) if shape.by_bytes else raw)
         if self.is_file:
             chosen.append(sql.col("_metadata.file_path").alias(PATH))
             chosen.append(sql.col("_metadata.file_block_start").alias(BLOCK))
         return frame.select(*chosen)
 
+    def _check_options(self) -> None:
+        for option in ("mode", "columnNameOfCorruptRecord"):
+            if self.is_parsed and option.lower() in self.given:
+                raise BindError(
+                    f"{self.owner}: the option {option} cannot be chosen",
+                    hint="rows that do not parse are kept in the table of malformed ones",
+                )
+        for option in ("ignoreCorruptFiles", "ignoreMissingFiles"):
+            if self.is_file and option.lower() in self.given:
+                raise BindError(
+                    f"{self.owner}: the option {option} cannot be chosen",
+                    hint="on_bad_file 'skip' passes over files that cannot be read, and tells which",
+                )
+        chosen = self.given.get(ON_BAD_FILE)
+        if chosen is not None and not self.is_file:
+            raise BindError(f"{self.owner}: the option {ON_BAD_FILE} is for files, and {self.name} has none")
+        if chosen is not None and chosen not in ("stop", "skip"):
+            raise BindError(f"{self.owner}: the option {ON_BAD_FILE} is 'stop' or 'skip', not {chosen!r}")
+
     def _check_files(self) -> None:
         """Compare files that say themselves what is in them, where there are some already."""
-        if not (self.name in _SELF_DESCRIBING or self._has_header):
+        if not (self.name in _SELF_DESCRIBING or self.inspection.has_header):
             return
         try:
             schema = self.session.read.format(self.name).options(**self.options).load().schema
-        except PySparkException as error:
-            if condition(error) != "UNABLE_TO_INFER_SCHEMA":
+        except SPARK_ERRORS as error:
+            # A file that cannot be read is named by `run`, or passed over.
+            if not (condition(error) or "").startswith(("UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE")):
                 raise
             return
-        if self.name != "csv":
-            self._check_columns(schema)
-        elif schema.names and [name.lower() for name in schema.names] != [f.name.lower() for f in self.columns]:
-            raise NameError(
-                f"{self.owner}: the first line of the files does not name the declared columns",
-                detail=f"it says {', '.join(schema.names)}, and declared are {', '.join(f.name for f in self.columns)}",
-                hint="declare the columns in the order of the files",
-            )
+        if schema.names:
+            self._check_columns(schema, typed=self.name != "csv")
 
-    def _check_columns(self, schema: StructType) -> None:
+    def _check_columns(self, schema: StructType, *, typed: bool = True) -> None:
         found = {field.name.lower(): field for field in schema.fields}
         for field in self.columns:
             if field.name.lower() not in found:
@@ -174,7 +217,7 @@ class Format:
                     hint=did_you_mean(field.name, schema.names),
                 )
             kind = found[field.name.lower()].dataType
-            if not _fits(kind, field.type):
+            if typed and not fits(kind, field.type):
                 raise TypeError(
                     f'{self.owner}: column "{field.name}" is declared {field.type}, and {self.name} has '
                     f"{kind.simpleString().upper()}"
@@ -223,12 +266,9 @@ def _refusal(error: Exception, owner: str, name: str) -> Error:
     return BindError(f"{owner}: {name} cannot be used so", detail=text)
 
 
-def _fits(found: SparkType, declared: DataType) -> bool:
-    name, wanted = found.simpleString(), str(declared).lower()
-    if isinstance(found, DecimalType) and declared.is_decimal:
-        whole = declared.precision - declared.scale
-        return found.scale <= declared.scale and found.precision - found.scale <= whole
-    return name == wanted or wanted in _WIDER.get(name, ())
+def _placed(place: int) -> str:
+    """What the values at a place of a line are called; names that users choose do not start with _."""
+    return f"_p{place}"
 
 
 def _quoted(name: str) -> str:

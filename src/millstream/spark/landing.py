@@ -3,6 +3,9 @@
 Runs inside Spark's tasks. Rows go from there into the store; names, counts and greatest ticks go to the driver. Arrival
 order is the order of (file, place in the file), or of (partition, row) where there are no files, however Spark dealt
 them out to tasks.
+
+Whatever is wrong with a row makes that row malformed: texts are looked at before anybody works with them, and where a
+batch cannot be judged as a whole its rows are judged one by one.
 """
 
 from __future__ import annotations
@@ -17,15 +20,21 @@ import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
 
+from millstream import utf8
 from millstream.bounds import MAX_TICK
-from millstream.engine.landed import RAW, REASON, Landed, LandedBatch
+from millstream.engine.landed import RAW, REASON
+from millstream.errors import StateError
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES
 from millstream.plan.definitions import TimeDomain
 from millstream.spark import formats
 from millstream.spark.malformed import Grammar, as_text
 from millstream.state.store import Store, Writer
-from millstream.types import Schema, to_polars
+from millstream.types import BINARY, STRING, Schema, to_polars
 
 _MOST_ROWS = 1 << 20  # per segment
+_BROKEN = "_broken"  # where a text of the row was not UTF-8
+_REPLACEMENT = "\ufffd"  # what decoders put in the place of bytes that they do not understand
+_NOT_THE_ROWS = (OSError, MemoryError, StateError)  # what the machine does: the task is tried again
 
 
 @dataclass(frozen=True)
@@ -40,10 +49,12 @@ class Landing:
     operation: int | None = None
     operations: tuple[str, ...] = ()
     grammar: Grammar | None = None
+    most: int = MAX_VALUE_BYTES  # that one value may have
+    decoded: bool = False  # whether bytes were made texts by who puts U+FFFD for what it does not understand
 
 
-class _Piece(NamedTuple):
-    """A segment as the driver hears of it."""
+class Piece(NamedTuple):
+    """A segment as the driver hears of it, in the order of its place."""
 
     path: str
     block: int
@@ -52,18 +63,20 @@ class _Piece(NamedTuple):
     rows: int
     greatest: int
     malformed: bool
+    nulls: bytes  # one for each column that is NULL in all its rows
 
 
-_PIECES = "path STRING, block BIGINT, number BIGINT, name STRING, rows BIGINT, greatest BIGINT, malformed BOOLEAN"
-_ARROW = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.int64(), pa.int64(), pa.bool_())
+_PIECES = (
+    "path STRING, block BIGINT, number BIGINT, name STRING, rows BIGINT, greatest BIGINT, malformed BOOLEAN, "
+    "nulls BINARY"
+)
+_ARROW = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.int64(), pa.int64(), pa.bool_(), pa.binary())
 
 
-def land(frame: DataFrame, landing: Landing) -> LandedBatch:
-    """Run the landing job of a batch."""
+def land(frame: DataFrame, landing: Landing) -> list[Piece]:
+    """Run the landing job of a batch, or of some of its files."""
     work = partial(_land, bytes(cloudpickle.dumps(landing)))  # type: ignore[no-untyped-call]
-    pieces = sorted(_Piece(*row) for row in frame.mapInArrow(work, _PIECES).collect())
-    good = tuple(Landed("segment", p.name, p.rows, p.greatest) for p in pieces if not p.malformed)
-    return LandedBatch(good, tuple(Landed("segment", p.name, p.rows) for p in pieces if p.malformed))
+    return sorted(Piece(*row) for row in frame.mapInArrow(work, _PIECES).collect())
 
 
 def _land(payload: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -74,34 +87,82 @@ def _land(payload: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
         pieces = list(_pieces(landing, batches, partition, writer))
     columns = zip(*pieces, strict=True) if pieces else ((),) * len(_ARROW)
     arrays = [pa.array(values, kind) for values, kind in zip(columns, _ARROW, strict=True)]
-    yield pa.RecordBatch.from_arrays(arrays, names=list(_Piece._fields))
+    yield pa.RecordBatch.from_arrays(arrays, names=list(Piece._fields))
 
 
-def _pieces(landing: Landing, batches: Iterator[pa.RecordBatch], partition: int, writer: Writer) -> Iterator[_Piece]:
-    for number, rows in enumerate(_runs(batches)):
+def _pieces(landing: Landing, batches: Iterator[pa.RecordBatch], partition: int, writer: Writer) -> Iterator[Piece]:
+    for number, rows in enumerate(_runs(landing, batches)):
         path, block = _place(rows) or ("", partition)
-        judged = rows.with_columns(_ticks(landing).alias("_tick")).with_columns(_reason(landing).alias(REASON))
-        good, malformed = judged.filter(pl.col(REASON).is_null()), judged.filter(pl.col(REASON).is_not_null())
+        good, malformed = _sorted_out(landing, rows)
         if good.height:
             greatest = good["_tick"].max()
-            name = writer.write(good.select(_typed(landing)))
-            yield _Piece(path, block, number, name, good.height, greatest if isinstance(greatest, int) else -1, False)
+            values = good.drop("_tick")
+            tick = greatest if isinstance(greatest, int) else -1
+            nulls = bytes(column.null_count() == values.height for column in values.get_columns())
+            yield Piece(path, block, number, writer.write(values), good.height, tick, False, nulls)
         if malformed.height:
-            name = writer.write(_explained(landing, malformed))
-            yield _Piece(path, block, number, name, malformed.height, -1, True)
+            yield Piece(path, block, number, writer.write(malformed), malformed.height, -1, True, b"")
 
 
-def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
+def _sorted_out(landing: Landing, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows that can be taken, with their ticks, and the others as rows of the table of malformed ones."""
+    try:
+        return _judged(landing, rows)
+    except _NOT_THE_ROWS:
+        raise
+    except (Exception, pl.exceptions.PanicException) as error:  # whatever some row makes of what looks at it
+        if rows.height == 1:
+            return _judged(landing, rows.clear())[0], _refused(landing, rows, error)
+        halves = rows.head(rows.height // 2), rows.tail(-(rows.height // 2))
+        good, malformed = zip(*(_sorted_out(landing, half) for half in halves), strict=True)
+        return pl.concat(good), pl.concat(malformed)
+
+
+def _judged(landing: Landing, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    judged = rows.with_columns(_ticks(landing).alias("_tick")).with_columns(_reason(landing).alias(REASON))
+    good = judged.filter(pl.col(REASON).is_null()).select(*_typed(landing), "_tick")
+    return good, _explained(landing, judged.filter(pl.col(REASON).is_not_null()))
+
+
+def _refused(landing: Landing, rows: pl.DataFrame, error: BaseException) -> pl.DataFrame:
+    """A row that cannot even be looked at."""
+    said = str(error).strip().partition("\n")[0]
+    try:
+        texts = rows.select(pl.col(f"c{index}").cast(pl.String) for index in range(len(landing.columns))).row(0)
+        raw = as_text(landing.columns, texts)
+    except (Exception, pl.exceptions.PanicException):
+        raw = None  # nothing of it can be shown: the reason says so
+    reason = f"{type(error).__name__}: {said}" + ("" if raw is not None else "; the row cannot be shown")
+    return pl.DataFrame({RAW: [raw], REASON: [reason]}, schema={RAW: pl.String, REASON: pl.String})
+
+
+def _runs(landing: Landing, batches: Iterator[pa.RecordBatch]) -> Iterator[pl.DataFrame]:
     """Consecutive rows of one place, as many together as may be."""
     held: list[pl.DataFrame] = []
     for batch in batches:
-        for rows in _cut(batch):
+        for rows in _cut(_with_texts(landing, batch)):
             if held and (sum(map(len, held)) >= _MOST_ROWS or _place(held[-1]) != _place(rows)):
                 yield pl.concat(held)
                 held = []
             held.append(rows)
     if held:
         yield pl.concat(held)
+
+
+def _with_texts(landing: Landing, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with all its texts in UTF-8, and a column that says of which rows one was not."""
+    texts = {f"c{index}": field.name for index, field in enumerate(landing.columns) if field.type == STRING}
+    arrays: list[pa.Array] = []
+    notes: dict[int, str] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if name in texts or name == formats.RAW:
+            column, broken = utf8.readable(column)
+            where = f'column "{texts[name]}"' if name in texts else "the line"
+            notes |= {row: f"{where} is not UTF-8: {utf8.shown(value)}" for row, value in broken}
+        arrays.append(column)
+    said = pa.array([notes.get(row) for row in range(batch.num_rows)], pa.string()) if notes else None
+    arrays.append(pa.nulls(batch.num_rows, pa.string()) if said is None else said)
+    return pa.RecordBatch.from_arrays(arrays, names=[*batch.schema.names, _BROKEN])
 
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pl.DataFrame]:
@@ -148,9 +209,19 @@ def _ticks(landing: Landing) -> pl.Expr:
 
 def _reason(landing: Landing) -> pl.Expr:
     """Why a row cannot be taken, NULL where it can; a line that did not parse is explained later."""
-    found = []
+    found = [pl.col(_BROKEN)]
     if landing.grammar is not None:
         found.append(pl.when(pl.col(formats.RAW).is_not_null()).then(pl.lit("does not parse")))
+    if landing.decoded:
+        for index, column in enumerate(landing.columns):
+            if column.type == STRING:
+                lost = pl.col(f"c{index}").str.contains(_REPLACEMENT, literal=True)
+                found.append(pl.when(lost).then(pl.lit(f'column "{column.name}" has bytes that cannot be decoded')))
+    for index, column in enumerate(landing.columns):
+        if column.type in (STRING, BINARY):
+            size = pl.col(f"c{index}").cast(pl.Binary).bin.size()
+            words = f'column "{column.name}": {{}} bytes are more than the {landing.most:,} that a value may have'
+            found.append(pl.when(size > landing.most).then(pl.format(words, size)))
     if landing.timestamp is not None:
         tick, name = pl.col("_tick"), landing.columns[landing.timestamp].name
         found.append(pl.when(tick.is_null()).then(pl.lit(f'timestamp "{name}" is NULL')))
@@ -160,7 +231,7 @@ def _reason(landing: Landing) -> pl.Expr:
         said, name = pl.col(f"c{landing.operation}").str.to_lowercase(), landing.columns[landing.operation].name
         shown = pl.format(f'"{name}" says {{}}', pl.col(f"c{landing.operation}").fill_null("NULL"))
         found.append(pl.when(~said.is_in(landing.operations).fill_null(False)).then(shown))
-    return pl.coalesce(*found) if found else pl.lit(None, pl.String)
+    return pl.coalesce(*found)
 
 
 def _explained(landing: Landing, rows: pl.DataFrame) -> pl.DataFrame:
@@ -170,7 +241,7 @@ def _explained(landing: Landing, rows: pl.DataFrame) -> pl.DataFrame:
     for row in rows.iter_rows(named=True):
         parsed, raw = [row[name] for name in values], row.get(formats.RAW)
         raws.append(as_text(landing.columns, parsed) if raw is None else raw)
-        if landing.grammar is None or raw is None:
+        if landing.grammar is None or raw is None or row[_BROKEN] is not None:
             reasons.append(row[REASON])
         else:
             reasons.append(landing.grammar.reason(raw, landing.columns, parsed))

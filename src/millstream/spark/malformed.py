@@ -2,54 +2,77 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.types import Field, Schema
+from millstream.spark.shapes import split_line
+from millstream.types import BOOLEAN, INTEGER_BITS, STRING, DataType, Field, Schema
+
+_SEVERAL_LINES = "; a quoted value over several lines needs OPTIONS (multiLine 'true')"
 
 
 @dataclass(frozen=True)
 class Grammar:
-    """How a format's lines are read, as far as that is needed to say what is wrong with one."""
+    """How a format's lines are read, as far as that is needed to say what is wrong with one: options with names in
+    lower case, how many values a line has, and where those of the columns are (None: not in the line)."""
 
     format: str
-    options: Mapping[str, str]  # names in lower case
+    options: Mapping[str, str]
+    width: int | None = None
+    places: tuple[int | str | None, ...] | None = None
 
     def reason(self, raw: str, columns: Schema, parsed: Sequence[Any]) -> str:
         """What is wrong with a line of which Spark could read `parsed`, with NULL for what it could not."""
-        given = _values_of_json(raw, columns) if self.format == "json" else self._values_of_csv(raw, columns)
+        match self.format:
+            case "json":
+                given = self._values_of_json(raw, columns)
+            case "csv":
+                given = self._values_of_csv(raw, columns)
+            case _:
+                given = f"cannot be read as {self.format}"
         if isinstance(given, str):
             return given
         for field, text, value in zip(columns, given, parsed, strict=True):
-            if value is None and text is not None:
+            if value is None and text is not None and not (self.format == "json" and _is(text, field.type)):
                 return f'column "{field.name}": {_shown(text)} is not {field.type}'
         return f"cannot be read as {self.format}"
 
     def _values_of_csv(self, raw: str, columns: Schema) -> list[Any] | str:
         option = self.options.get
-        separator, quote = option("sep") or option("delimiter") or ",", option("quote") or '"'
-        if len(separator) != 1 or len(quote) != 1:
+        if len(option("quote", '"')) > 1:
             return "cannot be read as csv"
+        found = split_line(raw, self.options)
+        places = range(len(columns)) if self.places is None else self.places
+        width = len(columns) if self.width is None else self.width
+        if len(found) != width:
+            many = option("multiline", "").lower() == "true" or raw.count(option("quote", '"')) % 2 == 0
+            return f"{len(found)} values, not {width}" + ("" if many else _SEVERAL_LINES)
+        texts = [found[place] if isinstance(place, int) else None for place in places]
+        return [None if text in (None, "", option("nullvalue", "")) else text for text in texts]
+
+    def _values_of_json(self, raw: str, columns: Schema) -> list[Any] | str:
         try:
-            found = next(csv.reader([raw], delimiter=separator, quotechar=quote), [])
-        except csv.Error as error:
-            return f"not csv: {error}"
-        if len(found) != len(columns):
-            return f"{len(found)} values, not {len(columns)}"
-        return [None if text in ("", option("nullvalue", "")) else text for text in found]
+            found = json.loads(raw)
+        except ValueError as error:
+            return f"not JSON: {error}"
+        except RecursionError:
+            return "not JSON: nested too deeply"
+        if not isinstance(found, dict):
+            return "not a JSON object"
+        names = self.places or [field.name for field in columns]
+        return [found.get(str(name)) for name in names]
 
 
-def _values_of_json(raw: str, columns: Schema) -> list[Any] | str:
-    try:
-        found = json.loads(raw)
-    except ValueError as error:
-        return f"not JSON: {error}"
-    if not isinstance(found, dict):
-        return "not a JSON object"
-    return [found.get(field.name) for field in columns]
+def _is(value: Any, kind: DataType) -> bool:
+    """Whether a value of JSON has a type, so that something else was wrong with its row."""
+    if kind.is_integer:
+        bits = INTEGER_BITS[kind]
+        return isinstance(value, int) and not isinstance(value, bool) and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1)
+    if kind.is_fractional:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return (kind == STRING and isinstance(value, str)) or (kind == BOOLEAN and isinstance(value, bool))
 
 
 def as_text(columns: Sequence[Field], values: Sequence[Any]) -> str:

@@ -5,67 +5,32 @@ The tasks of an epoch read such files themselves, with none of their rows going 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.bounds import MAX_TICK
 from millstream.engine.landed import Landed
-from millstream.errors import InputError
 from millstream.plan.definitions import StreamDefinition
+from millstream.spark.shapes import UNREADABLE, BadFile, explained
 from millstream.types import arrow_schema
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def landed_files(paths: Sequence[str], stream: StreamDefinition) -> tuple[Landed, ...] | None:
-    """The files in the order of their paths. None if one of them must be read to know what it holds: its timestamps
-    have no statistics or may be NULL or negative, its columns need more than widening, or it lies elsewhere."""
-    local = [_local(path) for path in sorted(paths)]
-    if None in local:
-        return None
-    names = [name for name in local if name is not None]
-    if len(names) < 8:
-        found = [_landed(name, stream) for name in names]
-    else:
-        with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda name: _landed(name, stream), names))
-    known = [landed for landed in found if landed is not None]
-    return tuple(landed for landed in known if landed.rows) if len(known) == len(found) else None
-
-
-def check_files(paths: Sequence[str], owner: str) -> None:
-    """Refuse a batch of files, in whatever format, of which one is not there any more."""
-    for name in filter(None, map(_local, sorted(paths))):
-        if not Path(name).exists():
-            raise _unreadable(owner, name, "there is no such file any more")
-
-
-def _unreadable(owner: str, name: str, detail: str) -> InputError:
-    return InputError(
-        f"{owner}: {name} cannot be read",
-        detail=detail,
-        hint=f"restore the file; or, to do without it, drop the {owner.partition(' ')[0]} and create it again",
-    )
-
-
-def _local(path: str) -> str | None:
-    """The name that this machine's file system has for a path of Spark's."""
-    if not path.startswith("file:"):
-        return None
-    return "/" + path.removeprefix("file:").lstrip("/")
-
-
-def _landed(name: str, stream: StreamDefinition) -> Landed | None:
+def footer_of(name: str) -> pq.FileMetaData:
+    """What a file says of itself; one that cannot say it is bad."""
     try:
-        footer = pq.read_metadata(name)
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(f"stream {stream.name}", name, str(error).splitlines()[0]) from None
+        return pq.read_metadata(name)
+    except UNREADABLE as error:
+        raise BadFile(name, explained(error)) from None
+
+
+def landed_file(name: str, footer: pq.FileMetaData, stream: StreamDefinition) -> Landed | None:
+    """The file as it lies there. None if it must be read to know what it holds: its timestamps have no statistics or
+    may be NULL or negative, or its columns need more than widening."""
     schema = footer.schema.to_arrow_schema()
     found = {column.lower(): position for position, column in enumerate(schema.names)}
     for column in arrow_schema(stream.input_columns):

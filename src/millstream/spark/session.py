@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from uuid import uuid4
+from weakref import WeakSet
 
+import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -22,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import SetupError
 from millstream.spark.java import find_java, launcher_home
-from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone
+from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone, said
 
 _GIB = 1 << 30
 
@@ -55,6 +57,7 @@ class EmbeddedSession:
 
 
 _lock = threading.Lock()
+_checked: WeakSet[SparkContext] = WeakSet()
 _started: _Started | None = None
 
 
@@ -120,6 +123,44 @@ def _not_started(master: str, error: Exception) -> SetupError:
     )
 
 
+def check_workers(session: SparkSession) -> None:
+    """Refuse a session whose Python workers cannot run Millstream: asked once, with a job of one row."""
+    context = session.sparkContext
+    if context in _checked:
+        return
+    try:
+        session.range(1).mapInArrow(_answer, "id BIGINT").collect()
+    except SPARK_ERRORS as error:
+        if is_jvm_gone(error):
+            raise SetupError(f"the session cannot be used: {said(error)}", hint="make a new one") from error
+        raise SetupError(
+            "the session's Python workers cannot run Millstream",
+            detail=f"they run {context.pythonExec}: {said(error)}",
+            hint=f"set PYSPARK_PYTHON={sys.executable}, or a Python like it on every node that has millstream, before "
+            "the session is made",
+        ) from error
+    _checked.add(context)
+
+
+def _answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Found by name, as all that tasks run is: so it comes back only from where Millstream can be imported."""
+    yield from batches
+
+
+def own_session(session: SparkSession) -> SparkSession:
+    """A session beside one that may be a user's, with all that it knows, and settings of ours that change nothing
+    there."""
+    own = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
+    for key, value in _reading(session.sparkContext.defaultParallelism).items():
+        own.conf.set(key, value)
+    return own
+
+
+def _reading(tasks: int) -> dict[str, str]:
+    """Spark would list the files of a batch by a job of a task for each, at every start of a run."""
+    return {"spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(tasks, 2))}
+
+
 def refuse_connect(session: SparkSession) -> None:
     """Raises if the session is a Spark Connect one."""
     if type(session).__module__.startswith("pyspark.sql.connect"):
@@ -141,6 +182,10 @@ def _settings(ui: bool, logging: Path, warehouse: Path) -> dict[str, str]:
         "spark.driver.memory": f"{_driver_memory() // (1 << 20)}m",
         "spark.executorEnv.POLARS_MAX_THREADS": "1",  # a task per core runs already
         "spark.log.level": "ERROR",
+        # On a machine that is busy, workers and heartbeats may be slow without anybody being gone.
+        "spark.executor.heartbeatInterval": "60s",
+        "spark.network.timeout": "600s",
+        "spark.python.authenticate.socketTimeout": "300s",
         "spark.python.worker.reuse": "true",
         "spark.sql.adaptive.enabled": "false",  # we place the shards; re-planning only costs time
         "spark.sql.ansi.enabled": "true",
@@ -150,6 +195,7 @@ def _settings(ui: bool, logging: Path, warehouse: Path) -> dict[str, str]:
         "spark.sql.execution.arrow.maxBytesPerBatch": "128m",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
         "spark.sql.session.timeZone": "UTC",
+        **_reading(os.cpu_count() or 1),
         "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),  # ours state their own
         "spark.sql.warehouse.dir": warehouse.as_uri(),
         "spark.ui.enabled": str(ui).lower(),

@@ -1,34 +1,73 @@
-"""Writes the deliveries of sinks by Spark's batch formats."""
+"""Writes the deliveries of sinks by Spark's batch formats.
+
+Formats of text keep what the values are: timestamps to the microsecond, NULL beside the other fields of JSON, quotes in
+CSV as everybody else writes them, and bytes as base64.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.types import BinaryType
 
-from millstream.errors import BindError
+from millstream.errors import BindError, Error, StateError
 from millstream.plan.definitions import ExternalData
-from millstream.spark.formats import format_name, spark_errors
+from millstream.spark.formats import ON_BAD_FILE, format_name
+from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone, said
 
 _FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
+_EXACT = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "timeZone": "UTC",
+}
+_TEXTS = {"csv": _EXACT | {"escape": '"'}, "json": _EXACT | {"ignoreNullFields": "false"}, "xml": _EXACT}
+_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 def check(target: ExternalData) -> None:
-    if format_name(target) in _FILES and "path" not in _options(target):
+    options = _options(target)
+    if format_name(target) in _FILES and "path" not in options:
         raise BindError(f"a {target.format} sink needs the option path", hint="OPTIONS (path '/where/to')")
+    if ON_BAD_FILE in map(str.lower, options):
+        raise BindError(f"the option {ON_BAD_FILE} is for sources", hint="a sink that fails is paused")
 
 
 def write(session: SparkSession, target: ExternalData, delivery: int, changes: pa.Table) -> None:
     """File formats get a directory per delivery, which a repeated attempt overwrites; others are told its number in
     the option `delivery`."""
     name, options = format_name(target), _options(target)
-    with spark_errors(f"delivery {delivery}", name):
-        frame = session.createDataFrame(changes).coalesce(1)
+    path = options.pop("path", "").rstrip("/") if name in _FILES else ""
+    try:
+        frame = _writable(session.createDataFrame(changes).coalesce(1), name)
         if name in _FILES:
-            path = options.pop("path").rstrip("/")
             frame.write.format(name).options(**options).mode("overwrite").save(f"{path}/delivery={delivery}")
         else:
             frame.write.format(name).options(**options, delivery=str(delivery)).mode("append").save()
+    except SPARK_ERRORS as error:
+        raise _failed(error, name, path) from None
+
+
+def _failed(error: BaseException, name: str, path: str) -> Error:
+    if is_jvm_gone(error):
+        return StateError(said(error), hint="close the database, and open it again to start a new Spark")
+    text = said(error)
+    if any(words in text or words in str(error) for words in _FULL):
+        return StateError(f"the disk of {path or name} is full", detail=text, hint="make room, then resume the sink")
+    return BindError(f"{path or name} could not be written as {name}", detail=text)
+
+
+def _writable(frame: DataFrame, name: str) -> DataFrame:
+    """CSV has no way to write bytes."""
+    if name != "csv":
+        return frame
+    binary = {field.name for field in frame.schema.fields if isinstance(field.dataType, BinaryType)}
+    quoted = {column: sql.col("`" + column.replace("`", "``") + "`") for column in frame.columns}
+    return frame.select([sql.base64(c).alias(n) if n in binary else c for n, c in quoted.items()])
 
 
 def _options(target: ExternalData) -> dict[str, str]:
-    return {("path" if key.lower() == "path" else key): value for key, value in target.options}
+    given = {("path" if key.lower() == "path" else key): value for key, value in target.options}
+    chosen = {key.lower() for key in given}
+    return {k: v for k, v in _TEXTS.get(format_name(target), {}).items() if k.lower() not in chosen} | given

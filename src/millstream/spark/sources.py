@@ -21,13 +21,13 @@ from millstream.engine.landed import LandedBatch
 from millstream.errors import Error, InputError
 from millstream.plan.definitions import ExternalData, TableDefinition
 from millstream.spark import sinks
+from millstream.spark.file_batches import FileBatches, landed_rows
 from millstream.spark.file_log import files_of_batch
 from millstream.spark.formats import Format, spark_errors
 from millstream.spark.landing import Landing, land
-from millstream.spark.malformed import Grammar
 from millstream.spark.messages import said
-from millstream.spark.parquet_files import check_files, landed_files
 from millstream.spark.python_sources import PythonSources
+from millstream.spark.session import own_session
 from millstream.state.snapshot import SparkBatch
 from millstream.state.store import Store
 
@@ -58,10 +58,14 @@ class SparkExternal:
         if table.source is None:
             raise AssertionError(f"table {table.name} is not read from anywhere")
         self._python.make_known(table.source, f"table {table.name}")
-        form = Format(self.session, table.source, table.columns, f"table {table.name}")
+        session = own_session(self.session)
+        form = Format(session, table.source, table.columns, f"table {table.name}")
         form.check(streaming=False)
+        landing = Landing(self.store, table.columns)
         with spark_errors(f"table {table.name}", form.name):
-            return land(form.batch(), Landing(self.store, table.columns, grammar=_grammar(form)))
+            if form.is_file:
+                return FileBatches(form, f"table {table.name}", landing).landed(session, form.files())
+            return landed_rows(land(form.batch(), landing))
 
     def start(self, feed: Feed, taker: Taker, checkpoint: Path, *, until_idle: bool) -> SparkReading:
         reading = SparkReading(self._format(feed), feed, taker, checkpoint, self.store)
@@ -78,7 +82,10 @@ class SparkExternal:
 
     def _format(self, feed: Feed) -> Format:
         self._python.make_known(feed.source, str(feed))
-        return Format(self.session, feed.source, feed.stream.input_columns, str(feed))
+        stream = feed.stream
+        needed = [stream.columns[-1].name.lower()] if feed.operations else []
+        needed += [] if stream.heartbeat.kind == "CLOCK" else [stream.timestamp.name.lower()]
+        return Format(own_session(self.session), feed.source, stream.input_columns, str(feed), tuple(needed))
 
 
 class SparkReading:
@@ -91,15 +98,14 @@ class SparkReading:
         self._stopped = False
         self._failure: Exception | None = None
         self._query: StreamingQuery | None = None
-        # Way in by file names: rows that need no more than widening never pass through the JVM.
-        self._by_path = form.name == "parquet" and not feed.operations
+        self._files = FileBatches(form, str(feed), self._landing()) if form.is_file else None
 
     def start(self, until_idle: bool) -> None:
         if self._format.name in _ONCE_ONLY:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
         else:
             self._taker.check_checkpoint(self._feed, self._query_id())
-        frame = self._format.paths() if self._by_path else self._format.stream()
+        frame = self._format.stream() if self._files is None else self._format.paths()
         writer = frame.writeStream.foreachBatch(self._take).option(
             "checkpointLocation", self._checkpoint.absolute().as_uri()
         )
@@ -147,36 +153,44 @@ class SparkReading:
         if self._format.name not in _ONCE_ONLY and self._taker.is_taken(self._feed, batch):
             return
         self._taker.begin(self._feed)
-        landed = self._landed(frame, batch.batch)
+        # Parquet files are left where they are: rows that need no more than widening never pass through the JVM.
+        landed = self._landed(frame, batch.batch, as_they_lie=not self._feed.operations)
         try:
             self._taker.take(self._feed, landed, batch)
+        except InputError:
+            if all(part.kind != "parquet" for part in landed.parts):
+                raise
+            # A file holds what its footer does not tell: read row by row, it says which rows are malformed.
+            again = self._landed(frame, batch.batch, as_they_lie=False)
+            try:
+                self._taker.take(self._feed, again, batch)
+            finally:
+                self._store.sweep(again.segments(), ())
         finally:
             self._store.sweep(landed.segments(), ())
 
-    def _landed(self, frame: DataFrame, number: int) -> LandedBatch:
-        paths = files_of_batch(self._checkpoint, number) if self._format.is_file else None
-        if self._by_path:
-            if paths is None:
-                paths = [row.path for row in frame.collect()]
-            files = landed_files(paths, self._feed.stream)
-            if files is not None:
-                return LandedBatch(files)
-            frame = self._format.batch(sorted(paths))
-        elif paths is not None:
-            check_files(paths, str(self._feed))  # Spark would pass over those that are gone
-        return land(frame, self._landing())
+    def _landed(self, frame: DataFrame, number: int, *, as_they_lie: bool) -> LandedBatch:
+        if self._files is None:
+            return landed_rows(land(frame, self._landing()))
+        paths = files_of_batch(self._checkpoint, number)
+        if paths is None:
+            paths = [row.path for row in frame.collect()]
+        return self._files.landed(frame.sparkSession, paths, self._feed.stream if as_they_lie else None)
 
     def _landing(self) -> Landing:
         stream, columns = self._feed.stream, self._feed.stream.input_columns
         names = [column.name.lower() for column in columns]
         stamp = None if stream.heartbeat.kind == "CLOCK" else names.index(stream.timestamp.name.lower())
         operation = names.index(stream.columns[-1].name.lower()) if self._feed.operations else None
-        grammar = _grammar(self._format)
-        return Landing(self._store, columns, stamp, stream.domain, operation, self._feed.operations, grammar)
-
-
-def _grammar(form: Format) -> Grammar | None:
-    return Grammar(form.name, form.given) if form.is_parsed else None
+        return Landing(
+            self._store,
+            columns,
+            stamp,
+            stream.domain,
+            operation,
+            self._feed.operations,
+            most=self._taker.max_value_bytes,
+        )
 
 
 def _about(feed: Feed, error: Error) -> Error:

@@ -21,7 +21,7 @@ class SparkBatch:
 class SourceProgress:
     """A stream or table: how far it is final, how many rows it was offered, its last change, its last Spark batch, the
     last instant of which elements may have been shed, and the instant before which its history counts as gone (0 where
-    nothing is)."""
+    nothing is); of files, how many were passed over, and in how many which column was missing or extra."""
 
     heartbeat: int = -1
     arrived: int = 0
@@ -32,6 +32,8 @@ class SourceProgress:
     batch: SparkBatch | None = None
     shed_until: int = -1
     cut: int = 0
+    skipped_files: int = 0
+    drift: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

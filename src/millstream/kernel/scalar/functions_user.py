@@ -121,7 +121,9 @@ def _apply(function: UserFunction, values: Sequence[pl.Series], height: int, mos
 def _as_series(function: UserFunction, result: Any, dtype: pl.DataType) -> pl.Series:
     try:
         if isinstance(result, pa.Array | pa.ChunkedArray):
-            result = pl.from_arrow(result.cast(to_arrow(function.returns)))
+            result = result.cast(to_arrow(function.returns))
+            result.validate(full=True)  # a text that is no UTF-8 would end the process that meets it later
+            result = pl.from_arrow(result)
         if isinstance(result, pl.Series):
             return result.cast(dtype)
         return pl.Series(result, dtype=dtype)  # NumPy arrays, lists and so on
