@@ -20,7 +20,8 @@ NOTHING = None, None, None
         ("csv", {}, "1,2,3,4", (1, "2", 3), "4 values, not 3"),
         ("csv", {"sep": "|"}, "x|y|3", (None, "y", 3), "column \"k\": 'x' is not INT"),
         ("csv", {"nullvalue": "-"}, "-,y,z", (None, "y", None), "column \"ts\": 'z' is not BIGINT"),
-        ("csv", {"sep": "||"}, "1||2", NOTHING, "cannot be read as csv"),
+        ("csv", {"sep": "||"}, "1||2", NOTHING, "2 values, not 3"),
+        ("json", {}, '{"k": 3, "v": "x"}', NOTHING, "cannot be read as json"),
         (
             "json",
             {},

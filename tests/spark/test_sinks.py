@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 import millstream as ms
+from millstream.spark.sinks import _failed
 
 pytestmark = pytest.mark.spark
 
@@ -44,10 +48,10 @@ def test_a_sink_that_cannot_be_written_is_paused(session: SparkSession, tmp_path
         db.execute(f"CREATE SINK k FOR q USING parquet OPTIONS (path '{tmp_path}/file')")
         db.execute(f"CREATE SINK good FOR q USING json OPTIONS (path '{tmp_path}/good')")
         db.insert("s", [(1, "x", 1), (2, "y", 3)])
-        sinks = db.stats()["sinks"]
-        assert (sinks["k"]["state"], sinks["good"]["state"]) == ("paused", "active")
-        assert sinks["k"]["error"].startswith("delivery 1: ")
-        assert "\tat " not in sinks["k"]["error"]
+        states = db.stats()["sinks"]
+        assert (states["k"]["state"], states["good"]["state"]) == ("paused", "active")
+        assert states["k"]["error"].startswith("delivery 1: ")
+        assert "\tat " not in states["k"]["error"]
         assert len(list(tmp_path.glob("good/delivery=1/*.json"))) == 1
         (tmp_path / "file").unlink()
         db.resume_sink("k")
@@ -76,3 +80,45 @@ def test_thirty_days_of_files_in_one_run_are_delivered_whole(session: SparkSessi
         assert len(db.query("q").result()) == 168
     written = [row for path in sorted(tmp_path.glob("out/delivery=*/*.parquet")) for row in pq.read_table(path)["k"]]
     assert sorted(value.as_py() for value in written) == hours[:-1]
+
+
+def test_texts_keep_what_values_are(session: SparkSession, tmp_path: Path) -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, 123457, UTC)
+    text = 'a "q", b\nc\\d é'
+    columns = "f DOUBLE, d DECIMAL(20,6), b BINARY, day DATE, at TIMESTAMP, n TIMESTAMP_NTZ, t STRING"
+    row = (
+        float("nan"),
+        Decimal("12345678901234.123456"),
+        b"\x00\xff",
+        at.date(),
+        at,
+        at.replace(tzinfo=None),
+        text,
+        at,
+    )
+    with ms.connect(tmp_path / "db", spark=session) as db:
+        db.execute(f"CREATE STREAM s ({columns}) TIMESTAMP BY ts TIMESTAMP; REGISTER QUERY q AS SELECT * FROM s")
+        for kind, more in (("json", ""), ("csv", ", header true")):
+            db.execute(f"CREATE SINK {kind} FOR q USING {kind} OPTIONS (path '{tmp_path}/{kind}'{more})")
+        db.insert("s", [row, (*[None] * 7, at)])
+        db.advance(to=at + timedelta(seconds=1))
+    (file,) = tmp_path.glob("json/delivery=1/*.json")
+    written = sorted(map(json.loads, file.read_text().splitlines()), key=lambda found: found["t"] or "")
+    nothing = dict.fromkeys(("f", "d", "b", "day", "at", "n", "t"))
+    stamp = "2026-01-02T03:04:05.123457"
+    values = "NaN", float(row[1]), "AP8=", "2026-01-02", f"{stamp}Z", stamp, text
+    told = {"_ts": f"{stamp}Z", "_weight": 1}
+    assert written == [told | nothing, told | dict(zip(nothing, values, strict=True))]
+    shapes = "{'_ts': 'TIMESTAMPTZ', '_weight': 'BIGINT', 'f': 'DOUBLE', 'd': 'DECIMAL(20,6)', 'b': 'VARCHAR', "
+    shapes += "'day': 'DATE', 'at': 'TIMESTAMPTZ', 'n': 'TIMESTAMP', 't': 'VARCHAR'}"
+    (path,) = tmp_path.glob("csv/delivery=1/*.csv")
+    asked = f"SELECT epoch_us(at), n, d, b, day, t, isnan(f) FROM read_csv('{path}', header=true, columns={shapes})"
+    found = duckdb.sql(f"{asked} WHERE at IS NOT NULL").fetchall()
+    micros = int(at.timestamp()) * 1_000_000 + at.microsecond
+    assert found == [(micros, at.replace(tzinfo=None), row[1], "AP8=", at.date(), text, True)]
+
+
+def test_a_full_disk_reads_clearly() -> None:
+    error = _failed(Exception("java.io.IOException: No space left on device"), "json", "/out")
+    assert str(error).startswith("the disk of /out is full")
+    assert str(_failed(ConnectionRefusedError(), "json", "/out")).startswith("the Java process that runs Spark is")

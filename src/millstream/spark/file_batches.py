@@ -23,7 +23,7 @@ from millstream.spark.landing import Landing, Piece, land
 from millstream.spark.malformed import Grammar
 from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone, said
 from millstream.spark.parquet_files import footer_of, landed_file
-from millstream.spark.shapes import BadFile, Shape, plain_shape
+from millstream.spark.shapes import BadFile, Shape, directories_of, local_name, plain_shape
 from millstream.types import to_polars
 
 _SINGLY = 8  # files that are not worth threads
@@ -94,7 +94,7 @@ class FileBatches:
 
     def _look(self, path: str, footers: StreamDefinition | None) -> _Found | BadFile:
         name, inspection = local_name(path), self._format.inspection
-        directories = [part.partition("=")[0].lower() for part in path.split("/")[:-1] if "=" in part]
+        directories = directories_of(path)
         if name is None:
             return _Found(path, replace(plain_shape(self._format.columns), beside=inspection.beside(directories)))
         try:
@@ -184,13 +184,6 @@ def landed_rows(pieces: Sequence[Piece]) -> LandedBatch:
     """A batch of rows that came from no files."""
     good = tuple(_landed(piece) for piece in pieces if not piece.malformed)
     return LandedBatch(good, tuple(_landed(piece) for piece in pieces if piece.malformed))
-
-
-def local_name(path: str) -> str | None:
-    """The name that this machine's file system has for a path of Spark's."""
-    if not path.startswith("file:"):
-        return None
-    return "/" + path.removeprefix("file:").lstrip("/")
 
 
 def _key(path: str) -> str:

@@ -19,7 +19,7 @@ from millstream.errors import BindError, Error, InputError, NameError, SetupErro
 from millstream.plan.definitions import ExternalData
 from millstream.spark.messages import SPARK_ERRORS, condition, is_jvm_gone, said
 from millstream.spark.option_values import check_values
-from millstream.spark.shapes import Inspection, Shape, fits, plain_shape
+from millstream.spark.shapes import BadFile, Inspection, Shape, directories_of, fits, local_name, plain_shape
 from millstream.types import STRING, Field, Schema
 
 RAW, PATH, BLOCK = "_raw", "_path", "_block"
@@ -39,6 +39,7 @@ _PLAIN_FILES = {  # Hadoop's own local files look for checksums beside them, by 
 }
 _BYTES = "ISO-8859-1"  # a character for every byte
 _OF_PATHS = ("basepath", "pathglobfilter")
+_LOOKED_AT = 1000  # files, when a source is created
 _LONGEST_VALUE = "2147483647"
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
@@ -204,8 +205,22 @@ class Format:
             if not (condition(error) or "").startswith(("UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE")):
                 raise
             return
-        if schema.names:
-            self._check_columns(schema, typed=self.name != "csv")
+        try:
+            if schema.names:
+                self._check_columns(schema, typed=self.name != "csv")
+        except (NameError, TypeError):
+            if not self._some_file_fits():  # Spark has looked at one, whichever it was
+                raise
+
+    def _some_file_fits(self) -> bool:
+        for path in self.files()[:_LOOKED_AT]:
+            name = local_name(path)
+            try:
+                if name is not None and not self.inspection.shape(name, directories_of(path)).missing:
+                    return True
+            except BadFile:
+                continue
+        return False
 
     def _check_columns(self, schema: StructType, *, typed: bool = True) -> None:
         found = {field.name.lower(): field for field in schema.fields}

@@ -157,8 +157,12 @@ def own_session(session: SparkSession) -> SparkSession:
 
 
 def _reading(tasks: int) -> dict[str, str]:
-    """Spark would list the files of a batch by a job of a task for each, at every start of a run."""
-    return {"spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(tasks, 2))}
+    """Spark would list the files of a batch by a job of a task for each, at every start of a run; and of a line of CSV
+    with too few values it would not tell, where some are not asked for."""
+    return {
+        "spark.sql.csv.parser.columnPruning.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(max(tasks, 2)),
+    }
 
 
 def refuse_connect(session: SparkSession) -> None:

@@ -244,6 +244,18 @@ def _opened(name: str) -> IO[bytes]:
     return Path(name).open("rb") if opener is None else opener(name)
 
 
+def local_name(path: str) -> str | None:
+    """The name that this machine's file system has for a path of Spark's."""
+    if not path.startswith("file:"):
+        return None
+    return "/" + path.removeprefix("file:").lstrip("/")
+
+
+def directories_of(path: str) -> list[str]:
+    """The columns, in lower case, that directories such as day=1 name."""
+    return [part.partition("=")[0].lower() for part in path.split("/")[:-1] if "=" in part]
+
+
 def explained(error: BaseException) -> str:
     """What went wrong with a file, in one line."""
     if isinstance(error, OSError) and error.strerror:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType
 
 from millstream.errors import BindError, Error, StateError
@@ -40,7 +41,9 @@ def write(session: SparkSession, target: ExternalData, delivery: int, changes: p
     name, options = format_name(target), _options(target)
     path = options.pop("path", "").rstrip("/") if name in _FILES else ""
     try:
-        frame = _writable(session.createDataFrame(changes).coalesce(1), name)
+        # Else Spark takes timestamps without a zone for instants in the zone of its session.
+        schema = from_arrow_schema(changes.schema, prefer_timestamp_ntz=True)
+        frame = _writable(session.createDataFrame(changes, schema).coalesce(1), name)
         if name in _FILES:
             frame.write.format(name).options(**options).mode("overwrite").save(f"{path}/delivery={delivery}")
         else:
