@@ -1,6 +1,7 @@
 """What a name may be, wherever one is given: in statements, from Python and over HTTP.
 
-Names are kept in the catalog, shown, and sent as texts; those of objects also become parts of paths and of addresses.
+Names are kept in the catalog, shown, and sent as texts; those of objects also become parts of addresses, and those of
+streams and tables parts of paths.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ def why_unusable(name: object, *, is_object: bool = True) -> str | None:
         return f"it has {len(name)} characters, and a name at most {MOST_CHARACTERS}"
     if any(unicodedata.category(character) in _UNWRITABLE for character in name):
         return "it has a character that cannot be written"
-    if not is_object:
-        return None
-    if "/" in name or "\\" in name or name in (".", ".."):
+    return "it could be taken for a path" if is_object and name in (".", "..") else None
+
+
+def why_no_path(name: str) -> str | None:
+    """What is wrong with a usable name as a part of a path, if something is."""
+    if "/" in name or "\\" in name:
         return "it could be taken for a path"
-    if len(quote(name, safe="")) > _MOST_OF_A_PATH:
-        return "as a part of a path it is too long"
-    return None
+    return "as a part of a path it is too long" if len(quote(name, safe="")) > _MOST_OF_A_PATH else None
 
 
 def shown_name(name: object) -> str:

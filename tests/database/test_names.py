@@ -7,7 +7,8 @@ import pytest
 import millstream as ms
 from millstream.service.tokens import Role, Tokens
 
-UNUSABLE = ["", "_x", "\ud800", "a\x00b", "a\nb", "x" * 129, ".", "..", "a/b", "a\\b", "\U0001f600" * 60, 5, None]
+UNUSABLE = ["", "_x", "\ud800", "a\x00b", "a\nb", "x" * 129, ".", "..", 5, None]
+NO_PATHS = ["a/b", "a\\b", "\U0001f600" * 60]
 AS_COLUMNS = ["_x", "a\x00b", "x" * 129]
 OF_OBJECTS = [name for name in UNUSABLE if isinstance(name, str) and name]
 
@@ -48,6 +49,15 @@ def test_names_given_in_statements(db, name):
         with pytest.raises(ms.Error) as refused:
             db.execute(text)
         str(refused.value).encode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("name", NO_PATHS, ids=ascii)
+def test_names_that_become_paths(db, name):
+    quoted = "`" + name.replace("\\", "\\\\") + "`"
+    for text in (f"STREAM {quoted} (a INT) TIMESTAMP BY t", f"TABLE {quoted} (a INT)"):
+        with pytest.raises(ms.NameError, match="path"):
+            db.execute(f"CREATE {text}")
+    assert db.register("SELECT a FROM S [NOW]", name).result().num_rows == 0  # queries become none
 
 
 def test_dots_separate_names(db):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from millstream.bounds import MAX_MICROSECONDS, MAX_SPAN
 from millstream.errors import BindError, NameError, TypeError, did_you_mean
 from millstream.language import statements as st
-from millstream.names import shown_name, why_unusable
+from millstream.names import shown_name, why_no_path, why_unusable
 from millstream.plan.definitions import (
     ExternalData,
     HeartbeatRule,
@@ -122,6 +122,8 @@ def check_name(name: st.Name, *, is_object: bool = True) -> None:
 def check_source_name(name: st.Name) -> None:
     """Of what FROM can name, where a dot stands before a column or a system table."""
     check_name(name)
+    if reason := why_no_path(name.text):
+        raise NameError(f'"{shown_name(name.text)}" cannot be a name', detail=reason, place=name.place)
     if "." in name.text:
         raise NameError(f'"{name}" has a dot in it', hint="queries could not name it: choose another", place=name.place)
 
