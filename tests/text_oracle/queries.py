@@ -79,8 +79,8 @@ class QueryMaker:
         self._budget = 2
         found = self._relation(levels - 1)
         self._with = []
-        if "x AS r" not in found.text.cql:  # what nothing reads holds nothing back
-            self.leaves = self.leaves[named_leaves:]
+        if "x AS r" not in found.text.cql:
+            return Query(found.text, found.columns, tuple(self.leaves[named_leaves:]))
         prefix = same(f"WITH x{listed} AS (") + named.text + ") "
         return Query(prefix + found.text, found.columns, tuple(self.leaves))
 

@@ -129,7 +129,10 @@ class World:
     def final(self, names: set[str]) -> int:
         """Up to where what reads these is final."""
         heartbeats = [stream.heartbeat for stream in self.streams.values() if stream.name in names]
-        return min(heartbeats) if heartbeats else self.clock
+        if heartbeats:
+            return min(heartbeats)
+        # What reads nothing cannot change: instant 0 is final before time begins. Tables may still change at 0.
+        return self.clock if names else max(self.clock, 0)
 
 
 def row_of(values: Sequence[Any]) -> Row:
