@@ -96,7 +96,8 @@ class SideBySide:
             self._check_final(name)
             final = self.oracle.final(name)
             if step % 2:
-                self._check_changes(name, self.probes[step % len(self.probes)] % (final + 2))
+                probe = self.probes[step % len(self.probes)]
+                self._check_changes(name, probe % (final + 1) if final >= 0 else None)
             else:
                 self._check_result(name, None)
 

@@ -108,7 +108,8 @@ def _is_null(dice: Dice) -> Text:
 
 
 def _text(dice: Dice) -> Text:
-    return _same(dice.pick((*(f"s LIKE '{p}'" for p in _PATTERNS), *_OF_TEXTS)))
+    negated = dice.pick(("", "NOT "))
+    return _same(dice.pick((*(f"s {negated}LIKE '{p}'" for p in _PATTERNS), *_OF_TEXTS)))
 
 
 def _plain(dice: Dice) -> Text:
