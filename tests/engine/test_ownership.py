@@ -376,7 +376,13 @@ def test_an_owner_that_was_overtaken_commits_nothing(tmp_path: Path) -> None:
     assert ids(path) == Counter(range(1, 7))
 
 
-@pytest.mark.parametrize("point", [point for point in POINTS if point not in OF_OTHERS])
+NUMBERED = ("manifest-written", "manifest-linked", "manifest-counts")  # the steps that decide
+
+
+@pytest.mark.parametrize(
+    "point",
+    [p if p in NUMBERED else pytest.param(p, marks=pytest.mark.slow) for p in POINTS if p not in OF_OTHERS],
+)
 def test_another_process_takes_over_at_any_step(tmp_path: Path, undisturbed: dict[str, object], point: str) -> None:
     """The feeder is stopped at a step; another one feeds the rest; then the first one wakes up, and must fail."""
     path = tmp_path / "db"
