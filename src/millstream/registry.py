@@ -210,7 +210,9 @@ class Registry:
                     rows = _with_names(constants, [name], mode, text, template.name)
                     record = {} if recorded else {NAME: name, MODE: mode, TEXT: text}
                     return self._enlist(template, rows, record)[0]
+                query = self._register_alone(name, mode, text, bound, statistics)
                 self._alone.setdefault(group.edge, {})[name.lower()] = wanted
+                return query
             return self._register_alone(name, mode, text, bound, statistics)
 
     def register_many(self, text: str, rows: Any, names: Sequence[str] | None, mode: str) -> list[Query]:
@@ -325,8 +327,8 @@ class Registry:
         """Have the queries come to a group that have run by plans of their own, as long as there was nothing to run
         on: afterwards it would have to be run again, and history may not have all of it any more."""
         for name in self._alone.pop(group.edge, {}):
-            query, entry = self._queries[name], self._database.declared.find("query", name)
-            if entry is not None and self._has_seen_nothing(query, entry):
+            query, entry = self._queries.get(name), self._database.declared.find("query", name)
+            if query is not None and entry is not None and self._has_seen_nothing(query, entry):
                 self._move(query, entry, group)
 
     def _has_seen_nothing(self, query: Query, entry: Entry) -> bool:
@@ -337,8 +339,8 @@ class Registry:
     def _move(self, query: Query, entry: Entry, group: Group) -> None:
         database, before, own = self._database, self._database.declared, query.keeping
         found = split(query.bound.plan)
-        if found is None:
-            raise AssertionError(f"{query.name} cannot share a plan")
+        if found is None or found.skeleton != group.split.skeleton:
+            return  # another one of that name, which could not be registered, was noted
         shape, constants = _constants(found)
         database.declared = before.without("query", query.name)
         try:

@@ -201,3 +201,49 @@ def test_what_users_code_makes_is_limited(db):
     db.advance("T", to=1)
     with pytest.raises(ms.EvaluationError, match="function grow: a value of 20,000,000 bytes is more"):
         query.result()
+
+
+FAR_AWAY = [
+    "CAST(1e300 AS TIMESTAMP)",
+    "CAST('-262144-01-01' AS DATE)",
+    "CAST('99999-01-01' AS TIMESTAMP)",
+    "timestamp_micros(9223372036854775807)",
+    "last_day(make_date(262142, 12, 1))",
+    "date_add(DATE '9999-12-31', 2147483647)",
+    "make_date(2147483647, 1, 1)",
+]
+
+
+@pytest.mark.parametrize("expression", FAR_AWAY)
+def test_constants_that_are_too_far_away(db, expression):
+    """Errors of ours, in statements and in queries, and the database goes on."""
+    db.execute("CREATE STREAM T (day DATE, at TIMESTAMP) TIMESTAMP BY t")
+    with pytest.raises(ms.Error):
+        db.execute(f"INSERT INTO T VALUES ({expression}, {expression}, 1)")
+    for text in (f"SELECT {expression} AS a", f"SELECT day FROM T [NOW] WHERE {expression} IS NULL"):
+        for ask in (db.execute, lambda text: db.register(text).result()):
+            try:
+                ask(text)
+            except ms.Error:
+                continue
+    assert db.insert("T", [(None, None, 1)]).accepted == 1
+
+
+def test_a_query_that_could_not_be_registered_leaves_nothing_behind(db, monkeypatch):
+    """Its name is another one's then, which must not be taken for it."""
+    db.execute("CREATE STREAM T (a INT) TIMESTAMP BY t")
+
+    def fails(*arguments):
+        raise ms.EvaluationError("it cannot be")
+
+    for name in ("q0", "q1"):
+        with monkeypatch.context() as patched:
+            patched.setattr(db.engine, "show", fails)
+            with pytest.raises(ms.EvaluationError):
+                db.register("SELECT a FROM T [RANGE 5] WHERE a > 5", name)
+    db.register("SELECT count(*) AS n FROM T [RANGE 5]", "q0")
+    queries = [db.register(f"SELECT a FROM T [RANGE 5] WHERE a > {i}") for i in range(12)]
+    db.insert("T", [(7, 1)])
+    db.advance(to=1)
+    assert [query.result().num_rows for query in queries] == [1] * 7 + [0] * 5
+    assert db.query("q0").result().to_pylist() == [{"n": 1}]

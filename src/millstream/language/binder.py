@@ -14,8 +14,7 @@ from typing import Any, cast
 from sqlglot import exp
 
 from millstream import types
-from millstream.errors import BindError, NameError, NotSupportedError, Place, TypeError, did_you_mean
-from millstream.kernel.scalar import coercion
+from millstream.errors import BindError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.kernel.scalar.expressions import Column, Expression, Literal, conjuncts
 from millstream.kernel.scalar.functions import call
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
@@ -23,12 +22,14 @@ from millstream.language.dialect import CQL
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.reading import all_read
 from millstream.language.scope import OuterColumn, Scope
+from millstream.language.set_operations import KINDS, SetChain
 from millstream.language.syntax import SAMPLE, SOURCE_TEXT, WINDOW, StreamOperator, StreamWindow, place_of
 from millstream.language.unnest import plan_block
 from millstream.language.windows import bind_sample, bind_window
 from millstream.names import shown_name, why_unusable
 from millstream.plan import logical as lo
 from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition, TimeDomain
+from millstream.plan.depth import check_depth
 from millstream.plan.lifetime import lives_one_tick
 from millstream.plan.monotonic import is_monotonic
 from millstream.settings import Settings
@@ -44,14 +45,6 @@ _REFUSED_CLAUSES = {
     "qualify": "QUALIFY",
     "laterals": "LATERAL VIEW",
     "windows": "WINDOW: windows stand in FROM, in brackets",
-}
-_SET_KINDS: dict[tuple[type[exp.Expr], bool], lo.SetKind] = {
-    (exp.Union, False): "union all",
-    (exp.Union, True): "union",
-    (exp.Intersect, False): "intersect all",
-    (exp.Intersect, True): "intersect",
-    (exp.Except, False): "except all",
-    (exp.Except, True): "except",
 }
 
 
@@ -111,6 +104,7 @@ class Binder:
     def bind(self, query: exp.Query) -> BoundQuery:
         with all_read(query, self.text):
             bound = self._query(query, None)
+        check_depth(bound.plan, place_of(query, self.text))
         if bound.plan.kind == "relation" and is_monotonic(bound.plan):
             self._default("the query only ever grows: ISTREAM is applied to its result")
             bound.plan = self._to_stream("istream", bound.plan, place_of(query, self.text))
@@ -192,30 +186,23 @@ class Binder:
         return Bound(plan, block.names, self.domain)
 
     def _set_operation(self, query: exp.SetOperation) -> Bound:
-        self._refuse_clauses(query)
-        sides = []
-        for part in ("this", "expression"):
-            side = query.args[part]
-            sides.append(self._relation(self._query(side, None), side, "one side of the set operation", None))
-        left, right = sides
-        if len(left.names) != len(right.names):
-            raise BindError(
-                f"the two sides differ in columns: {len(left.names)} and {len(right.names)}",
-                place=self._place(query),
-            )
-        pairs = zip(left.plan.schema, right.plan.schema, strict=True)
-        targets = []
-        for index, (one, other) in enumerate(pairs):
-            common = coercion.common_type([one.type, other.type])
-            if common is None:
-                raise TypeError(
-                    f"column {index + 1} of the two sides differs: {one.type} and {other.type}",
-                    place=self._place(query),
-                )
-            targets.append(common)
-        plans = [_cast_columns(side.plan, targets) for side in sides]
-        kind = _SET_KINDS[(type(query), bool(query.args.get("distinct")))]
-        return Bound(lo.SetOperation(kind, plans[0], plans[1]), left.names, self.domain)
+        """A chain of one operation, however long, at once: the sides are nested to the left."""
+        operations: list[exp.SetOperation] = []
+        first: exp.Expr = query
+        while isinstance(first, exp.SetOperation) and (not operations or not first.args.get("with_")):
+            self._refuse_clauses(first)
+            operations.append(first)
+            first = first.args["this"]
+        leftmost = self._side(first)
+        chain = SetChain(leftmost.plan)
+        for operation in reversed(operations):
+            kind = KINDS[(type(operation), bool(operation.args.get("distinct")))]
+            side = operation.args["expression"]
+            chain.add(kind, self._side(side).plan, self._place(side))
+        return Bound(chain.plan, leftmost.names, self.domain)
+
+    def _side(self, side: exp.Expr) -> Bound:
+        return self._relation(self._query(side, None), side, "one side of the set operation", None)
 
     def _to_stream(self, operator: lo.StreamKind, plan: lo.Node, place: Place) -> lo.Node:
         microseconds = self.domain is not None and self.domain.is_microseconds
@@ -590,13 +577,6 @@ def _join_kind(join: exp.Join) -> lo.JoinKind | None:
 
 def _columns(plan: lo.Node) -> tuple[Column, ...]:
     return tuple(Column(field.type, index, field.name) for index, field in enumerate(plan.schema))
-
-
-def _cast_columns(plan: lo.Node, targets: list[types.DataType]) -> lo.Node:
-    if all(field.type == target for field, target in zip(plan.schema, targets, strict=True)):
-        return plan
-    expressions = tuple(coercion.cast(c, t) for c, t in zip(_columns(plan), targets, strict=True))
-    return lo.Project(plan, expressions, tuple(field.name for field in plan.schema))
 
 
 def _behind_group(expression: Expression, block: Block, place: Place) -> Expression:

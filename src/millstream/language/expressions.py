@@ -13,7 +13,7 @@ from millstream import types
 from millstream.errors import BindError, Error, NameError, NotSupportedError, TypeError
 from millstream.kernel.aggregation.aggregate_calls import ALIASES, FUNCTIONS, UserAggregate, resolve_aggregate
 from millstream.kernel.scalar.coercion import can_cast, cast, common_type
-from millstream.kernel.scalar.expressions import FALSE, TRUE, Expression, Literal, Parameter
+from millstream.kernel.scalar.expressions import FALSE, TRUE, Expression, Literal, Parameter, chained
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.scalar.functions_logic import case, in_list
 from millstream.kernel.scalar.functions_user import UserFunction
@@ -21,7 +21,7 @@ from millstream.kernel.scalar.literals import number_literal
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.durations import duration
 from millstream.language.scope import Scope
-from millstream.language.syntax import PARAMETER, STREAM_OPERATORS, StreamOperator, place_of
+from millstream.language.syntax import PARAMETER, STREAM_OPERATORS, StreamOperator, chain_of, place_of
 from millstream.language.type_names import data_type
 from millstream.plan.logical import AggregateCall
 from millstream.types import DataType
@@ -112,6 +112,8 @@ class ExpressionBinder:
 
     def _bind(self, node: exp.Expr) -> Expression:
         kind = type(node)
+        if kind in (exp.And, exp.Or):
+            return self._logic(node)
         if kind in _BINARY:
             return call(_BINARY[kind], [self.bind(node.this), self.bind(node.expression)])
         if kind in _UNARY:
@@ -120,6 +122,17 @@ class ExpressionBinder:
         if handler is None:
             raise NotSupportedError(f"{_describe(node)} is not supported here")
         return handler(self, node)
+
+    def _logic(self, node: exp.Expr) -> Expression:
+        """AND or OR; a chain of them, however long, at once."""
+        function = _BINARY[type(node)]
+        operands = [self.bind(operand) for operand in chain_of(node)]
+        if len(operands) > 2 and all(operand.type == types.BOOLEAN for operand in operands):
+            return chained(function, operands)
+        result = operands[0]
+        for operand in operands[1:]:
+            result = call(function, [result, operand])
+        return result
 
     def _unary(self, node: exp.Expr) -> Expression:
         inner = node.this

@@ -17,7 +17,9 @@ from millstream.kernel.scalar.expressions import Expression, Literal
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope
+from millstream.language.syntax import place_of
 from millstream.plan.definitions import TimeDomain
+from millstream.plan.depth import check_depth
 from millstream.types import DataType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,6 +42,9 @@ def constant(node: exp.Expr, text: str) -> Literal:
     """The value of an expression without columns."""
     with all_read(node, text):
         bound = ExpressionBinder(ConstantsOnly(text), Scope(), "a constant").bind(node)
+    if isinstance(bound, Literal):
+        return bound
+    check_depth(bound, place_of(node, text))
     return Literal(bound.type, folded(bound))
 
 
@@ -47,10 +52,9 @@ def folded(expression: Expression) -> object:
     """The value of a bound expression that reads no column."""
     if isinstance(expression, Literal):
         return expression.value
-    value = evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"])
     try:
-        return value.item()
-    except (OverflowError, ValueError):
+        return evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"]).item()
+    except (OverflowError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         raise InputError(f"{expression} is too far away", detail="a constant is of the years 1 to 9999") from None
 
 

@@ -124,7 +124,7 @@ def assigned(constants: Sequence[Constant], kind: DataType) -> list[object] | No
             made = _converted([constants[place].value for place in places], source, to, kind)
             for place, value in zip(places, made, strict=True):
                 values[place] = value
-    except (Error, OverflowError, ValueError):
+    except (Error, OverflowError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
     return values
 

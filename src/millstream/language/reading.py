@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from millstream.errors import NotSupportedError
 from millstream.language.syntax import StreamOperator, place_of
+from millstream.plan.depth import too_deep
 
 # What the parser sets by itself, whatever the text: how it would print `/` and `||`, how a name was quoted. Names are
 # compared without case in any case. `whole` says how an operator is printed.
@@ -80,6 +81,8 @@ def all_read(tree: exp.Expr, text: str) -> Iterator[None]:
         node.args = arguments
     try:
         yield
+    except RecursionError:
+        raise too_deep(place_of(tree, text)) from None
     finally:
         for node in nodes:
             node.args = dict(node.args)

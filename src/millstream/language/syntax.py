@@ -72,6 +72,15 @@ def place_of(node: exp.Expr, text: str) -> Place:
     return Place(text, min(starts), max(ends))
 
 
+def chain_of(node: exp.Expr) -> list[exp.Expr]:
+    """The operands of a chain of one operator, `a AND b AND c`, from left to right; it is nested to the left."""
+    kind, operands = type(node), []
+    while type(node) is kind:
+        operands.append(node.args["expression"])
+        node = node.args["this"]
+    return [node, *reversed(operands)]
+
+
 def numbered_parameters(query: exp.Query) -> list[exp.Placeholder]:
     """The parameters (?) of a template in the order of its text; each is told its number."""
     found = sorted(query.find_all(exp.Placeholder), key=lambda node: int(node.meta["start"]))

@@ -32,6 +32,8 @@ from millstream.language.scope import OuterColumn
 from millstream.plan import logical as lo
 from millstream.types import DataType
 
+_MANY = 16  # conditions
+
 
 def plan_block(block: Block, domain: lo.Node | None = None) -> lo.Node:
     """The block's relation; with a domain, its columns stand in front: one copy of the block per row of the domain."""
@@ -40,7 +42,7 @@ def plan_block(block: Block, domain: lo.Node | None = None) -> lo.Node:
         plan, offset = lo.Join(domain, block.source, "inner"), len(domain.schema)
     taken = [Column(field.type, index, field.name) for index, field in enumerate(plan.schema[:offset])]
     over_source = _mover(offset, taken)
-    for condition in block.where:
+    for condition in _together(block.where):
         plan = _apply_condition(plan, over_source(condition))
     if block.grouped:
         calls = [replace(c, argument=None if c.argument is None else over_source(c.argument)) for c in block.calls]
@@ -57,6 +59,15 @@ def plan_block(block: Block, domain: lo.Node | None = None) -> lo.Node:
     names = [column.name for column in taken] + block.names
     plan = lo.Project(plan, tuple(expressions), tuple(names))
     return lo.Distinct(plan) if block.distinct else plan
+
+
+def _together(conditions: list[Expression]) -> list[Expression]:
+    """The conditions that WHERE requires; of very many, those without subqueries as one: the plan is not deep then."""
+    if len(conditions) <= _MANY:
+        return conditions
+    plain = [condition for condition in conditions if not _has_subquery(condition)]
+    others = [condition for condition in conditions if _has_subquery(condition)]
+    return [*([conjunction(plain)] if plain else []), *others]
 
 
 def _with_empty_groups(aggregate: lo.Aggregate, domain: lo.Node) -> lo.Node:

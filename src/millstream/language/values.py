@@ -17,6 +17,7 @@ from millstream.language.reading import all_read
 from millstream.language.scope import Scope, Source
 from millstream.language.statement_parser import parsed_insert
 from millstream.language.syntax import place_of
+from millstream.plan.depth import check_depth
 from millstream.types import NULL, STRING, DataType, Schema
 
 
@@ -49,7 +50,9 @@ def condition_on(where: exp.Expr | None, columns: Schema, owner: str, text: str)
     if where is None:
         return None
     with all_read(where, text):
-        return _binder(columns, owner, text, "WHERE").condition(where)
+        bound = _binder(columns, owner, text, "WHERE").condition(where)
+    check_depth(bound, place_of(where, text))
+    return bound
 
 
 def assignments(statement: st.Update, columns: Schema) -> list[Expression]:
@@ -65,6 +68,7 @@ def assignments(statement: st.Update, columns: Schema) -> list[Expression]:
         field = columns[names[name.key]]
         with all_read(value, text):
             bound = binder.bind(value)
+        check_depth(bound, place_of(value, text))
         values[names[name.key]] = _coerced(bound, field.type, field.name, value, text)
     return values
 

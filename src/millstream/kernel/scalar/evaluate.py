@@ -77,7 +77,7 @@ def fold(expression: Expression) -> Expression:
             return node
         try:
             value = compile_expressions((node,)).run(pl.DataFrame(height=1), ["value"]).to_series()
-        except EvaluationError:
+        except (EvaluationError, pl.exceptions.PolarsError):
             return node
         return from_column(value, node.type) or node
 

@@ -6,7 +6,7 @@ kept for display only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from millstream.types import BOOLEAN, DataType
@@ -212,6 +212,7 @@ def value_if_any(expression: Expression) -> Tried:
     return Tried(expression.type, expression, "value")
 
 
+_MANY = 16  # conditions of a chain
 TRUE = Literal(BOOLEAN, True)
 FALSE = Literal(BOOLEAN, False)
 
@@ -225,11 +226,17 @@ def conjuncts(condition: Expression) -> list[Expression]:
 
 def conjunction(conditions: list[Expression]) -> Expression:
     """AND of the conditions; TRUE when there are none."""
-    if not conditions:
-        return TRUE
+    return chained("and", conditions) if conditions else TRUE
+
+
+def chained(function: str, conditions: Sequence[Expression]) -> Expression:
+    """AND or OR of conditions: from left to right where they are few, else halved, so that long ones are not deep."""
+    if len(conditions) > _MANY:
+        half = len(conditions) // 2
+        return Call(BOOLEAN, function, (chained(function, conditions[:half]), chained(function, conditions[half:])))
     result = conditions[0]
     for condition in conditions[1:]:
-        result = Call(BOOLEAN, "and", (result, condition))
+        result = Call(BOOLEAN, function, (result, condition))
     return result
 
 

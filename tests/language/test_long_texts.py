@@ -1,0 +1,82 @@
+"""Long chains are bound and run however long they are; absurd nesting is refused, and never a RecursionError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import millstream as ms
+
+TERMS = 1_000
+
+
+@pytest.fixture(scope="module")
+def db() -> Iterator[ms.Database]:
+    with ms.connect(engine="inprocess") as database:
+        database.execute("CREATE TABLE t (a INT, b INT); INSERT INTO t VALUES (1, 1), (5000, 2)")
+        yield database
+
+
+def _joined(word: str, term: str, count: int = TERMS) -> str:
+    return f" {word} ".join(term.format(number) for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (f"SELECT a FROM t WHERE {_joined('AND', 'a <> {0}')}", [5000]),
+        (f"SELECT a FROM t WHERE {_joined('OR', 'a = {0}')}", [1]),
+        (f"SELECT a FROM t WHERE NOT ({_joined('OR', '(a = {0} AND b = {0})', 500)})", [5000]),
+        (f"SELECT a FROM t WHERE a IN ({_joined(',', '{0}')})", [1]),
+        (f"SELECT a FROM t GROUP BY a HAVING {_joined('AND', 'a <> {0}')}", [5000]),
+        (f"SELECT t.a FROM t JOIN t AS u ON t.a = u.a AND {_joined('AND', 'u.a <> {0}', 500)}", [5000]),
+        (_joined("UNION", "SELECT a FROM t", 300), [1, 5000]),
+        (_joined("UNION ALL", "SELECT a FROM t WHERE a = {0}", 300), [1]),
+        (_joined("INTERSECT", "SELECT a FROM t", 100), [1, 5000]),
+        ("SELECT 1.5e0 AS a UNION SELECT a FROM t UNION ALL SELECT b FROM t", [1, 1, 1.5, 2, 5000]),
+        ("SELECT a FROM t UNION ALL SELECT b FROM t EXCEPT SELECT 1 EXCEPT SELECT 2", [5000]),
+        ("SELECT a FROM t EXCEPT (SELECT b FROM t UNION SELECT 5000)", []),
+    ],
+)
+def test_long_chains(db: ms.Database, text: str, answer: list[object]) -> None:
+    found = db.execute(text).table
+    assert found is not None
+    assert sorted(found["a"].to_pylist()) == answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT a FROM t WHERE {'(' * 10_000}a = 1{')' * 10_000}",
+        f"SELECT {'abs(' * 10_000}a{')' * 10_000} AS x FROM t",
+        f"SELECT {'- ' * 10_000}a AS x FROM t",
+        f"SELECT a FROM t WHERE {'NOT ' * 10_000}a = 1",
+        f"SELECT a FROM {'(SELECT a FROM ' * 500}t{')' * 500}",
+        f"SELECT a FROM t WHERE {_joined('AND', 'EXISTS (SELECT 1 FROM t AS u WHERE u.a = t.b)', 300)}",
+        _joined("EXCEPT", "SELECT a FROM t", 1_000),
+        f"SELECT t.a FROM t {' '.join(f'JOIN t AS t{number} ON t.a = t{number}.a' for number in range(300))}",
+        f"WITH c0 AS (SELECT a FROM t) {' '.join(f', c{n + 1} AS (SELECT a FROM c{n})' for n in range(300))} "
+        "SELECT a FROM c300",
+        f"SELECT a{_joined('', '::int::string', 300)} AS x FROM t",
+    ],
+    ids=["parentheses", "functions", "minus", "not", "subqueries", "exists", "except", "joins", "with", "casts"],
+)
+def test_what_is_nested_too_deeply(db: ms.Database, text: str) -> None:
+    with pytest.raises(ms.Error, match="nested too deeply"):
+        db.execute(text)
+    with pytest.raises(ms.Error, match="nested too deeply"):
+        db.register(text)
+
+
+def test_conditions_of_statements() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE TABLE t (a INT); INSERT INTO t VALUES (1), (5000)")
+        db.execute(f"DELETE FROM t WHERE {_joined('OR', 'a = {0}')}")
+        found = db.execute("SELECT a FROM t").table
+        assert found is not None
+        assert found["a"].to_pylist() == [5000]
+        with pytest.raises(ms.Error, match="nested too deeply"):
+            db.execute(f"DELETE FROM t WHERE a = {_joined('%', 'a', 5_000)}")
+        with pytest.raises(ms.Error, match="nested too deeply"):
+            db.execute(f"INSERT INTO t VALUES ({_joined('%', '1', 5_000)})")
