@@ -31,6 +31,8 @@ def _joined(word: str, term: str, count: int = TERMS) -> str:
         (f"SELECT a FROM t WHERE a IN ({_joined(',', '{0}')})", [1]),
         (f"SELECT a FROM t GROUP BY a HAVING {_joined('AND', 'a <> {0}')}", [5000]),
         (f"SELECT t.a FROM t JOIN t AS u ON t.a = u.a AND {_joined('AND', 'u.a <> {0}', 500)}", [5000]),
+        (f"SELECT a + {_joined('+', '{0}')} AS a FROM t", [499_501, 504_500]),
+        (f"SELECT {_joined('+', 'a')} + 0.5e0 AS a FROM t", [1_000.5, 5_000_000.5]),
         (_joined("UNION", "SELECT a FROM t", 300), [1, 5000]),
         (_joined("UNION ALL", "SELECT a FROM t WHERE a = {0}", 300), [1]),
         (_joined("INTERSECT", "SELECT a FROM t", 100), [1, 5000]),
@@ -67,6 +69,15 @@ def test_what_is_nested_too_deeply(db: ms.Database, text: str) -> None:
         db.execute(text)
     with pytest.raises(ms.Error, match="nested too deeply"):
         db.register(text)
+
+
+def test_long_sums_overflow_where_a_part_of_them_does(db: ms.Database) -> None:
+    text = f"SELECT a * 1000 + {_joined('+', 'a * 1000')} - {_joined('-', 'a * 1000', 1_0)} AS a FROM t WHERE b = 1"
+    found = db.execute(text).table
+    assert found is not None
+    assert found["a"].to_pylist() == [1_001_000 - 10_000]
+    with pytest.raises(ms.EvaluationError, match="INT overflow"):
+        db.execute(f"SELECT {_joined('+', 'a * 1000')} + NULL AS a FROM t")
 
 
 def test_conditions_of_statements() -> None:

@@ -13,8 +13,9 @@ from millstream import types
 from millstream.errors import BindError, Error, NameError, NotSupportedError, TypeError
 from millstream.kernel.aggregation.aggregate_calls import ALIASES, FUNCTIONS, UserAggregate, resolve_aggregate
 from millstream.kernel.scalar.coercion import can_cast, cast, common_type
-from millstream.kernel.scalar.expressions import FALSE, TRUE, Expression, Literal, Parameter, chained
+from millstream.kernel.scalar.expressions import FALSE, TRUE, Call, Expression, Literal, Parameter, chained
 from millstream.kernel.scalar.functions import call
+from millstream.kernel.scalar.functions_chain import TOTAL
 from millstream.kernel.scalar.functions_logic import case, in_list
 from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.kernel.scalar.literals import number_literal
@@ -50,6 +51,7 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.BitwiseLeftShift: "shiftleft",
     exp.BitwiseRightShift: "shiftright",
 }
+MANY_TERMS = 50  # of a sum, from which on it is no longer nested
 _UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negative", exp.BitwiseNot: "~"}
 AGGREGATES = {*FUNCTIONS, *ALIASES} - {"single_value"}  # the last serves scalar subqueries only
 
@@ -114,6 +116,8 @@ class ExpressionBinder:
         kind = type(node)
         if kind in (exp.And, exp.Or):
             return self._logic(node)
+        if kind is exp.Add and isinstance(node.this, exp.Add):
+            return self._sum(node)
         if kind in _BINARY:
             return call(_BINARY[kind], [self.bind(node.this), self.bind(node.expression)])
         if kind in _UNARY:
@@ -133,6 +137,21 @@ class ExpressionBinder:
         for operand in operands[1:]:
             result = call(function, [result, operand])
         return result
+
+    def _sum(self, node: exp.Expr) -> Expression:
+        """A chain of +, from left to right; the many terms of a long one that are of one type at once."""
+        operands = [self.bind(operand) for operand in chain_of(node)]
+        result, terms = operands[0], [operands[0]]
+        for operand in operands[1:]:
+            step = call("+", [terms[0], operand])
+            plain = isinstance(step, Call) and step.function == "+" and step.type == result.type
+            plain = plain and (step.type.is_integer or step.type.is_fractional)
+            if len(operands) <= MANY_TERMS or not plain or step.children[0] != terms[0]:
+                result = call("+", [_total(terms), operand])
+                terms = [result]
+            else:
+                terms.append(step.children[1])
+        return _total(terms)
 
     def _unary(self, node: exp.Expr) -> Expression:
         inner = node.this
@@ -319,6 +338,10 @@ class ExpressionBinder:
         raise NotSupportedError(
             "OVER (...) is not supported", hint="windows stand in FROM: FROM s [RANGE 5 MINUTES] ... GROUP BY"
         )
+
+
+def _total(terms: Sequence[Expression]) -> Expression:
+    return terms[0] if len(terms) == 1 else Call(terms[0].type, TOTAL, tuple(terms))
 
 
 def _describe(node: exp.Expr) -> str:

@@ -118,6 +118,8 @@ class Call(Expression):
             return f"({shown[0]} {self.function.upper()} {shown[1]})"
         if self.function in ("isnull", "isnotnull"):
             return f"({shown[0]} IS {'NOT ' if self.function == 'isnotnull' else ''}NULL)"
+        if self.function == "sum of terms":
+            return f"({' + '.join(shown)})"
         if self.function == "not":
             return f"(NOT {shown[0]})"
         return f"{self.function}({', '.join(shown)})"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from millstream import errors
 from millstream.kernel.scalar import (
     functions_arithmetic,
+    functions_chain,
     functions_logic,
     functions_math,
     functions_patterns,
@@ -76,6 +77,7 @@ _CASTS = {
 }
 _MODULES = (
     functions_arithmetic,
+    functions_chain,
     functions_logic,
     functions_math,
     functions_patterns,
@@ -88,8 +90,8 @@ _ENTRIES: tuple[Function | Rewrite, ...] = (
     *functions_time.REWRITES,
     *(_cast_function(name, target) for name, target in _CASTS.items()),
 )
-# What EXTRACT becomes; nobody writes these.
-_INTERNAL = {"second_with_fraction", "interval_day", "interval_hour", "interval_minute"}
+# What EXTRACT and long sums become; nobody writes these.
+_INTERNAL = {functions_chain.TOTAL, "second_with_fraction", "interval_day", "interval_hour", "interval_minute"}
 _BY_NAME: dict[str, Function | Rewrite] = {name: entry for entry in _ENTRIES for name in (entry.name, *entry.aliases)}
 
 
