@@ -17,7 +17,7 @@ from tests.text_oracle.kinds import CONSTANTS, filled
 from tests.text_oracle.scalars import CONSTRUCTS
 
 from millstream.kernel.scalar.functions import function_names
-from millstream.language import binder, expressions
+from millstream.language import binder, expressions, set_operations
 from millstream.language import statements as st
 from millstream.language.statement_parser import parse
 from millstream.language.syntax import SAMPLE, WINDOW, StreamOperator, StreamWindow
@@ -87,7 +87,7 @@ def test_every_aggregate() -> None:
 
 def test_every_set_operation() -> None:
     found = {(type(n), bool(n.args.get("distinct"))) for n in nodes() if isinstance(n, exp.SetOperation)}
-    assert set(binder._SET_KINDS) == found
+    assert set(set_operations.KINDS) == found
 
 
 def test_every_join() -> None:
