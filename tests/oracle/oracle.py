@@ -44,7 +44,7 @@ class Oracle:
     def execute(self, text: str) -> object:
         """Statements, in order; the answer to the last one: (accepted, late) of an insert, the bag of a query."""
         answer: object = None
-        for statement in parse(text):
+        for statement in parse(f"/* as a tree, whatever else there is */ {text}"):
             answer = self._execute(statement)
         return answer
 
