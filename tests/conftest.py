@@ -1,4 +1,5 @@
-"""Hypothesis for all tests: no deadlines on a busy machine; failing examples are printed and kept in .hypothesis.
+"""Hypothesis for all tests: no deadlines on a busy machine. The quick tests take the same examples each time, so that a
+failure is due to what was changed; the slow ones take new ones, which are printed and kept in .hypothesis if they fail.
 
 And Spark for those that need it: in this process, or where MILLSTREAM_TEST_MASTER says (`tests/spark/test_cluster.py`).
 """
@@ -17,12 +18,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 settings.register_profile(
-    "default",
+    "searching",
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )
-settings.load_profile("default")
+settings.register_profile("repeating", settings.get_profile("searching"), derandomize=True)
+settings.load_profile("repeating")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("markexpr") == "slow":
+        settings.load_profile("searching")
+
+
 # Read by every Spark that tests start, also in processes of their own: a busy machine is no failure.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
 

@@ -371,7 +371,10 @@ class DirectoryStore:
             _, place, length, _ = _parsed(name) if "@" in name else ("", 0, 0, "")
             path = self._path(name)
             needed[path] = max(needed.get(path, 0), place + length)
-        sizes = {path: path.stat().st_size for path in self._files()}
+        sizes: dict[Path, int] = {}
+        for path in self._files():
+            with suppress(FileNotFoundError):  # removed by an owner that does not know yet that it is none any more
+                sizes[path] = path.stat().st_size
         lacking = sorted(path for path, size in needed.items() if sizes.get(path, -1) < size)
         if lacking:
             reason = "is missing" if lacking[0] not in sizes else "is not all there"
@@ -399,7 +402,8 @@ class DirectoryStore:
 
     def _files(self) -> Iterator[Path]:
         yield from self.segments.glob("*.seg")
-        yield from self.history.glob("**/*.parquet")
+        for directory, _, names in os.walk(self.history):  # which passes over what is gone by the time it comes there
+            yield from (Path(directory) / name for name in names if name.endswith(".parquet"))
 
     def _remove(self, paths: set[Path]) -> None:
         """Files, and the periods that have none any more. Whoever calls holds the engine's lock: nobody writes."""
