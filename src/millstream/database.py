@@ -396,7 +396,8 @@ class Database:
                 self._pump.forget(feed.key)
                 self._declare(declared)
             elif isinstance(definition, TableDefinition):
-                self.inputs.read_table(definition, self._external.read(definition), declared.entries)
+                rows = self._external.read(definition, self.settings.max_value_bytes)
+                self.inputs.read_table(definition, rows, declared.entries)
                 self.declared = declared
         except Error as error:
             error.place = error.place or source.place

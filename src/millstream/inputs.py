@@ -137,13 +137,17 @@ class Inputs:
                 place=statement.place,
             )
         try:
-            return self.insert(definition, insert_rows(statement, fed.input_columns))
+            return self.insert(definition, self._values(statement, fed.input_columns))
         except InputError as error:
             error.place = error.place or statement.place
             raise
 
+    def _values(self, statement: st.Insert, columns: Schema) -> list[tuple[object, ...]]:
+        with limited_values(self.engine.limits.value_bytes):
+            return insert_rows(statement, columns)
+
     def _insert_into_table(self, table: TableDefinition, statement: st.Insert) -> InsertResult:
-        rows = self._typed(insert_rows(statement, table.columns), table.columns, f"table {table.name}")
+        rows = self._typed(self._values(statement, table.columns), table.columns, f"table {table.name}")
         with self.engine.lock:
             at = self._change_instant(table, statement)
             self._commit_change(table, tables.inserted(rows, at), at)

@@ -203,6 +203,51 @@ def test_what_users_code_makes_is_limited(db):
         query.result()
 
 
+class Joined:
+    """All texts of a group, one behind the other."""
+
+    def initialize(self) -> str:
+        return ""
+
+    def iterate(self, state: str, batch: pl.Series) -> str:
+        return state + "".join(batch)
+
+    def terminate(self, state: str) -> str:
+        return state
+
+
+class JoinedAlong(Joined):
+    """The same, carried along."""
+
+    def retract(self, state: str, batch: pl.Series) -> str:
+        return state[sum(map(len, batch)) :]
+
+
+@pytest.mark.parametrize("kind", [Joined, JoinedAlong])
+@pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
+def test_what_users_aggregates_make_is_limited(db, mode, kind):
+    db.execute("SET max_value_bytes = 1024")
+    db.create_aggregate("joined", kind, "string")
+    db.execute("CREATE STREAM T (s STRING) TIMESTAMP BY t")
+    query = db.register("SELECT joined(s) AS n FROM T [RANGE 5]", mode=mode)
+    other = db.register("SELECT count(s) AS n FROM T [RANGE 5]", mode=mode)
+    db.insert("T", [("a" * 1000, 1), ("b" * 24, 2)])
+    db.advance("T", to=2)
+    assert [len(row["n"]) for row in query.result().to_pylist()] == [1024]
+    db.insert("T", [("c", 3)])
+    db.advance("T", to=3)
+    assert other.result().to_pylist() == [{"n": 3}]
+    with pytest.raises(ms.EvaluationError, match=r"joined.*: a value of 1,025 bytes is more than the 1,024"):
+        query.result()
+
+
+def test_inserts_make_values_up_to_the_limit(db):
+    db.execute("SET max_value_bytes = '32 MB'; CREATE STREAM T (s STRING) TIMESTAMP BY t")
+    db.execute("INSERT INTO T VALUES (repeat('x', 20000000), 1)")
+    with pytest.raises(ms.Error, match="a value of more than 33,554,432 bytes"):
+        db.execute("INSERT INTO T VALUES (repeat('x', 2000000000), 1)")
+
+
 FAR_AWAY = [
     "CAST(1e300 AS TIMESTAMP)",
     "CAST('-262144-01-01' AS DATE)",

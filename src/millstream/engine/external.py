@@ -76,8 +76,8 @@ class External(Protocol):
         """Refuse a source whose columns are not those declared; reads no rows."""
         ...
 
-    def read(self, table: TableDefinition) -> LandedBatch:
-        """All rows of a table's files, once."""
+    def read(self, table: TableDefinition, most: int) -> LandedBatch:
+        """All rows of a table's files, once; those with a value of more than so many bytes are malformed."""
         ...
 
     def start(self, feed: Feed, taker: Taker, checkpoint: Path, *, until_idle: bool) -> Reading: ...

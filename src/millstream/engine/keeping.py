@@ -21,6 +21,7 @@ from millstream.kernel.aggregation.ranked_tree import TreeShape
 from millstream.kernel.batch import INTERVAL_COLUMNS, START, Batch, empty_batch, value_column
 from millstream.kernel.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.pipeline import Pipeline, run
+from millstream.kernel.scalar.value_size import limited_values
 from millstream.kernel.segments import numbers, only
 from millstream.kernel.sharing.parameters import with_values
 from millstream.kernel.sharing.postings import Postings
@@ -154,12 +155,15 @@ class Lazy:
 
     def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
         since, until = span(self.engine.final(self.inputs, snapshot))
+        most = self.engine.limits.value_bytes
         if self.plan.upper is not None and since == until >= 0:
             rows = self._aggregated(snapshot, until)
-            return Answer(_run(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema), until, snapshot)
+            made = _run(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema, most)
+            return Answer(made, until, snapshot)
         parts = range(len(self.plan.parts))
         arrived = {part_name(index): self._part(index, snapshot, since, until) for index in parts}
-        return Answer(_run(*self._above, arrived, dict.fromkeys(arrived, until), until, self.schema), until, snapshot)
+        made = _run(*self._above, arrived, dict.fromkeys(arrived, until), until, self.schema, most)
+        return Answer(made, until, snapshot)
 
     def _part(self, index: int, snapshot: Snapshot, since: int, until: int) -> Batch:
         part, edge = self.plan.parts[index], self.edges[index]
@@ -273,7 +277,8 @@ class Nothing:
         arrived = {source: engine.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
         arrived = {source: _from(rows, first.get(source, 0)) for source, rows in arrived.items()}
         final = {source: engine.frontiers(snapshot)[source] for source in read}
-        return Answer(_run(edge, pipeline, arrived, final, snapshot.clock, self.schema), until, snapshot)
+        most = engine.limits.value_bytes
+        return Answer(_run(edge, pipeline, arrived, final, snapshot.clock, self.schema, most), until, snapshot)
 
     def _firsts(self, since: int) -> dict[str, int]:
         """Of each stream, the first instant that the answer from `since` on depends on."""
@@ -326,13 +331,20 @@ def _from(rows: Batch, first: int) -> Batch:
 
 
 def _run(
-    edge: str, pipeline: Pipeline, arrived: Mapping[str, Batch], final: Mapping[str, int], clock: int, schema: Schema
+    edge: str,
+    pipeline: Pipeline,
+    arrived: Mapping[str, Batch],
+    final: Mapping[str, int],
+    clock: int,
+    schema: Schema,
+    most: int,
 ) -> Batch:
-    """What a pipeline makes of rows from nothing."""
+    """What a pipeline makes of rows from nothing, without values of more than so many bytes."""
     like = empty_batch(schema)
     if CLOCK in pipeline.sources:
         arrived, final = {**arrived, CLOCK: empty_batch(())}, {**final, CLOCK: max(clock, 0)}
-    outcome = run(pipeline, arrived, {}, dict.fromkeys(final, -1), final)
+    with limited_values(most):
+        outcome = run(pipeline, arrived, {}, dict.fromkeys(final, -1), final)
     if edge in outcome.failures:
         raise outcome.failures[edge]
     found = outcome.batches[edge]

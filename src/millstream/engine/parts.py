@@ -34,6 +34,7 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.hashing import mix
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, largest_value, too_large
 from millstream.plan.definitions import StreamDefinition
 from millstream.state.snapshot import AsItCame, HistoryFile, SourceProgress
 from millstream.state.store import Store
@@ -166,8 +167,9 @@ def _as_it_came(frame: pl.DataFrame, raw: AsItCame, schema: Schema) -> Batch:
     return with_times(batch, instants.cast(pl.Int64), raw.arrival)
 
 
-def take(part: Part, store: Store, source: str, period_length: int, epoch: int) -> Taken:
-    """Read a part; judge its elements, and keep those accepted as history, where that was not done at the door."""
+def take(part: Part, store: Store, source: str, period_length: int, epoch: int, most: int = MAX_VALUE_BYTES) -> Taken:
+    """Read a part; judge its elements, and keep those accepted as history, where that was not done at the door. A file
+    with a value of more than so many bytes is refused as a whole."""
     if part.file is not None:
         return Taken(read_history(store, part.file, part.schema, part.cut))
     if part.kind == "rows":
@@ -179,7 +181,7 @@ def take(part: Part, store: Store, source: str, period_length: int, epoch: int) 
         raise AssertionError(f"part {part.name} was never judged")
     admission = part.admission
     content = _file(part.name) if part.kind == "parquet" else None
-    arrival = admit(admission.stream, _rows(part, content, store), admission.progress, admission.now)
+    arrival = admit(admission.stream, _rows(part, content, store, most), admission.progress, admission.now)
     accepted, shed = arrival.accepted, 0
     if admission.shed:
         kept = accepted.filter(~_tossed(accepted, admission.shed))
@@ -213,7 +215,7 @@ def late_rows(stream: StreamDefinition, late: Batch, at: int) -> Batch:
     )
 
 
-def _rows(part: Part, content: bytes | None, store: Store) -> pl.DataFrame:
+def _rows(part: Part, content: bytes | None, store: Store, most: int) -> pl.DataFrame:
     if content is None:
         return store.read_once(part.name)
     columns = part.admission.stream.input_columns if part.admission else part.schema
@@ -222,7 +224,11 @@ def _rows(part: Part, content: bytes | None, store: Store) -> pl.DataFrame:
         frame = pl.read_parquet(io.BytesIO(content), columns=[found[field.name.lower()] for field in columns])
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{part.name} cannot be read: {error}") from None
-    return _named(frame, columns)
+    rows = _named(frame, columns)
+    for column in rows.get_columns():
+        if (largest := largest_value(column)) > most:
+            raise too_large(f'{part.name}: column "{column.name}": a value of {largest:,} bytes', most, InputError)
+    return rows
 
 
 def _named(frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:

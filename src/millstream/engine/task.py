@@ -68,7 +68,7 @@ class EpochTask:
     settled: frozenset[str] = frozenset()
     owner: str = ""
     synced: bool = True  # what is written is on disk in the end
-    largest_value: int = MAX_VALUE_BYTES  # that functions may make
+    largest_value: int = MAX_VALUE_BYTES  # that files may have and functions may make
 
     @property
     def arriving(self) -> int:
@@ -176,7 +176,7 @@ def take_in(
         if place % tasks != task or (part.is_judged and source not in plan.layouts):
             continue
         _pause.get()()
-        taken = take(part, store, source, work.periods[source], work.epoch)
+        taken = take(part, store, source, work.periods[source], work.epoch, work.largest_value)
         rows = {source: taken.accepted}
         if taken.file is not None:
             outcome.history.append((place, source, taken.file))

@@ -23,7 +23,7 @@ from millstream.spark.landing import Landing, Piece, land
 from millstream.spark.malformed import Grammar
 from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone, said
 from millstream.spark.parquet_files import footer_of, landed_file
-from millstream.spark.shapes import BadFile, Shape, directories_of, local_name, plain_shape
+from millstream.spark.shapes import BadFile, Shape, directories_of, local_name
 from millstream.types import to_polars
 
 _SINGLY = 8  # files that are not worth threads
@@ -93,15 +93,13 @@ class FileBatches:
         return found
 
     def _look(self, path: str, footers: StreamDefinition | None) -> _Found | BadFile:
-        name, inspection = local_name(path), self._format.inspection
-        directories = directories_of(path)
-        if name is None:
-            return _Found(path, replace(plain_shape(self._format.columns), beside=inspection.beside(directories)))
+        name = local_name(path)
         try:
-            if footers is None or self._format.name != "parquet":
-                return _Found(path, inspection.shape(name, directories))
+            if footers is None or self._format.name != "parquet" or name is None:
+                return _Found(path, self._format.shape_of(path))
             footer = footer_of(name)
-            shape = inspection.of_schema(name, footer.schema.to_arrow_schema(), directories)
+            schema = footer.schema.to_arrow_schema()
+            shape = self._format.inspection.of_schema(name, schema, directories_of(path))
             return _Found(path, shape, landed_file(name, footer, footers))
         except BadFile as error:
             return error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import PurePath
 from typing import TypeVar
 from urllib.parse import unquote
 
@@ -17,9 +19,10 @@ from pyspark.sql.types import StructType
 
 from millstream.errors import BindError, Error, InputError, NameError, SetupError, StateError, TypeError, did_you_mean
 from millstream.plan.definitions import ExternalData
+from millstream.spark.hadoop_files import HadoopFiles
 from millstream.spark.messages import SPARK_ERRORS, condition, is_jvm_gone, said
 from millstream.spark.option_values import check_values
-from millstream.spark.shapes import BadFile, Inspection, Shape, directories_of, fits, local_name, plain_shape
+from millstream.spark.shapes import PACKED, BadFile, Inspection, Shape, directories_of, fits, local_name, plain_shape
 from millstream.types import STRING, Field, Schema
 
 RAW, PATH, BLOCK = "_raw", "_path", "_block"
@@ -56,6 +59,7 @@ class Format:
         self.options = {key: value for key, value in data.options if key.lower() != ON_BAD_FILE}
         self.given = {key.lower(): value for key, value in data.options}
         self.inspection = Inspection(self.name, columns, self.given, needed)
+        self._hadoop = HadoopFiles(session, self.options)
 
     @property
     def is_file(self) -> bool:
@@ -100,6 +104,16 @@ class Format:
         """The paths of a file format's files as they are now."""
         with spark_errors(self.owner, self.name):
             return [unquote(path) for path in self._reader(self.session.read).load().inputFiles()]
+
+    def shape_of(self, path: str) -> Shape:
+        """What one of the files has of the columns, wherever it lies."""
+        local, directories = local_name(path), directories_of(path)
+        name = local or path
+        packed = self.name not in _SELF_DESCRIBING and PurePath(name).suffix.lower() in PACKED
+        if local is not None and not packed:
+            return self.inspection.shape(local, directories)
+        opened = self._hadoop.footer if self.name == "parquet" else self._hadoop.opened
+        return self.inspection.shape(name, directories, partial(opened, path, name))
 
     def rows_of(self, session: SparkSession, paths: list[str], shape: Shape) -> DataFrame:
         """The rows of some files that are alike."""
@@ -214,9 +228,8 @@ class Format:
 
     def _some_file_fits(self) -> bool:
         for path in self.files()[:_LOOKED_AT]:
-            name = local_name(path)
             try:
-                if name is not None and not self.inspection.shape(name, directories_of(path)).missing:
+                if not self.shape_of(path).missing:
                     return True
             except BadFile:
                 continue

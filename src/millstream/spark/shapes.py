@@ -9,6 +9,7 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,8 +27,7 @@ from pyspark.sql.types import DecimalType
 from millstream.types import DataType, Field, Schema
 
 _LONGEST_LINE = 1 << 24  # bytes of a first line that are looked at
-_OPENERS: dict[str, Callable[[str], IO[bytes]]] = {".gz": gzip.open, ".bz2": bz2.open}  # type: ignore[dict-item]
-_PACKED = {".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz"}  # by extension, as Spark sees it
+PACKED = {".deflate", ".lz4", ".snappy"}  # by extension, in ways of Hadoop's own
 _BOM = b"\xef\xbb\xbf"
 UNREADABLE = (OSError, EOFError, zlib.error, pa.ArrowException)
 _WIDER = {
@@ -36,6 +36,21 @@ _WIDER = {
     "int": {"bigint", "double"},
     "float": {"double"},
     "binary": {"string"},  # Kafka keeps texts so
+}
+
+
+Opener = Callable[[], IO[bytes]]
+
+
+def of_zstd(file: str | IO[bytes]) -> IO[bytes]:
+    """A file that is packed so, unpacked. (Hadoop would need a library of the system's.)"""
+    return io.BufferedReader(pa.CompressedInputStream(file, "zstd"))
+
+
+_OPENERS: dict[str, Callable[[str], IO[bytes]]] = {
+    ".gz": gzip.open,  # type: ignore[dict-item]
+    ".bz2": bz2.open,
+    ".zst": of_zstd,
 }
 
 
@@ -85,28 +100,27 @@ class Inspection:
     def is_multi_line(self) -> bool:
         return self.options.get("multiline", "").lower() == "true"
 
-    def shape(self, name: str, directories: Collection[str]) -> Shape:
-        """Look at the file `name` of this machine; some columns may be named, in lower case, by
-        its directories."""
+    def shape(self, name: str, directories: Collection[str], opened: Opener | None = None) -> Shape:
+        """Look at the file `name` of this machine, or at one that is opened otherwise; some columns may be named, in
+        lower case, by its directories."""
         try:
-            return replace(self._shape(name, directories), beside=self.beside(directories))
+            return replace(self._shape(name, directories, opened), beside=self.beside(directories))
         except UNREADABLE as error:
             raise BadFile(name, explained(error)) from None
 
     def beside(self, directories: Collection[str]) -> frozenset[str]:
         return frozenset(field.name.lower() for field in self.columns) & frozenset(directories)
 
-    def _shape(self, name: str, directories: Collection[str]) -> Shape:
+    def _shape(self, name: str, directories: Collection[str], opened: Opener | None) -> Shape:
         if self.format == "parquet":
-            return self.of_schema(name, pq.read_schema(name), directories)
-        if self.format == "orc":
+            with _at_hand(name) if opened is None else opened() as file:
+                return self.of_schema(name, pq.read_schema(file), directories)
+        if self.format == "orc" and opened is None:
             return self.of_schema(name, orc.ORCFile(name).schema, directories)
         by_bytes = self.format == "csv" and self.can_be_bytes
-        if self.format in ("csv", "json") and Path(name).suffix.lower() in _PACKED:
-            return plain_shape(self.columns, by_bytes=by_bytes and not self.has_header)
-        if self.has_header:
-            return self._of_header(name, directories, by_bytes)
-        with _opened(name) as file:
+        with _unpacked(name) if opened is None else opened() as file:
+            if self.has_header:
+                return self._of_header(name, file, directories, by_bytes)
             first = file.readline(_LONGEST_LINE)
         if self.format == "json":
             return self._of_object(first)
@@ -165,16 +179,15 @@ class Inspection:
             if place is None and field.name.lower() in self.needed:
                 raise BadFile(name, f'there is no column "{field.name}": {has}')
 
-    def _of_header(self, name: str, directories: Collection[str], by_bytes: bool) -> Shape:
+    def _of_header(self, name: str, file: IO[bytes], directories: Collection[str], by_bytes: bool) -> Shape:
         encoding = self.options.get("encoding") or self.options.get("charset") or "utf-8"
         comment = self.options.get("comment", "")
-        with _opened(name) as file:
-            start = file.read(len(_BOM))
-            by_bytes = by_bytes and not self._has_bom(start)
-            first = b"" if start == _BOM else start
-            first += b"" if first.endswith(b"\n") else file.readline(_LONGEST_LINE)
-            while first and (not first.strip() or (comment and first.startswith(comment.encode()))):
-                first = file.readline(_LONGEST_LINE)
+        start = file.read(len(_BOM))
+        by_bytes = by_bytes and not self._has_bom(start)
+        first = b"" if start == _BOM else start
+        first += b"" if first.endswith(b"\n") else file.readline(_LONGEST_LINE)
+        while first and (not first.strip() or (comment and first.startswith(comment.encode()))):
+            first = file.readline(_LONGEST_LINE)
         if not first:
             return plain_shape(self.columns)  # no line at all, and so no rows
         try:
@@ -237,7 +250,11 @@ def _spark_type(kind: pa.DataType) -> SparkType | None:
         return None
 
 
-def _opened(name: str) -> IO[bytes]:
+def _at_hand(name: str) -> IO[bytes]:
+    return Path(name).open("rb")
+
+
+def _unpacked(name: str) -> IO[bytes]:
     if not Path(name).is_file():
         raise FileNotFoundError(2, "there is no such file any more")
     opener = _OPENERS.get(Path(name).suffix.lower())

@@ -54,14 +54,14 @@ class SparkExternal:
     def check_feed(self, feed: Feed) -> None:
         self._format(feed).check(streaming=True)
 
-    def read(self, table: TableDefinition) -> LandedBatch:
+    def read(self, table: TableDefinition, most: int) -> LandedBatch:
         if table.source is None:
             raise AssertionError(f"table {table.name} is not read from anywhere")
         self._python.make_known(table.source, f"table {table.name}")
         session = own_session(self.session)
         form = Format(session, table.source, table.columns, f"table {table.name}")
         form.check(streaming=False)
-        landing = Landing(self.store, table.columns)
+        landing = Landing(self.store, table.columns, most=most)
         with spark_errors(f"table {table.name}", form.name):
             if form.is_file:
                 return FileBatches(form, f"table {table.name}", landing).landed(session, form.files())

@@ -23,6 +23,7 @@ from millstream.kernel.aggregation.instants import AT, Instants
 from millstream.kernel.aggregation.ordered_bag import OrderedBag
 from millstream.kernel.aggregation.sorted_runs import Runs
 from millstream.kernel.batch import WEIGHT, value_column
+from millstream.kernel.scalar.value_size import largest_value, too_large, value_limit
 from millstream.types import to_polars
 
 Int64s = NDArray[np.int64]
@@ -125,11 +126,14 @@ class UserAggregation:
 
     def _series(self, results: list[Any]) -> pl.Series:
         try:
-            return pl.Series(results, dtype=to_polars(self.call.type))
+            values = pl.Series(results, dtype=to_polars(self.call.type))
         except Exception as error:
             raise EvaluationError(
                 f"{self.shown} gave a value that is not {self.call.type}", detail=str(error)
             ) from error
+        if (largest := largest_value(values)) > (most := value_limit()):
+            raise too_large(f"{self.shown}: a value of {largest:,} bytes", most, EvaluationError)
+        return values
 
 
 def _first_equal(values: pl.Series) -> Int64s:
