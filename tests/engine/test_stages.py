@@ -28,8 +28,10 @@ SHUFFLES = {
     "SELECT * FROM S [PARTITION BY k ROWS 3]": 1,
     "SELECT S.a, U.d FROM S [RANGE 5], U [RANGE 5] WHERE S.k = U.k": 1,
     "SELECT S.a, U.d FROM S [RANGE 5], U [RANGE 5] WHERE S.a < U.d": 1,
-    # Rows for which an expression fails are brought together, since those that were taken back fail nothing.
-    "SELECT a + 1 AS x FROM S [NOW] WHERE k > 3": 1,
+    # An expression that fails on a row fails for good where rows are never taken back, and on the row's own shard.
+    "SELECT a + 1 AS x FROM S [NOW] WHERE k > 3": 0,
+    "SELECT a + 1 AS x FROM S [ROWS 3]": 1,
+    "SELECT k, COUNT(*) + 1 AS n FROM S [RANGE 10] GROUP BY k": 1,
     # What lies by some of the columns already does not travel again.
     "SELECT S.k, COUNT(*) AS n FROM S [RANGE 5], U [RANGE 5] WHERE S.k = U.k GROUP BY S.k": 1,
     "SELECT U.k, d, COUNT(*) AS n FROM S [RANGE 5], U [RANGE 5] WHERE S.k = U.k GROUP BY U.k, d": 1,

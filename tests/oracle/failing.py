@@ -80,12 +80,17 @@ def _applied(operator: str, left: Any, right: Any) -> Any:
     }[operator]()
 
 
-def verdict(conditions: Iterable[Any]) -> Any:
-    """Of the conditions of a block on a row: one that is false or NULL hides all errors."""
-    found = list(conditions)
+def verdict(conditions: Iterable[Expression], row: Row, also: Sequence[Any] = ()) -> Any:
+    """Of the conditions of a block on a row, and of others whose values are known: one that is false or NULL hides all
+    errors, however they are put together by AND."""
+    found = [value(part, row) for condition in conditions for part in _conjuncts(condition)] + [*also]
     if any(each is None or each is False for each in found):
         return False
     return ERROR if ERROR in found else True
+
+
+def _conjuncts(condition: Expression) -> list[Expression]:
+    return [part for each in condition[1:] for part in _conjuncts(each)] if condition[0] == "and" else [condition]
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,7 @@ class Exists:
         return f"{'NOT ' if self.negated else ''}EXISTS (SELECT * FROM {self.source.text} WHERE {where})"
 
     def value(self, row: Row, found: Sequence[Row]) -> Any:
-        answers = [verdict(value(c, {**row, **other}) for c in self.conditions) for other in found]
+        answers = [verdict(self.conditions, {**row, **other}) for other in found]
         truth = True if True in answers else ERROR if ERROR in answers else False
         return truth if truth == ERROR else truth != self.negated
 
@@ -163,9 +168,8 @@ class Query:
         joined, erring = self._joined(inputs)
         kept = []
         for row in joined:
-            conditions = [value(condition, row) for condition in self.where]
-            conditions += [each.value(row, each.source.rows(elements[each.source.stream], at)) for each in self.exists]
-            answer = verdict(conditions)
+            found = [each.value(row, each.source.rows(elements[each.source.stream], at)) for each in self.exists]
+            answer = verdict(self.where, row, found)
             erring = erring or answer == ERROR
             if answer is True:
                 kept.append(row)
@@ -179,7 +183,7 @@ class Query:
             return [_merged(rows) for rows in product(*inputs)], False
         rows, erring = [], False
         for left in (_merged(each) for each in product(*inputs[-2:-1])):
-            answers = [verdict(value(c, {**left, **right}) for c in self.on) for right in inputs[-1]]
+            answers = [verdict(self.on, {**left, **right}) for right in inputs[-1]]
             erring = erring or ERROR in answers
             partners = [{**left, **r} for r, answer in zip(inputs[-1], answers, strict=True) if answer is True]
             alias = self.sources[-1].alias

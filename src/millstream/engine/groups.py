@@ -18,11 +18,11 @@ import numpy as np
 import polars as pl
 
 from millstream.engine.parts import Part
-from millstream.engine.task import EVERYWHERE, EpochOutcome, StateNames
+from millstream.engine.task import EpochOutcome, StateNames
 from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.keys import Positions
-from millstream.kernel.operator import Operator, Segment, State
+from millstream.kernel.operator import EVERYWHERE, Operator, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.by_query import rows_of_query, taken

@@ -24,7 +24,7 @@ from millstream.errors import EvaluationError
 from millstream.kernel import memory
 from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
 from millstream.kernel.common_work import in_common
-from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, State
+from millstream.kernel.operator import EVERYWHERE, Horizons, Keeping, Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, limited_values
 from millstream.kernel.sharing.lineage import of_equal_width
@@ -38,7 +38,6 @@ from millstream.types import Schema
 StateNames = Mapping[str, Mapping[str, Names]]
 _pause: ContextVar[Callable[[], None]] = ContextVar("pause", default=lambda: None)
 UNITED_EVERY = 64  # epochs
-EVERYWHERE = "all/"  # what every shard reads, and none changes: the query tables
 
 
 @dataclass(frozen=True)
@@ -339,7 +338,9 @@ class _StageRun:
 
     def _keep(self, step: str, batch: Batch, state: State) -> None:
         kept = {
-            f"{self.shard}/{synopsis}": tuple(self._name(segment) for segment in segments)
+            synopsis if synopsis.startswith(EVERYWHERE) else f"{self.shard}/{synopsis}": tuple(
+                map(self._name, segments)
+            )
             for synopsis, segments in state.items()
             if segments
         }
@@ -422,7 +423,10 @@ def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
             if step in failures:
                 orphans += [name for names in synopses.values() for name in names]
             else:
-                states.setdefault(step, {}).update(synopses)
+                own = states.setdefault(step, {})
+                for synopsis, names in synopses.items():
+                    together = (*own.get(synopsis, ()), *names)
+                    own[synopsis] = tuple(dict.fromkeys(together)) if synopsis.startswith(EVERYWHERE) else names
         for step, names in outcome.results.items():
             if step in failures:
                 orphans += names

@@ -1,10 +1,11 @@
 """What fails, as rows: expressions that cannot be computed on a row make a row of another relation.
 
-    Failing(R) = { (error of e(r), s, e, w) : (r, s, e, w) in R, e fails on r },
-    Failures(E1, E2, ..) = { }, and it fails once E1 + E2 + .. has a row at an instant that is final
+    Failing(R) = { (error of e(r), r, s, e, w) : (r, s, e, w) in R, e fails on r },
+    Failures(E) = { }, and it fails once E has a row at an instant that is final
 
 Equal rows fail in the same way. So errors of rows that are taken back are taken back too, and those that come to
-nothing at every final instant were never there: whatever the batches, and however a plan made its rows.
+nothing at every final instant were never there: whatever the batches, and however a plan made its rows. Where no row is
+ever taken back an error is certain, and is only awaited until its instant is final (`Checked`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import polars as pl
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import (
+    END,
     INF,
     INTERVAL_COLUMNS,
     START,
@@ -24,83 +26,128 @@ from millstream.kernel.batch import (
     concat,
     empty_batch,
     net_changes,
+    value_column,
     value_columns,
 )
-from millstream.kernel.distribution import Distribution, anywhere, by_key, same_columns
-from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
+from millstream.kernel.operator import EVERYWHERE, NO_STATE, Operator, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import failures, select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.scalar.program import DETAIL, HINT, PRIMARY, ROW
 from millstream.types import STRING, Field, Schema
 
 ERROR: Schema = tuple(Field(name, STRING) for name in (PRIMARY, DETAIL, HINT))
+PENDING = "pending"
 _COLUMNS = value_columns(len(ERROR))
 
 
 class Failing(Operator):
-    """The errors of expressions, on the rows on which `where`, which cannot fail, is true."""
+    """The errors of expressions, on the rows on which `where`, which cannot fail, is true; with the `carried` columns of
+    the rows, which say where they lie and tell them from others."""
 
-    schema = ERROR
-
-    def __init__(self, expressions: Sequence[Expression], where: Expression = TRUE) -> None:
+    def __init__(self, expressions: Sequence[Expression], where: Expression = TRUE, carried: Schema = ()) -> None:
+        self.schema = (*ERROR, *carried)
         self.expressions = tuple(expressions)
         self.where = where
 
     @property
     def distribution(self) -> Distribution:
-        return anywhere(())
+        return anywhere(tuple((place - len(ERROR), place) for place in range(len(ERROR), len(self.schema))))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0] if self.where == TRUE else select_attempted(inputs[0], self.where)
         found = failures(batch, self.expressions)
         if found is None:
-            return empty_batch(ERROR), NO_STATE
+            return empty_batch(self.schema), NO_STATE
         said = [found[name].alias(column) for name, column in zip((PRIMARY, DETAIL, HINT), _COLUMNS, strict=True)]
         rows = batch[found[ROW].to_list()]
-        return pl.DataFrame([*said, *(rows[name] for name in INTERVAL_COLUMNS)]), NO_STATE
+        width = len(self.schema) - len(ERROR)
+        carried = (rows[value_column(place)].alias(value_column(place + len(ERROR))) for place in range(width))
+        return pl.DataFrame([*said, *carried, *(rows[name] for name in INTERVAL_COLUMNS)]), NO_STATE
 
 
 class Failures(Operator):
     """Keeps how often there is each error after the frontier, as change points; `first` is the first instant that
-    counts, `last` the last one."""
+    counts."""
 
-    schema: Schema = ()
-
-    def __init__(self, first: int = 0, last: int = INF) -> None:
+    def __init__(self, errors: Schema, first: int = 0) -> None:
+        self.schema: Schema = ()
+        self.errors = errors
         self.first = first
-        self.last = last
 
     @property
     def distribution(self) -> Distribution:
-        return by_key([tuple(range(len(ERROR)))], ())
+        return by_value(len(self.errors))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        pending = state.get("pending", ())
+        pending = state.get(PENDING, ())
         if not pending and not any(batch.height for batch in inputs):
             return empty_batch(()), NO_STATE
-        arrived = changes(concat(inputs, empty_batch(ERROR)), _COLUMNS)
-        points = net_changes(pl.concat([*pending, arrived]), _COLUMNS).sort(START, *_COLUMNS, nulls_last=False)
-        low = min(progress.low, self.last)
+        columns = value_columns(len(self.errors))
+        arrived = changes(concat(inputs, empty_batch(self.errors)), columns)
+        points = net_changes(pl.concat([*pending, arrived]), columns).sort(START, *columns, nulls_last=False)
+        if progress.low < self.first:
+            return empty_batch(()), _kept(points, columns, progress.low)
         there = points.with_columns(
-            pl.col(WEIGHT).cum_sum().over(_COLUMNS).alias("there"),
-            pl.col(START).shift(-1).over(_COLUMNS).fill_null(INF).alias("until"),
-        ).filter(pl.col("there") > 0, pl.col(START) <= low, pl.col("until") > self.first)
+            pl.col(WEIGHT).cum_sum().over(columns).alias("there"),
+            pl.col(START).shift(-1).over(columns).fill_null(INF).alias("until"),
+        ).filter(pl.col("there") > 0, pl.col(START) <= progress.low, pl.col("until") > self.first)
         if there.height:
-            primary, detail, hint = there.row(0)[: len(ERROR)]
-            raise EvaluationError(primary, detail=detail, hint=hint)
-        kept = points.filter(pl.col(START) > progress.low)
-        return empty_batch(()), {"pending": (kept,)} if kept.height else NO_STATE
+            raise _error_of(there)
+        return empty_batch(()), _kept(points, columns, progress.low)
+
+
+def _kept(points: pl.DataFrame, columns: Sequence[str], low: int) -> State:
+    """The change points ahead, and what there is of each error until then, as a change at the frontier."""
+    before = points.filter(pl.col(START) <= low).group_by(columns, maintain_order=True).agg(pl.col(WEIGHT).sum())
+    carried = before.filter(pl.col(WEIGHT) != 0).with_columns(pl.lit(low, pl.Int64).alias(START)).select(points.columns)
+    kept = pl.concat([carried, points.filter(pl.col(START) > low)])
+    return {PENDING: (kept,)} if kept.height else NO_STATE
 
 
 class Checked(Operator):
-    """Its input as it is: a step of its own, which fails with what is awaited."""
+    """Its first input as it is, and a failure with what is awaited; or once one of the errors that come on the others,
+    which are of rows that are never taken back, is at a final instant. Without `rows` all inputs are such."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, first: int = 0, *, rows: bool = True) -> None:
         self.schema = schema
+        self.first = first
+        self.rows = rows
 
     @property
     def distribution(self) -> Distribution:
-        return anywhere(same_columns(len(self.schema)))
+        return anywhere(same_columns(len(self.schema)), ()) if self.rows else anywhere(())
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        return inputs[0], NO_STATE
+        after = awaited(state, inputs[int(self.rows) :], self.first, progress.low)
+        return inputs[0] if self.rows else empty_batch(()), after
+
+
+def awaited(state: State, errors: Sequence[Batch], first: int, low: int) -> State:
+    """The state of a step that awaits the first of errors which are certain; raises it when its instant is final."""
+    known = state.get(PENDING, state.get(EVERYWHERE + PENDING, ()))
+    come = [batch for batch in errors if batch.height]
+    if not known and not come:
+        return NO_STATE
+    arrived = pl.concat([batch.select(*_COLUMNS, START, END) for batch in come]) if come else known[0].clear()
+    arrived = arrived.filter(pl.col(END) > first)
+    pending: tuple[Segment, ...] = known
+    if arrived.height:
+        earliest = _earliest([arrived])
+        if not known or earliest[START].item() < _earliest(known)[START].item():
+            pending = (earliest,)
+    if not pending:
+        return NO_STATE
+    soonest = _earliest(pending)
+    if max(soonest[START].item(), first) <= low:
+        raise _error_of(soonest)
+    return {EVERYWHERE + PENDING: pending}
+
+
+def _earliest(errors: Sequence[Segment]) -> Segment:
+    return pl.concat(errors).sort(START, *_COLUMNS, nulls_last=False).head(1)
+
+
+def _error_of(rows: pl.DataFrame) -> EvaluationError:
+    primary, detail, hint = rows.select(_COLUMNS).row(0)
+    return EvaluationError(primary, detail=detail, hint=hint)

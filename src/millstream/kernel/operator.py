@@ -22,6 +22,9 @@ from millstream.types import Schema
 Segment = pl.DataFrame
 State = Mapping[str, tuple[Segment, ...]]
 NO_STATE: State = {}
+# What every shard reads, whichever of them wrote it: the query tables, and errors that are foreseen. A step that keeps
+# something under such a name gives it back each time, and with it what it adds.
+EVERYWHERE = "all/"
 
 
 @dataclass(frozen=True)

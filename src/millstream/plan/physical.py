@@ -81,7 +81,7 @@ class Lowering:
         self._lowered: dict[int, tuple[lo.Node, str]] = {}  # what was lowered already, and its edge
         self._fingerprints = Fingerprints()
         self._born = any(is_non_retroactive(node) for node in plan.walk())
-        self._errors: dict[str, None] = {}  # the edges that carry what fails
+        self._errors: dict[str, Schema] = {}  # the edges that carry what fails
         if options.strategy == "direct":
             _refuse_strict(plan)
         self.edge = self._checked(plan)
@@ -91,16 +91,23 @@ class Lowering:
         edge = self.lower(plan)
         if not self._errors or self.options.lenient:
             return edge
-        counted = f"-{self.options.first_counted}" if self.options.first_counted else ""
-        name = f"failures-{self._fingerprints.of(plan)}{counted}"
-        failures = self._named(name, Failures(self.options.first_counted), *self._errors)
+        first = self.options.first_counted
+        suffix = f"{self._fingerprints.of(plan)}{f'-{first}' if first else ''}"
+        certain = [each for each in self._errors if each not in self._retracting]
+        doubtful = [(each, errors) for each, errors in self._errors.items() if each in self._retracting]
+        failures = tuple(
+            self._named(f"failures{place or ''}-{suffix}", Failures(errors, first), each)
+            for place, (each, errors) in enumerate(doubtful)
+        )
         if isinstance(plan, lo.Guard):
-            below = Pipeline(tuple(self.steps.values())).edges_below(failures)
+            guard = Checked((), first, rows=False)
+            edge = self._named(f"checked-{suffix}", guard, *(certain or failures), awaited=failures)
+            below = Pipeline(tuple(self.steps.values())).edges_below(edge)
             self.steps = {name: step for name, step in self.steps.items() if name in below}
-            return self._marked(failures, False)
-        retracting = edge in self._retracting
-        name = f"checked-{self._fingerprints.of(plan)}{counted}"
-        return self._marked(self._named(name, Checked(plan.schema), edge, awaited=(failures,)), retracting)
+            return self._marked(edge, False)
+        retracting, checked = edge in self._retracting, Checked(plan.schema, first)
+        edge = self._named(f"checked-{suffix}", checked, edge, *certain, awaited=failures)
+        return self._marked(edge, retracting)
 
     def lower(self, node: lo.Node) -> str:
         """The edge that carries the node's rows."""
@@ -124,9 +131,7 @@ class Lowering:
                 self._note_failing(node, edge)
                 return self._step(node, _row_wise(node), edge)
             case lo.Failing():
-                edge = self._step(node, Failing(node.expressions, node.where), self.lower(node.input))
-                self._errors[edge] = None
-                return edge
+                return self._failing(node, node.input.schema, node.expressions, node.where, self.lower(node.input))
             case lo.Checked():
                 edge = self.lower(node.input)
                 for errors in () if self.options.lenient else node.errors:
@@ -189,8 +194,16 @@ class Lowering:
         fragile = () if self.options.lenient else tuple(dict.fromkeys(filter(can_fail, computed)))
         if fragile:
             where = conjunction(list(map(_possible, computed))) if isinstance(node, lo.Filter) else TRUE
-            name = f"failing-{self._fingerprints.of(node)}"
-            self._errors[self._named(name, Failing(fragile, where), edge)] = None
+            self._failing(node, node.input.schema, fragile, where, edge)
+
+    def _failing(
+        self, node: lo.Node, rows: Schema, expressions: Sequence[Expression], where: Expression, edge: str
+    ) -> str:
+        """The edge with the errors of expressions; of rows that may be taken back, with these."""
+        operator = Failing(expressions, where, rows if edge in self._retracting else ())
+        found = self._named(f"failing-{self._fingerprints.of(node)}", operator, edge)
+        self._errors[found] = operator.schema
+        return found
 
     def _selection(self, node: lo.Selection) -> str:
         operator = _selecting(node.input.schema, node.key, node.shapes)

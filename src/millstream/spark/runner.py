@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from millstream.engine.stages import Planner, StagePlan
 from millstream.engine.task import (
-    EVERYWHERE,
     EpochOutcome,
     EpochTask,
     EpochWork,
@@ -27,6 +26,7 @@ from millstream.engine.task import (
     run_here,
     settle,
 )
+from millstream.kernel.operator import EVERYWHERE
 from millstream.spark.culprits import WorkerDied, has_user_code, run_without_culprits
 from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
 from millstream.state.snapshot import state_names

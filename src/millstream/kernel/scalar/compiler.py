@@ -135,7 +135,11 @@ class _Compiler:
         if values and all(isinstance(argument, Literal) for argument in node.arguments):
             # Not every Polars function of constants knows that its result is one.
             values[0] = self._column(values[0])
-        return self._checked(node, always(entry.evaluate(node, *values)), _all_checks(arguments))
+        outcome = always(entry.evaluate(node, *values))
+        if node.function == "coalesce" and any(isinstance(argument, Literal) for argument in node.arguments):
+            # Where all rows choose the same constant Polars gives one value, and computes with a column of one row.
+            outcome = replace(outcome, value=self._column(outcome.value))
+        return self._checked(node, outcome, _all_checks(arguments))
 
     def _logic(self, node: Call, guard: Guard) -> Computed:
         """AND and OR: an error on one side does not count where the other side decides."""
