@@ -187,7 +187,9 @@ class Oracle:
         return self._texts[query]
 
     def _final(self, node: Node) -> int:
-        return min((feed.heartbeat for feed in node.feeds), default=self._clock)
+        # What reads nothing cannot change: instant 0 is final before time begins.
+        clock = self._clock if node.tables else max(self._clock, 0)
+        return min((feed.heartbeat for feed in node.feeds), default=clock)
 
     def _check_final(self, node: Node, t: int) -> None:
         if t > self._final(node):
@@ -196,7 +198,8 @@ class Oracle:
     def _answer(self, node: Node) -> Counter[Row] | Elements:
         t = self._final(node)
         if not node.feeds:
-            t = max([t, *(table.last_change for table in node.tables if table.versions)])
+            # Tables without rows hold from instant 0 on, also before time begins.
+            t = max([t, 0, *(table.last_change for table in node.tables if table.versions)])
         if isinstance(node, StreamNode):
             return Counter((e.ts, e.values) for e in node.elements(self._world, t))
         assert isinstance(node, Relation)
