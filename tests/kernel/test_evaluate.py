@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from millstream import errors
 from millstream.kernel.scalar.compiler import compile_expressions
 from millstream.kernel.scalar.evaluate import evaluate, fold, select_true
-from millstream.kernel.scalar.expressions import TRUE, Column, Expression, Literal
+from millstream.kernel.scalar.expressions import TRUE, Cast, Column, Expression, Literal
 from millstream.kernel.scalar.functions import call, case, in_list
 from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.kernel.scalar.literals import number_literal as number
@@ -47,6 +48,16 @@ def test_nothing_but_constants_keeps_the_height() -> None:
     assert evaluate(FRAME, [number("1"), Literal(NULL, None)], ["x", "y"]).rows() == [(1, None)] * 4
     assert evaluate(FRAME, [], []).height == 4
     assert column(call("concat", [Literal(STRING, "a"), number("1")])) == ["a1"] * 4
+
+
+@pytest.mark.parametrize("height", [0, 1, 4])
+def test_functions_of_constants_have_the_height_of_the_others(height: int) -> None:
+    day, no_day = Literal(DATE, dt.date(2020, 1, 2)), Cast(DATE, Literal(STRING, "a%b"), lenient=True)
+    kept = case([(call("<=>", [day, no_day]), Literal(DATE, None))], day)  # NULLIF
+    assert column(kept, FRAME.head(height)) == [day.value] * height
+    pattern = call("concat", [call("replace", [Literal(STRING, "b"), Literal(STRING, "c"), S]), Literal(STRING, "%")])
+    liked = call("like", [Literal(STRING, None), pattern])
+    assert column(call("<=>", [liked, TRUE]), FRAME.head(height).with_columns(c2=pl.lit("d"))) == [False] * height
 
 
 def test_empty_batches_and_columns_of_nulls() -> None:

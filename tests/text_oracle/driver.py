@@ -190,7 +190,8 @@ class Run:
         _same(f"{name}, asked ad hoc", found, right)
 
 
-_DOCUMENTED = ("strategy 'direct'", "RSTREAM would repeat")
+# Of the last, a derived stream of tables only, which has no timestamps to say how long a tick is.
+_DOCUMENTED = ("strategy 'direct'", "RSTREAM would repeat", "do not say how long a tick is")
 
 
 def _rows(table: pa.Table | None) -> list[Row]:

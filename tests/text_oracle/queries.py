@@ -74,15 +74,12 @@ class QueryMaker:
         if self.dice.chance(40):
             columns = tuple(Column(f"w{n}", c.kind) for n, c in enumerate(named.columns))
             listed = f"({', '.join(c.name for c in columns)})"
-        named_leaves = len(self.leaves)
-        self._with = [View("x", Query(same("x"), named.columns), columns)]
-        self._budget = 2
+        self._with = [View("x", Query(named.text, named.columns, tuple(self.leaves)), columns)]
+        self.leaves, self._budget = [], 2
         found = self._relation(levels - 1)
         self._with = []
-        if "x AS r" not in found.text.cql:
-            return Query(found.text, found.columns, tuple(self.leaves[named_leaves:]))
-        prefix = same(f"WITH x{listed} AS (") + named.text + ") "
-        return Query(prefix + found.text, found.columns, tuple(self.leaves))
+        prefix = f"WITH x{listed} AS ({named.text.cql}) " if "x AS r" in found.text.cql else ""
+        return Query(Text(prefix + found.text.cql, found.text.duck), found.columns, tuple(self.leaves))
 
     def _stream(self, levels: int) -> Query:
         operator = self._operator()
@@ -342,8 +339,6 @@ class QueryMaker:
         if source.query.operator is not None:
             return self._over_stream(source.name, source.query, source.columns)
         self.leaves += [leaf for leaf in source.query.leaves if leaf not in self.leaves]
-        if source in self._with:
-            return self._named(same(source.name), source.columns)
         outer = ", ".join(column.name for column in source.columns)
         duck = f"(SELECT * FROM ({source.query.text.duck}) AS v({outer}))"
         return self._named(Text(source.name, duck), source.columns)

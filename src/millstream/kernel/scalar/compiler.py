@@ -73,7 +73,7 @@ class _Compiler:
     def program(self) -> Program:
         computed = [self.computed(expression, None) for expression in self.expressions]
         checks = {id(check): check for each in computed for check in each.checks}
-        values = tuple(each.value for each in computed)
+        values = tuple(_constant_or_column(each.value) for each in computed)
         far = any(isinstance(n, Call) and n.type.is_temporal for root in self.expressions for n in root.walk())
         stages = tuple(map(tuple, self.stages))
         return Program(stages, values, tuple(checks.values()), dtypes_of(self.expressions), far)
@@ -250,9 +250,15 @@ class _Compiler:
         name = f"{_TEMPORARY}{len(self.levels)}"
         if level == len(self.stages):
             self.stages.append([])
-        self.stages[level].append(value.alias(name))
+        self.stages[level].append(_constant_or_column(value).alias(name))
         self.levels[name] = level
         return pl.col(name)
+
+
+def _constant_or_column(value: pl.Expr) -> pl.Expr:
+    """What reads no column is one value for all rows: not every Polars function of constants knows that its result is
+    one, and Polars refuses a column of one row among others."""
+    return value if value.meta.root_names() else value.first()
 
 
 def _all_checks(parts: Sequence[Computed]) -> tuple[Check, ...]:

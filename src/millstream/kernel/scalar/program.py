@@ -91,6 +91,8 @@ class Program:
         """The same; where one fails, its value is any."""
         if not self.values:
             return pl.DataFrame(height=frame.height)
+        if not frame.height:  # where some of Polars' functions of constants and columns give one row
+            return pl.DataFrame(schema=dict(zip(names, self.dtypes, strict=True)))
         outputs = [value.alias(name) for value, name in zip(self.values, names, strict=True)]
 
         def compute(part: pl.DataFrame) -> pl.DataFrame:
