@@ -98,6 +98,11 @@ class Case:
     asks_ad_hoc: bool = False
 
     @property
+    def forgets(self) -> bool:
+        """Whether there is RETAIN that says so."""
+        return any(stream.retain is not None for stream in self.streams)
+
+    @property
     def needs_directory(self) -> bool:
         return any(isinstance(step, Reopen) for step in self.steps)
 
@@ -144,10 +149,13 @@ def _declared(source: Stream | Table) -> str:
 class CaseMaker:
     dice: Dice
     scale: Scale = field(default_factory=Scale)
+    forgets: bool = False
+    horizon: int = HORIZON
 
     def case(self) -> Case:
         dice = self.dice
         self.scale = self._scale()
+        self.forgets = dice.chance(30)
         streams = [self._stream(name) for name in ("S", "U")[: dice.pick((1, 2, 2))]]
         tables = [self._table("D")] if dice.chance(45) else []
         sources: list[Stream | Table | View] = [*streams, *tables]
@@ -191,9 +199,13 @@ class CaseMaker:
         shows = self.scale.start is None and self.dice.chance(25)
         if shows:
             columns, types = (*columns, Column("ts", Kind.INTEGER)), (*types, same("BIGINT"))
-        retain = "" if self.scale.start is None else "RETAIN FOREVER"
+        retained, retain = None, "" if self.scale.start is None else "RETAIN FOREVER"
+        if self.forgets and self.dice.chance(75):
+            seconds = self.dice.number(1, 9)
+            retained = seconds * self.scale.unit
+            retain = f"RETAIN {seconds}{'' if self.scale.start is None else ' SECONDS'}"
         clause = " ".join(f"{self.scale.clause} {words} {retain}".split())
-        return Stream(name, columns, types, clause, delay, shows)
+        return Stream(name, columns, types, clause, delay, shows, retained)
 
     def _table(self, name: str) -> Table:
         columns, types = self._columns()
@@ -233,7 +245,7 @@ class CaseMaker:
             name = dice.pick([name for name, batches in queues.items() if batches])
             steps.append(Insert(name, tuple(queues[name].pop(0))))
             if dice.chance(15):
-                to = self.scale.instant(dice.number(0, HORIZON))
+                to = self.scale.instant(dice.number(0, self.horizon))
                 steps.append(Advance(dice.pick((None, name)), to))
         for table in case.tables:
             for _ in range(dice.number(1, 4)):
@@ -252,7 +264,7 @@ class CaseMaker:
         if dice.chance(20):
             steps.insert(dice.number(0, len(steps)), Reopen())
         if not dice.chance(8):
-            steps.append(Advance(None, self.scale.instant(HORIZON + 5)))
+            steps.append(Advance(None, self.scale.instant(self.horizon + dice.pick((5, 5, 30) if self.forgets else (5,)))))
         if dice.chance(10):
             steps.append(Reopen())
         return steps
@@ -260,7 +272,7 @@ class CaseMaker:
     def _elements(self, stream: Stream) -> list[tuple[Row, int]]:
         dice = self.dice
         count = 0 if dice.chance(4) else dice.number(3, 9)
-        instants = [dice.number(0, HORIZON) for _ in range(count)]
+        instants = self._jumps(count) if self.forgets else [dice.number(0, HORIZON) for _ in range(count)]
         order = dice.pick(("sorted", "sorted", "nearly", "any"))
         if order == "sorted":
             instants.sort()
@@ -272,6 +284,15 @@ class CaseMaker:
             visible = stream.columns[:-1] if stream.shows_time else stream.columns
             row = self._values(visible)
             found.append(((*row, instant) if stream.shows_time else row, instant))
+        return found
+
+    def _jumps(self, count: int) -> list[int]:
+        """Time that jumps now and then by more than what is kept."""
+        instant, found = self.dice.pick((0, 0, 3, 20)), []
+        for _ in range(count):
+            instant += self.dice.pick((0, 0, 1, 1, 1, 2, 2, 3, 12))
+            found.append(instant)
+        self.horizon = max([self.horizon, *found])
         return found
 
     def _values(self, columns: tuple[Column, ...]) -> Row:

@@ -6,7 +6,7 @@ This is the one file here that imports Millstream.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,8 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 from tests.text_oracle.cases import Advance, Case, Change, Insert, Register, Reopen, Step
-from tests.text_oracle.evaluator import Evaluator, Query, at, changes
+from tests.text_oracle.evaluator import Evaluator, Query, at, begun_at, changes
 from tests.text_oracle.kinds import Text
+from tests.text_oracle.past import Past, past_of
 from tests.text_oracle.values import plain, plain_rows
 from tests.text_oracle.windows import Row
 from tests.text_oracle.world import World
@@ -49,6 +50,10 @@ class Run:
         self.db: Any = connect()
         self.delivered: dict[str, list[pa.Table]] = {}
         self.followed: dict[str, list[pa.Table]] = {}
+        self.following: dict[str, Iterator[pa.Table]] = {}
+        self.places: dict[str, Any] = {}  # up to where followers were given everything
+        self.pasts: dict[str, Past] = {}
+        self.begins: dict[str, int] = {}  # the first answerable instant when a query came
         for text in case.definitions:
             self._told(lambda text=text: self.db.execute(text))
         for stream in case.streams:
@@ -63,7 +68,8 @@ class Run:
     def everything(self) -> None:
         for step in self.case.steps:
             self._perform(step)
-            self._follow()
+            for name in self.followed:
+                self._follow(name)
         for name in self.delivered:
             self._check(name)
         for name, query in self.case.queries.items():
@@ -98,12 +104,7 @@ class Run:
                 self._told(lambda: self.db.execute(step.text.cql))
             case Register():
                 for name in step.names:
-                    text = self.case.queries[name].text.cql
-                    query = self._told(
-                        lambda name=name, text=text: self.db.register(text, name=name, mode=self.case.mode)
-                    )
-                    _same(f"notices of {name}", list(query.notices), [])
-                    self.delivered[name], self.followed[name] = [], []
+                    self._register(name)
                 for name in step.names:
                     self._attach(name)
                     self._check(name, sums=False)
@@ -113,14 +114,41 @@ class Run:
                 for name in self.delivered:
                     self._attach(name)
 
+    def _register(self, name: str) -> None:
+        query = self.case.queries[name]
+        found = self._told(lambda: self.db.register(query.text.cql, name=name, mode=self.case.mode))
+        past = past_of(self.world, query, self._operator(name))
+        _same(f"whether {name} has notices", bool(found.notices), past.is_told)
+        self.world.readers[name], self.pasts[name] = query.reads, past
+        self.begins[name] = past.answerable(self.world, query, self.world.final(query.reads))
+        self.delivered[name], self.followed[name] = [], []
+
+    def _operator(self, name: str) -> str | None:
+        """What grows only is a stream, also where nothing is written."""
+        implied = "ISTREAM" if self.db.query(name).kind == "stream" else None
+        return self.case.queries[name].operator or implied
+
     def _attach(self, name: str) -> None:
         self.db.create_sink(f"k_{name}", name, lambda _, table: self.delivered[name].append(table))
 
-    def _follow(self) -> None:
-        """Take what has become final since the last time, as a client that comes back does."""
-        for name, seen in self.followed.items():
-            since = seen[-1]["_ts"][-1].as_py() if seen else None
-            seen += list(self.db.query(name).follow(since=since, timeout=0))
+        self._hold(name)
+
+    def _hold(self, name: str) -> None:
+        """Begin to follow, which keeps a place: where the last follower was, or, as a client that comes back, with the
+        last instant that was seen."""
+        seen = self.followed[name]
+        since = seen[-1]["_ts"][-1].as_py() if seen and not self.case.forgets else self.places.get(name)
+        self.following[name] = self.db.query(name).follow(since=since, timeout=0)
+
+    def _follow(self, name: str) -> None:
+        """Take what has become final since the last time."""
+        query = self.case.queries[name]
+        self.db.query(name).wait()
+        self.followed[name] += list(self.following[name])
+        final = self.world.final(query.reads)
+        if self.case.forgets and final >= max(self.begins[name], 0):
+            self.places[name] = self._shown(query, final)
+        self._hold(name)
 
     # What it says
 
@@ -133,16 +161,20 @@ class Run:
         _same(f"columns of {name}", names, [column.name for column in query.columns])
         if final < 0:
             return
-        evaluator = Evaluator(self.world, final)
+        past = self.pasts[name]
+        _same(f"whether {name} has notices", bool(registered.notices), past.is_told)
+        evaluator, first = Evaluator(self.world, final, past.kept), past.answerable(self.world, query, final)
         is_stream = registered.kind == "stream"
         if query.operator is not None:
             _same(f"kind of {name}", registered.kind, "stream")
-        right = self._changes(evaluator, query, is_stream)
+        right = self._changes(evaluator, query, is_stream, first)
         found = _rows(registered.changes())
         _same(f"changes of {name}", Counter(found), right)
         _same(f"order of changes of {name}", [row[0] for row in found], sorted(row[0] for row in found))
-        self._check_results(name, evaluator, is_stream)
+        self._check_results(name, evaluator, is_stream, first)
         if sums:
+            if self.begins[name] != first:
+                right = self._changes(evaluator, query, is_stream, self.begins[name])
             _same(f"what the sink of {name} got", _sum(self.delivered[name]), right_sum(right))
             _same(f"what a follower of {name} got", _sum(self.followed[name]), right_sum(right))
 
@@ -150,27 +182,40 @@ class Run:
         """As its `_ts` has it: what reads no stream counts ticks."""
         return self.case.scale.shown(instant) if query.reads & set(self.world.streams) else instant
 
-    def _changes(self, evaluator: Evaluator, query: Query, is_stream: bool) -> Bag:
+    def _changes(self, evaluator: Evaluator, query: Query, is_stream: bool, first: int) -> Bag:
+        """From an instant on, those of a relation with all that holds then."""
         shown = partial(self._shown, query)
         if is_stream:
-            operator = query.operator or "ISTREAM"
-            elements = Counter((shown(e.instant), e.row) for e in evaluator.elements(query, operator))
+            made = evaluator.elements(query, query.operator or "ISTREAM")
+            elements = Counter((shown(e.instant), e.row) for e in made if e.instant >= first)
             return Counter((instant, weight, *row) for (instant, row), weight in elements.items())
-        net = changes(evaluator.relation(query))
+        net = changes(begun_at(evaluator.relation(query), first)) if first <= evaluator.until else {}
         return Counter((shown(instant), weight, *row) for (instant, row), weight in net.items())
 
-    def _check_results(self, name: str, evaluator: Evaluator, is_stream: bool) -> None:
+    def _check_results(self, name: str, evaluator: Evaluator, is_stream: bool, first: int) -> None:
         query, registered = self.case.queries[name], self.db.query(name)
-        shown = partial(self._shown, query)
-        middle = self.case.scale.instant(4)
-        for instant in {evaluator.until, min(middle, evaluator.until)}:
+        shown, until = partial(self._shown, query), evaluator.until
+        asked = {until, min(self.case.scale.instant(4), until)} | ({first, first - 1} if self.case.forgets else set())
+        for instant in sorted(asked):
+            if 0 <= instant < first:
+                self._check_forgotten(f"result of {name} at {instant}", partial(registered.result, at=shown(instant)))
+            if not first <= instant <= until:
+                continue
             found = Counter(_rows(registered.result(at=shown(instant))))
             if is_stream:
                 elements = evaluator.elements(query, query.operator or "ISTREAM")
-                right = Counter((shown(e.instant), *e.row) for e in elements if e.instant <= instant)
+                right = Counter((shown(e.instant), *e.row) for e in elements if first <= e.instant <= instant)
             else:
                 right = at(evaluator.relation(query), instant)
             _same(f"result of {name} at {shown(instant)}", found, right)
+
+    def _check_forgotten(self, what: str, ask: Callable[[], Any]) -> None:
+        try:
+            found = ask()
+        except ms.TimeError as error:
+            _same(what, "no longer kept" in str(error), True)
+        else:
+            raise AssertionError(f"{what}: {found}, and history is no longer kept")
 
     def _check_ad_hoc(self, name: str, query: Query) -> None:
         """Asked once: it sees what is pending in tables, too."""
@@ -179,12 +224,16 @@ class Run:
         now = max([final, *tables]) if not query.reads & set(self.world.streams) else final
         if now < 0:
             return
-        evaluator = Evaluator(self.world, now)
-        table = self._told(lambda: self.db.execute(query.text.cql)).table
-        found = Counter(_rows(table))
+        past = past_of(self.world, query, self._operator(name))
+        if past.first > now:
+            return self._check_forgotten(f"{name}, asked ad hoc", lambda: self.db.execute(query.text.cql))
+        answer = self._told(lambda: self.db.execute(query.text.cql))
+        _same(f"whether {name}, asked ad hoc, has notices", bool(answer.notices), past.is_told)
+        found, evaluator = Counter(_rows(answer.table)), Evaluator(self.world, now, past.kept)
         if self.db.query(name).kind == "stream":
+            first = past.answerable(self.world, query, now)
             elements = evaluator.elements(query, query.operator or "ISTREAM")
-            right = Counter((self._shown(query, e.instant), *e.row) for e in elements)
+            right = Counter((self._shown(query, e.instant), *e.row) for e in elements if e.instant >= first)
         else:
             right = at(evaluator.relation(query), now)
         _same(f"{name}, asked ad hoc", found, right)

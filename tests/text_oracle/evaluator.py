@@ -7,7 +7,7 @@ under a window, each as it is at the instant of the variable `t`. A relation cha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.text_oracle.kinds import Column, Text
@@ -51,10 +51,11 @@ class Query:
 
 @dataclass
 class Evaluator:
-    """Of what a world holds now, up to an instant."""
+    """Of what a world holds now, up to an instant; of the elements of some streams only those from an instant on."""
 
     world: World
     until: int
+    kept: Mapping[str, int] = field(default_factory=dict)
     _intervals: dict[str, list[Interval]] = field(default_factory=dict)
 
     def relation(self, query: Query) -> list[tuple[int, Bag]]:
@@ -125,7 +126,8 @@ class Evaluator:
         if isinstance(leaf.source, str):
             stream = self.world.streams[leaf.source]
             taken = zip(stream.elements, stream.numbers, strict=True)
-            elements = [e for e, number in taken if e.instant <= self.until and is_sampled(number, leaf.percent)]
+            first = self.kept.get(leaf.source, 0)
+            elements = [e for e, n in taken if first <= e.instant <= self.until and is_sampled(n, leaf.percent)]
             elements.sort(key=lambda element: element.instant)  # ties stay in the order of arrival
         else:
             elements = self.elements(leaf.source)
@@ -143,6 +145,11 @@ def at(pieces: Sequence[tuple[int, Bag]], instant: int) -> Bag:
             break
         found = rows
     return found
+
+
+def begun_at(pieces: Sequence[tuple[int, Bag]], first: int) -> list[tuple[int, Bag]]:
+    """What is left of a relation that begins at an instant, with all that holds then."""
+    return [(first, at(pieces, first)), *((start, rows) for start, rows in pieces if start > first)]
 
 
 def changes(pieces: Sequence[tuple[int, Bag]]) -> Counter[tuple[int, Row]]:

@@ -171,6 +171,8 @@ class QueryMaker:
         self, items: Sequence[Text], kinds: Sequence[Kind], origin: Text, where: Text, clause: Text
     ) -> Query:
         distinct = "DISTINCT " if self.dice.chance(12) else "ALL " if self.dice.chance(2) else ""
+        if items[0].cql.startswith("all("):  # which would say ALL of SELECT
+            items = [Text(items[0].cql.replace("all(", "every(", 1), items[0].duck), *items[1:]]
         as_ = " AS " if self.dice.chance(85) else " "
         listed = joined(", ", [item + f"{as_}c{n}" for n, item in enumerate(items)])
         columns = tuple(Column(f"c{n}", kind) for n, kind in enumerate(kinds))

@@ -53,6 +53,16 @@ class Window:
                 found.append(Interval(row, start, end, order))
         return found
 
+    def last_shown(self, seen: int, half_open: bool) -> int:
+        """The last instant at which elements up to one may be in the window; -1 for none, INF for ever."""
+        if self.form == "unbounded" or seen >= INF - 1:
+            return INF
+        if self.form == "begin end":
+            if self.begin is not None:
+                return INF if seen >= self.begin else -1
+            seen = seen if self.end is None else min(seen, self.end)
+        return self._span(seen, half_open)[1] - 1
+
     def _span(self, t: int, half_open: bool) -> tuple[int, int]:
         size, slide = self.size, self.slide
         match self.form:

@@ -27,6 +27,8 @@ class Stream:
     clause: str
     delay: int | None = 0
     shows_time: bool = False
+    retain: int | None = None  # ticks; None for ever
+    cut: int = 0  # elements before it may be gone
     elements: list[Element] = field(default_factory=list)
     heartbeat: int = -1
     greatest: int = -1
@@ -82,6 +84,7 @@ class World:
         self.streams: dict[str, Stream] = {}
         self.tables: dict[str, Table] = {}
         self.clock = -1
+        self.readers: dict[str, set[str]] = {}  # what registered queries read
         self.duck = duckdb.connect()
         self.duck.execute("SET threads = 1; SET TimeZone = 'UTC'")
 
@@ -113,6 +116,17 @@ class World:
 
     def _tick(self) -> None:
         self.clock = max([self.clock, *(stream.heartbeat for stream in self.streams.values())])
+        self.cut()
+
+    def cut(self) -> None:
+        """At the least of heartbeat - RETAIN and of final - RETAIN of all queries that read a stream."""
+        for stream in self.streams.values():
+            if stream.retain is None:
+                continue
+            finals = [self.final(reads) for reads in self.readers.values() if stream.name in reads]
+            due = min([stream.heartbeat, *finals]) - stream.retain
+            if due > stream.cut and (stream.cut or any(e.instant < due for e in stream.elements)):
+                stream.cut = due
 
     def change(self, name: str, text: str) -> int:
         """Run a statement on a table; the instant at which it takes effect."""
