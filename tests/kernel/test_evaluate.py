@@ -60,6 +60,13 @@ def test_functions_of_constants_have_the_height_of_the_others(height: int) -> No
     assert column(call("<=>", [liked, TRUE]), FRAME.head(height).with_columns(c2=pl.lit("d"))) == [False] * height
 
 
+def test_what_polars_finds_to_be_constant_on_its_way_has_the_height_of_the_others() -> None:
+    nothing = FRAME.with_columns(c2=pl.lit(None, dtype=pl.String))
+    found = call("locate", [Literal(STRING, "b"), S])
+    assert column(call("nullif", [number("0"), found]), nothing) == [0] * 4
+    assert column(call("nullif", [number("0"), found])) == [None, None, None, 0]
+
+
 def test_empty_batches_and_columns_of_nulls() -> None:
     assert column(QUOTIENT, FRAME.clear()) == []
     nothing = FRAME.with_columns(pl.lit(None, dtype=pl.Int32).alias("c0"))

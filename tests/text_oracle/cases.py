@@ -180,7 +180,10 @@ class CaseMaker:
 
     def _maker(self, sources: list[Stream | Table | View]) -> QueryMaker:
         numbers = 100 * (1 + self.dice.number(0, 10**6))
-        return QueryMaker(self.dice, list(sources), self.scale.start is not None, self.scale.unit, _numbers=numbers)
+        scale = self.scale
+        return QueryMaker(
+            self.dice, list(sources), scale.start is not None, scale.unit, self.forgets, _numbers=numbers
+        )
 
     def _scale(self) -> Scale:
         start = dt.datetime(2026, 3, 1)
@@ -201,7 +204,7 @@ class CaseMaker:
             columns, types = (*columns, Column("ts", Kind.INTEGER)), (*types, same("BIGINT"))
         retained, retain = None, "" if self.scale.start is None else "RETAIN FOREVER"
         if self.forgets and self.dice.chance(75):
-            seconds = self.dice.number(1, 9)
+            seconds = self.dice.number(1, 6)
             retained = seconds * self.scale.unit
             retain = f"RETAIN {seconds}{'' if self.scale.start is None else ' SECONDS'}"
         clause = " ".join(f"{self.scale.clause} {words} {retain}".split())
@@ -251,7 +254,8 @@ class CaseMaker:
             for _ in range(dice.number(1, 4)):
                 steps.insert(dice.number(0, len(steps)), self._change(table))
         names = tuple(case.queries)
-        match dice.pick(("first", "first", "last together", "between", "one by one")):
+        late = ("last together", "between", "one by one")
+        match dice.pick(("first", *late * 2) if self.forgets else ("first", "first", *late)):
             case "first":
                 steps.insert(0, Register(names))
             case "last together":
@@ -271,7 +275,7 @@ class CaseMaker:
 
     def _elements(self, stream: Stream) -> list[tuple[Row, int]]:
         dice = self.dice
-        count = 0 if dice.chance(4) else dice.number(3, 9)
+        count = 0 if dice.chance(4) else dice.number(3, 14 if self.forgets else 9)
         instants = self._jumps(count) if self.forgets else [dice.number(0, HORIZON) for _ in range(count)]
         order = dice.pick(("sorted", "sorted", "nearly", "any"))
         if order == "sorted":

@@ -49,6 +49,7 @@ class QueryMaker:
     sources: Sequence[Stream | Table | View]
     microseconds: bool = False  # then RSTREAM is refused where rows live longer than one
     scale: int = 1  # how many ticks windows count as one
+    bounded: bool = False  # mostly windows that elements leave again
     leaves: list[Leaf] = field(default_factory=list)
     _aliases: int = 0
     _numbers: int = 0
@@ -346,7 +347,7 @@ class QueryMaker:
         return self._named(Text(source.name, duck), source.columns)
 
     def _windowed(self, stream: Stream) -> Item:
-        over, percent = self._trailing or window(self.dice, stream.columns, self.scale), 100
+        over, percent = self._trailing or self._window(stream.columns), 100
         sample = ""
         if self.dice.chance(4):
             percent = self.dice.pick((100, 50, 0))
@@ -354,6 +355,9 @@ class QueryMaker:
         leaf = self._leaf(Leaf("", stream.columns, stream.name, over, percent))
         item = self._named(Text(f"{stream.name}{sample} {over.text}".strip(), leaf.name), stream.columns)
         return replace(item, is_stream=True)
+
+    def _window(self, columns: Sequence[Column]) -> Window:
+        return window(self.dice, columns, self.scale, bounded=self.bounded)
 
     def _derived(self, levels: int) -> Item:
         """A stream made by a subquery, under a window."""
@@ -363,7 +367,7 @@ class QueryMaker:
         return self._over_stream(f"({found.text.cql})", found, found.columns)
 
     def _over_stream(self, cql: str, query: Query, columns: Sequence[Column]) -> Item:
-        over = self._trailing or window(self.dice, columns, self.scale)
+        over = self._trailing or self._window(columns)
         self.leaves += [leaf for leaf in query.leaves if leaf not in self.leaves]
         leaf = self._leaf(Leaf("", tuple(columns), query, over))
         return self._named(Text(f"{cql} {over.text}".strip(), leaf.name), columns)

@@ -12,11 +12,13 @@ _FORMS = (
     *("unbounded", "range", "range", "range", "range", "rows", "rows", "partition", "partition"),
     *("now", "slide", "slide", "rows slide", "tumble", "none", "partition slide", "begin end", "landmark"),
 )
+_BOUNDED = ("range", "range", "now", "slide", "rows", "tumble", "begin end")
 
 
-def window(dice: Dice, columns: Sequence[Column], scale: int = 1) -> Window:
+def window(dice: Dice, columns: Sequence[Column], scale: int = 1, *, bounded: bool = False) -> Window:
+    """With `bounded`, mostly one that its elements leave again."""
     number = dice.number
-    match dice.pick(_FORMS):
+    match dice.pick(_BOUNDED if bounded and dice.chance(75) else _FORMS):
         case "none":
             return Window("", "unbounded")
         case "unbounded":

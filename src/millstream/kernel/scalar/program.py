@@ -97,7 +97,7 @@ class Program:
 
         def compute(part: pl.DataFrame) -> pl.DataFrame:
             # Not `select`, which gives one row where all results are constants (or Polars finds that they are).
-            result = self._staged(part).with_columns(*outputs)
+            result = _with_columns(self._staged(part), outputs)
             return pl.DataFrame([result.get_column(name) for name in names])
 
         nothing = pl.DataFrame([pl.Series(n, [None], dtype=t) for n, t in zip(names, self.dtypes, strict=True)])
@@ -129,8 +129,18 @@ class Program:
         # As series: Polars may know a column as one value, and then computes with a column of one row.
         frame = _as_series(frame)
         for stage in self.stages:
-            frame = _as_series(frame.with_columns(stage))
+            frame = _as_series(_with_columns(frame, stage))
         return frame
+
+
+def _with_columns(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> pl.DataFrame:
+    """The frame with further columns. Where Polars finds on its way that a value is the same for all rows (all of a
+    column is NULL) it may go on with one row, and refuses that among others: it is the value of all of them."""
+    try:
+        return frame.with_columns(expressions)
+    except pl.exceptions.InvalidOperationError:
+        columns = [frame.select(expression).to_series() for expression in expressions]
+        return frame.with_columns(_of_height(column, frame.height) for column in columns)
 
 
 def _as_series(frame: pl.DataFrame) -> pl.DataFrame:
