@@ -181,9 +181,7 @@ class CaseMaker:
     def _maker(self, sources: list[Stream | Table | View]) -> QueryMaker:
         numbers = 100 * (1 + self.dice.number(0, 10**6))
         scale = self.scale
-        return QueryMaker(
-            self.dice, list(sources), scale.start is not None, scale.unit, self.forgets, _numbers=numbers
-        )
+        return QueryMaker(self.dice, list(sources), scale.start is not None, scale.unit, self.forgets, _numbers=numbers)
 
     def _scale(self) -> Scale:
         start = dt.datetime(2026, 3, 1)
@@ -268,7 +266,9 @@ class CaseMaker:
         if dice.chance(20):
             steps.insert(dice.number(0, len(steps)), Reopen())
         if not dice.chance(8):
-            steps.append(Advance(None, self.scale.instant(self.horizon + dice.pick((5, 5, 30) if self.forgets else (5,)))))
+            steps.append(
+                Advance(None, self.scale.instant(self.horizon + dice.pick((5, 5, 30) if self.forgets else (5,))))
+            )
         if dice.chance(10):
             steps.append(Reopen())
         return steps

@@ -226,7 +226,8 @@ class Run:
             return
         past = past_of(self.world, query, self._operator(name))
         if past.first > now:
-            return self._check_forgotten(f"{name}, asked ad hoc", lambda: self.db.execute(query.text.cql))
+            self._check_forgotten(f"{name}, asked ad hoc", lambda: self.db.execute(query.text.cql))
+            return
         answer = self._told(lambda: self.db.execute(query.text.cql))
         _same(f"whether {name}, asked ad hoc, has notices", bool(answer.notices), past.is_told)
         found, evaluator = Counter(_rows(answer.table)), Evaluator(self.world, now, past.kept)

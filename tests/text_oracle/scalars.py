@@ -345,8 +345,14 @@ _TIMES = [
     *(_c(I, (DATE,), f"{name}({{0}})", other) for name, other in _PARTS),
     *(_c(I, (TIME,), f"{name}({{0}})", other) for name, other in _PARTS[:4]),
     *(_c(I, (TIME,), f"{name}({{0}})") for name in ("hour", "minute", "second")),
-    *(_c(I, (DATE,), f"EXTRACT({name} FROM {{0}})", f"extract('{other}' FROM {{0}})") for name, other in _FIELDS),
-    *(_c(I, (TIME,), f"EXTRACT({name} FROM {{0}})", f"extract('{other}' FROM {{0}})") for name, other in _CLOCK),
+    *(
+        _c(I, (DATE,), f"EXTRACT({name} FROM {{0}})", f"CAST(extract('{other}' FROM {{0}}) AS BIGINT)")
+        for name, other in _FIELDS
+    ),
+    *(
+        _c(I, (TIME,), f"EXTRACT({name} FROM {{0}})", f"CAST(extract('{other}' FROM {{0}}) AS BIGINT)")
+        for name, other in _CLOCK
+    ),
     _c(I, (DATE,), "EXTRACT(DOW FROM {0})", "(dayofweek({0}) + 1)"),
     _c(I, (DATE,), "date_part('month', {0})", "month({0})"),
     _c(I, (DATE,), "datepart('year', {0})", "year({0})"),

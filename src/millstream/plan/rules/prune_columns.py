@@ -98,8 +98,8 @@ def _prune_aggregate(node: lo.Aggregate, needed: set[int], kept: Kept) -> tuple[
 
 
 def _narrow(node: lo.Node, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
-    """A join's input with the needed columns only (at least one, if it has any: rows must stay rows), or with those that
-    it keeps together with others."""
+    """A join's input with the needed columns only (at least one, if there is any: rows must stay rows), or with those
+    that it keeps together with others."""
     chosen = sorted(needed) or [*range(len(node.schema))][:1]
     pruned, positions = _prune(node, set(chosen), kept)
     together = _with_others({positions[index] for index in chosen}, kept.get(fingerprint(pruned), ()))
