@@ -42,8 +42,8 @@ _COLUMNS = value_columns(len(ERROR))
 
 
 class Failing(Operator):
-    """The errors of expressions, on the rows on which `where`, which cannot fail, is true; with the `carried` columns of
-    the rows, which say where they lie and tell them from others."""
+    """The errors of expressions, on the rows on which `where`, which cannot fail, is true; with the `carried` columns
+    of the rows, which say where they lie and tell them from others."""
 
     def __init__(self, expressions: Sequence[Expression], where: Expression = TRUE, carried: Schema = ()) -> None:
         self.schema = (*ERROR, *carried)
