@@ -182,14 +182,14 @@ class Query:
         if self.on is None:
             return [_merged(rows) for rows in product(*inputs)], False
         rows, erring = [], False
-        for left in (_merged(each) for each in product(*inputs[-2:-1])):
+        # As Spark has it, commas bind no weaker than JOIN: all that is written before is the left side.
+        for left in (_merged(each) for each in product(*inputs[:-1])):
             answers = [verdict(self.on, {**left, **right}) for right in inputs[-1]]
             erring = erring or ERROR in answers
             partners = [{**left, **r} for r, answer in zip(inputs[-1], answers, strict=True) if answer is True]
             alias = self.sources[-1].alias
             rows += partners or [{**left, f"{alias}.a": None, f"{alias}.b": None}]
-        others = [_merged(each) for each in product(*inputs[:-2])]
-        return [{**other, **row} for other in others for row in rows], erring
+        return rows, erring
 
 
 def _merged(rows: Iterable[Row]) -> Row:

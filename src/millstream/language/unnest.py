@@ -82,7 +82,7 @@ def _with_empty_groups(aggregate: lo.Aggregate, domain: lo.Node) -> lo.Node:
         counts = aggregated.function in ("count", "count_if")
         results.append(call("coalesce", [value, Literal(aggregated.type, 0)]) if counts else value)
     names = [field.name for field in aggregate.schema]
-    return lo.Project(joined, (*own, *results), tuple(names))
+    return lo.Project(joined, (*own, *results), tuple(names), role="within")
 
 
 def _mover(offset: int, taken: list[Column]) -> Callable[[Expression], Expression]:

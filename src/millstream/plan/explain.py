@@ -54,7 +54,8 @@ def describe(node: lo.Node) -> str:
             return f"Shorten to {', '.join(f'instant + {ticks}' for _, ticks in node.ends)}"
         case lo.Aggregate():
             key = f" key {', '.join(map(str, node.keys))}" if node.keys else ""
-            return f"Aggregate{key} computing {', '.join(map(str, node.calls)) or 'nothing'}"
+            calls = ", ".join(str(call) for call in node.calls if not call.told)
+            return f"Aggregate{key} computing {calls or 'nothing'}"
         case lo.Selection():
             return "Selection for many queries" + (f" key {node.key}" if node.key is not None else "")
         case lo.Expand():

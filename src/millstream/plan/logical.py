@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
-from millstream.kernel.aggregation.aggregate_calls import UserAggregate
+from millstream.kernel.aggregation.aggregate_calls import UserAggregate, can_overflow
 from millstream.kernel.consumers import Consumer as AskingConsumer
 from millstream.kernel.failures import ERROR
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
 from millstream.kernel.tree_shape import Shape
 from millstream.kernel.window import WindowSpecification
-from millstream.types import BIGINT, BOOLEAN, DataType, Field, Schema
+from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field, Schema
 
 UserDefinition = type[UserAggregate]
 Kind = OneOf["stream", "relation"]
@@ -437,10 +437,20 @@ class AggregateCall:
     distinct: bool
     type: DataType
     definition: UserDefinition | None = None
+    told: bool = field(default=False, kw_only=True, metadata={"fingerprint": "where given"})  # its error, not its value
 
     def __str__(self) -> str:
         distinct = "DISTINCT " if self.distinct else ""
-        return f"{self.function}({distinct}{'*' if self.argument is None else self.argument})"
+        shown = f"{self.function}({distinct}{'*' if self.argument is None else self.argument})"
+        return f"error of {shown}" if self.told else shown
+
+    @property
+    def error(self) -> AggregateCall | None:
+        """What tells where it fails, as a call of its own; None where it never does."""
+        argument = None if self.argument is None else self.argument.type
+        if self.definition is None and not can_overflow(self.function, argument):
+            return None
+        return replace(self, type=STRING, told=True)
 
 
 @dataclass(frozen=True)

@@ -465,6 +465,7 @@ def _calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression]) -> 
             call.distinct,
             call.type,
             call.definition,
+            call.told,
         )
         for call in calls
     )

@@ -19,11 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from millstream.kernel.aggregation.accumulators import OVERFLOW_HINT
+from millstream.kernel.aggregation.aggregate_values import SEVERAL_HINT
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import (
     TRUE,
     Call,
+    Column,
     Expression,
+    Reported,
     columns_used,
     conjunction,
     conjuncts,
@@ -36,7 +40,7 @@ from millstream.kernel.scalar.expressions import (
 from millstream.plan import logical as lo
 from millstream.plan.expand_joins import columns
 from millstream.plan.unread import without_unread
-from millstream.types import BOOLEAN
+from millstream.types import BOOLEAN, STRING
 
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "<=>"}
 
@@ -44,11 +48,12 @@ _COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "<=>"}
 def place_failures(plan: lo.Node) -> lo.Node:
     """An equivalent plan that fails by the rules, however it is rewritten from now on."""
     plan = without_unread(plan)
-    if not any(can_fail(e) for node in plan.walk() for e in lo.expressions_of(node)):
+    if not any(_has_errors(node) or any(map(can_fail, lo.expressions_of(node))) for node in plan.walk()):
         return plan
     placing = _Placing()
     placed = placing.place(plan)
-    return lo.Checked(placed, tuple(dict.fromkeys(placing.errors))) if placing.errors else placed
+    # What reports errors has been put where it is read, but for what stands on top of a block.
+    return without_unread(lo.Checked(placed, tuple(dict.fromkeys(placing.errors))) if placing.errors else placed)
 
 
 def held(condition: Expression) -> Expression:
@@ -91,13 +96,27 @@ class _Placing:
 
     def place(self, node: lo.Node) -> lo.Node:
         if _is_of_block(node):
-            return self._block(node)
+            part = self._block(node)
+            if part.columns == columns(part.plan.schema):
+                return part.plan
+            return lo.Project(part.plan, part.columns, tuple(f.name for f in node.schema))
+        if isinstance(node, lo.Project) and not node.role and _is_of_block(node.input):
+            return self._selected(node)
         if isinstance(node, lo.Project) and node.role == "domain":
             return _quiet(node)
         if isinstance(node, lo.Join):
             return self._outer(node)
         children = tuple(self.place(child) for child in node.children)
         return node.with_children(children) if node.children else node
+
+    def _selected(self, node: lo.Project) -> lo.Node:
+        """The SELECT list of a block: what it makes of aggregates fails where that is chosen."""
+        part = self._block(node.input)
+        if any(map(can_fail, part.columns)):
+            return replace(node, input=part.plan, expressions=tuple(_over(e, part.columns) for e in node.expressions))
+        names = tuple(f.name for f in node.input.schema)
+        plain = part.columns == columns(part.plan.schema)
+        return replace(node, input=part.plan if plain else lo.Project(part.plan, part.columns, names))
 
     def _outer(self, join: lo.Join) -> lo.Node:
         """ON of an outer join: an AND of its own over the pairs."""
@@ -110,7 +129,7 @@ class _Placing:
                 self.errors.append(lo.Failing(pairs, (fragile,)))
         return replace(join, left=left, right=right, condition=conjunction(list(map(held, parts))))
 
-    def _block(self, node: lo.Node) -> lo.Node:
+    def _block(self, node: lo.Node) -> _Part:
         usual = _Block(lambda number, condition, is_key: held(condition) if is_key else possible(condition))
         part = self._part(node, usual)
         if usual.found or usual.existences:
@@ -122,10 +141,7 @@ class _Placing:
             noted += (self._failing_existence(node, number) for number in range(usual.existences))
             self.errors = noted
         on_top = [condition for condition, is_key in usual.found if not is_key]
-        plan = lo.Filter(part.plan, conjunction(on_top)) if on_top else part.plan
-        if part.columns == columns(plan.schema):
-            return plan
-        return lo.Project(plan, part.columns, tuple(f.name for f in node.schema))
+        return replace(part, plan=lo.Filter(part.plan, conjunction(on_top))) if on_top else part
 
     def _failing_key(self, node: lo.Node, number: int) -> list[lo.Node]:
         block = _Block(lambda n, condition, _: TRUE if n == number else possible(condition))
@@ -146,16 +162,32 @@ class _Placing:
             return replace(below, plan=self._filtered(below.plan, _over(node.condition, below.columns), block))
         if isinstance(node, lo.Join) and node.join == "inner":
             return self._joined(node, block)
-        if isinstance(node, lo.Join) and node.attached:
-            left, right = self._part(node.left, block), self.place(node.right)
-            found = _beside(left, _Part(right, columns(right.schema)))
+        if isinstance(node, lo.Aggregate) and _has_errors(node):
+            return _reporting(replace(node, input=self.place(node.input)))
+        if isinstance(node, lo.Join) and (node.attached or _is_padded(node)):
+            left = self._part(node.left, block) if node.attached else _whole(self.place(node.left))
+            right = self._value(node.right)
+            found = _beside(left, right)
             condition = conjunction([held(c) for c in conjuncts(_over(node.condition, found))])
-            joined = replace(node, left=left.plan, right=right, condition=condition)
+            joined = replace(node, left=left.plan, right=right.plan, condition=condition)
             return _Part(joined, found)
         if isinstance(node, lo.Join) and node.join in ("semi", "anti"):
             return self._existence(node, block)
-        placed = self.place(node)
-        return _Part(placed, columns(placed.schema))
+        return _whole(self.place(node))
+
+    def _value(self, node: lo.Node) -> _Part:
+        """What is attached to a block: where that is no value, as of two rows, it is for the block to read."""
+        if isinstance(node, lo.Aggregate) and _has_errors(node):
+            return self._block(node)
+        if not (isinstance(node, lo.Project) and isinstance(node.input, lo.Aggregate) and _has_errors(node.input)):
+            return _whole(self.place(node))
+        part = self._block(node.input)
+        own, width = columns(part.plan.schema), len(part.plan.schema)
+        others = tuple(e for e in node.expressions if not isinstance(e, Column))
+        names = (*(field.name for field in part.plan.schema), *map(str, others))
+        places = {e: Column(e.type, width + place, str(e)) for place, e in enumerate(others)}
+        found = (part.columns[e.index] if isinstance(e, Column) else places[e] for e in node.expressions)
+        return _Part(lo.Project(part.plan, (*own, *others), names), tuple(found))
 
     def _filtered(self, plan: lo.Node, condition: Expression, block: _Block) -> lo.Node:
         owners = _owners(plan)
@@ -212,12 +244,47 @@ def _erring(
     return lo.Join(pairs, matched, "anti", conjunction(list(same)))
 
 
+def _whole(plan: lo.Node) -> _Part:
+    return _Part(plan, columns(plan.schema))
+
+
+def _has_errors(node: lo.Node) -> bool:
+    """Whether it is an aggregate that may have no value for a group."""
+    return isinstance(node, lo.Aggregate) and any(call.error is not None for call in node.calls)
+
+
+def _is_padded(node: lo.Join) -> bool:
+    """Whether groups over nothing are added to such an aggregate."""
+    return node.join == "left" and _has_errors(node.right)
+
+
+def _reporting(node: lo.Aggregate) -> _Part:
+    """An aggregate that tells its errors, each beside the value that is missing."""
+    errors = tuple(dict.fromkeys(call.error for call in node.calls if call.error is not None))
+    plan = replace(node, calls=(*node.calls, *errors))
+    own: list[Expression] = [*columns(node.schema)]
+    first = len(node.schema)
+    for place, call in enumerate(node.calls, start=len(node.keys)):
+        if call.error is not None:
+            error = Column(STRING, first + errors.index(call.error), str(call.error))
+            own[place] = Reported(call.type, own[place], error, _hint(call))
+    return _Part(plan, tuple(own))
+
+
+def _hint(call: lo.AggregateCall) -> str | None:
+    if call.definition is not None:
+        return None
+    return SEVERAL_HINT if call.function == "single_value" else OVERFLOW_HINT
+
+
 def _is_of_block(node: lo.Node) -> bool:
     match node:
+        case lo.Aggregate():
+            return _has_errors(node)
         case lo.Filter() | lo.Project(role="within") | lo.Join(join="inner" | "semi" | "anti"):
             return True
         case lo.Join():
-            return node.attached
+            return node.attached or _is_padded(node)
         case _:
             return False
 
@@ -284,8 +351,15 @@ def _quiet(node: lo.Node) -> lo.Node:
     """A copy of what stands elsewhere too, where it fails if it does."""
 
     def change(part: lo.Node) -> lo.Node:
+        if isinstance(part, lo.Aggregate) and _has_errors(part):
+            told = _reporting(part)
+            return lo.Project(told.plan, tuple(map(_tried, told.columns)), tuple(f.name for f in part.schema))
         if isinstance(part, lo.Filter | lo.Join):
             return lo.map_expressions(part, lambda e: conjunction(list(map(held, conjuncts(e)))))
-        return lo.map_expressions(part, lambda e: value_if_any(e) if can_fail(e) else e)
+        return lo.map_expressions(part, _tried)
 
     return node.transform(change)
+
+
+def _tried(expression: Expression) -> Expression:
+    return value_if_any(expression) if can_fail(expression) else expression

@@ -40,6 +40,7 @@ class Accumulator:
 Totals = Mapping[Accumulator, Limbs]
 
 COPIES = Accumulator("copies")
+OVERFLOW_HINT = "cast its argument to a wider type"
 # Doubles that are not finite cannot be summed, but they can be counted; they decide the result while they are there.
 NON_FINITE = ("nan", "plus_infinity", "minus_infinity")
 _INFINITIES = {"plus_infinity": np.inf, "minus_infinity": -np.inf}
@@ -166,6 +167,39 @@ def concatenated(pieces: Sequence[Totals]) -> Totals:
 
 def evaluate(call: AggregateCall, totals: Totals, schema: Schema, shown: str) -> pl.Series:
     """The value of a call at each entry of the totals; `shown` is the call as the user wrote it."""
+    values, wrong = attempted(call, totals, schema, shown)
+    if wrong is not None and wrong.any():
+        raise EvaluationError(overflow(call, shown), hint=OVERFLOW_HINT)
+    return values
+
+
+def attempted(call: AggregateCall, totals: Totals, schema: Schema, shown: str) -> tuple[pl.Series, Bools | None]:
+    """The same, and where the value does not fit; it is NULL there."""
+    argument = None if call.argument is None else schema[call.argument].type
+    exact = call.name == "sum" or (call.name == "avg" and (call.type.is_decimal or call.type == INTERVAL))
+    if argument is not None and exact and not argument.is_fractional:
+        return _whole_numbers(call, totals, argument, shown)
+    return _evaluated(call, totals, schema, shown), None
+
+
+def _whole_numbers(
+    call: AggregateCall, totals: Totals, argument: DataType, shown: str
+) -> tuple[pl.Series, Bools | None]:
+    """SUM and AVG of what is counted exactly."""
+    counts = integers(totals[Accumulator("count", call.argument, call.distinct)], shown)
+    total = totals[Accumulator("sum", call.argument, call.distinct)]
+    if call.name == "avg":
+        raised = exact_sum.multiplied(total, 10 ** (call.type.scale - argument.scale))
+        total = exact_sum.divided(raised, np.maximum(counts, 1))
+    values: pl.Series | Int64s
+    if call.type.is_decimal:
+        values, wrong = exact_sum.to_decimals(total, call.type.precision, call.type.scale)
+    else:
+        values, wrong = exact_sum.to_integers(total)
+    return _nullable(values, (counts == 0) | wrong, call.type), wrong
+
+
+def _evaluated(call: AggregateCall, totals: Totals, schema: Schema, shown: str) -> pl.Series:
     if call.argument is None:
         return pl.Series(integers(totals[COPIES], shown))
 
@@ -191,11 +225,6 @@ def evaluate(call: AggregateCall, totals: Totals, schema: Schema, shown: str) ->
         case "avg" if argument.is_fractional:
             values = exact_sum.to_doubles(total("sum"), [divisor])
             return _nullable(_with_non_finite(values, total), counts == 0, call.type)
-        case "sum":
-            return _nullable(_whole(total("sum"), call.type, shown), counts == 0, call.type)
-        case "avg" if call.type.is_decimal or call.type == INTERVAL:
-            raised = exact_sum.multiplied(total("sum"), 10 ** (call.type.scale - argument.scale))
-            return _nullable(_whole(exact_sum.divided(raised, divisor), call.type, shown), counts == 0, call.type)
         case "avg":
             return _nullable(exact_sum.to_doubles(total("sum"), [divisor]), counts == 0, call.type)
     return _variance(call, total, counts, argument)
@@ -230,21 +259,12 @@ def integers(limbs: Limbs, shown: str) -> Int64s:
     """Totals that must be BIGINTs."""
     values, wrong = exact_sum.to_integers(limbs)
     if wrong.any():
-        raise _overflow(shown, "BIGINT")
+        raise EvaluationError(f"{shown} does not fit into BIGINT", hint=OVERFLOW_HINT)
     return values
 
 
-def _whole(limbs: Limbs, kind: DataType, shown: str) -> pl.Series | Int64s:
-    if not kind.is_decimal:
-        return integers(limbs, shown)
-    values, wrong = exact_sum.to_decimals(limbs, kind.precision, kind.scale)
-    if wrong.any():
-        raise _overflow(shown, str(kind))
-    return values
-
-
-def _overflow(shown: str, kind: str) -> EvaluationError:
-    return EvaluationError(f"{shown} does not fit into {kind}", hint="cast its argument to a wider type")
+def overflow(call: AggregateCall, shown: str) -> str:
+    return f"{shown} does not fit into {call.type}"
 
 
 def _nullable(values: pl.Series | Int64s | Float64s | Bools, missing: Bools, kind: DataType) -> pl.Series:

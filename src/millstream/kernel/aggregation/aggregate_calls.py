@@ -67,6 +67,7 @@ class AggregateCall:
     distinct: bool
     type: DataType
     definition: Callable[[], UserAggregate] | None = None
+    told: bool = False  # not its value, but what is to say where it cannot be computed: NULL where it can
 
     @property
     def name(self) -> str:
@@ -81,6 +82,20 @@ class AggregateCall:
 def canonical(name: str) -> str:
     lower = name.lower()
     return ALIASES.get(lower, lower)
+
+
+def can_overflow(name: str, argument: DataType | None) -> bool:
+    """Whether a built-in aggregate may have no value for a group, or one that its type cannot hold. Of narrower
+    integers, and of decimals with room for ten digits more, so many rows would be needed that nobody waits for their sum."""
+    match canonical(name):
+        case "single_value":
+            return True
+        case "sum":
+            wide = argument is not None and argument.is_decimal and argument.precision + 10 > MAX_DECIMAL_PRECISION
+            return wide or argument in (BIGINT, INTERVAL)
+        case "avg":
+            return argument is not None and argument.is_decimal and argument.precision + 4 > MAX_DECIMAL_PRECISION
+    return False
 
 
 def resolve_aggregate(name: str, argument_type: DataType | None, distinct: bool) -> DataType:

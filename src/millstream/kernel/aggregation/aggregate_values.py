@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -25,10 +25,12 @@ from millstream.kernel.aggregation.user_aggregate import UserAggregation
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, value_column
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.time_queue import TIME
-from millstream.types import Schema, to_polars
+from millstream.types import STRING, Schema, to_polars
 
 Bools = NDArray[np.bool_]
 
+SEVERAL = "scalar subquery returned more than one row"
+SEVERAL_HINT = "aggregate it, or make its condition stricter"
 # What lies ahead: change points as rows and as sums, and rows that have not started, where rows are wanted whole.
 POINTS, PANES, ROWS = "points", "panes", "rows"
 
@@ -43,9 +45,18 @@ class AggregatePlan:
         arguments = dict.fromkeys(call.argument for call in calls if call.argument is not None)
         self.columns = {value_column(argument): to_polars(schema[argument].type) for argument in arguments}
         self.users = {
-            i: UserAggregation(call, self.shown[i]) for i, call in enumerate(calls) if call.definition is not None
+            i: UserAggregation(call, self.shown[i])
+            for i, call in enumerate(calls)
+            if call.definition is not None and not call.told
         }
-        self.extremes = [i for i, call in enumerate(calls) if i not in self.users and call.name in EXTREMES]
+        # Where errors are told, by the place of what fails.
+        told = {call: i for i, call in reversed(list(enumerate(calls))) if call.told}
+        errors = ((i, told.get(replace(call, type=STRING, told=True))) for i, call in enumerate(calls) if not call.told)
+        self.errors = {i: place for i, place in errors if place is not None}
+        self.told = {i: told[call] for i, call in enumerate(calls) if call.told}
+        self.extremes = [
+            i for i, call in enumerate(calls) if call.definition is None and call.name in EXTREMES and not call.told
+        ]
         self.by_time = any(calls[i].name in ("first", "last") for i in self.extremes)
         self.by_origin = self.by_time and retractions
         self.staircases = [] if retractions else self.extremes
@@ -54,7 +65,7 @@ class AggregatePlan:
         self.only_rows = bool(self.staircases) and not sums
         wanted: dict[Accumulator, None] = {} if self.only_rows else {COPIES: None}
         for i, call in enumerate(calls):
-            if i not in self.users and i not in self.extremes:
+            if i not in self.users and i not in self.extremes and not call.told:
                 wanted |= dict.fromkeys(accumulators_of(call, schema))
         self.summed = tuple(total for total in wanted if not total.distinct)
         self.sets = tuple(total for total in wanted if total.distinct)
@@ -137,20 +148,33 @@ def set_totals(work: Work, instants: Instants, records: pl.DataFrame) -> Totals:
 
 def values_at(work: Work, instants: Instants, totals: Totals, records: pl.DataFrame) -> tuple[list[pl.Series], Bools]:
     """One column per call, and where undominated rows show that the group has rows."""
-    values = []
+    values = [pl.Series([None], dtype=pl.String).new_from_index(0, len(instants))] * len(work.plan.calls)
     present = np.zeros(len(instants), np.bool_)
     for i, call in enumerate(work.plan.calls):
+        wrong: Bools | None = None
+        said, hint = accumulators.overflow(call, work.plan.shown[i]), accumulators.OVERFLOW_HINT
+        if call.told:
+            continue
         if i in work.plan.users:
-            values.append(_user(work, i, instants, records))
+            values[i], errors = _user(work, i, instants, records)
+            if i in work.plan.errors:
+                values[work.plan.errors[i]] = errors
         elif i in work.plan.staircases:
-            value, present = _undominated(work, i, instants)
-            values.append(value)
+            values[i], present = _undominated(work, i, instants)
         elif i in work.plan.extremes:
-            values.append(_best_of_bag(work, i, instants, records))
+            values[i] = _best_of_bag(work, i, instants, records)
         else:
-            values.append(accumulators.evaluate(call, totals, work.plan.schema, work.plan.shown[i]))
+            values[i], wrong = accumulators.attempted(call, totals, work.plan.schema, work.plan.shown[i])
         if i in work.plan.extremes and call.name == "single_value":
-            _refuse_several(totals)
+            wrong, said, hint = accumulators.integers(totals[COPIES], "count(*)") > 1, SEVERAL, SEVERAL_HINT
+        if wrong is not None and wrong.any():
+            if i not in work.plan.errors:
+                raise EvaluationError(said, hint=hint)
+            failed = pl.Series(wrong)
+            values[i] = values[i].set(failed, None)
+            values[work.plan.errors[i]] = values[work.plan.errors[i]].set(failed, said)
+    for i, place in work.plan.told.items():
+        values[i] = values[place]
     if work.plan.only_rows:
         # A group must be looked at again when one of the rows kept for it ends.
         wakes = pl.concat([kept.select(pl.col(END).alias(TIME), GROUP) for kept in work.kept])
@@ -180,7 +204,8 @@ def _best_of_bag(work: Work, i: int, instants: Instants, records: pl.DataFrame) 
     return value
 
 
-def _user(work: Work, i: int, instants: Instants, records: pl.DataFrame) -> pl.Series:
+def _user(work: Work, i: int, instants: Instants, records: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    """The values, and the errors where there is a place for them."""
     user = work.plan.users[i]
     distinct = user.call.distinct
     bag, runs, bag_changes = work.bag((user.column,), instants, nulls=not distinct)
@@ -188,13 +213,13 @@ def _user(work: Work, i: int, instants: Instants, records: pl.DataFrame) -> pl.S
     kept = f"user{i}"
     none = pl.Series(kept, [None] * records.height, dtype=pl.Binary)
     states = records.get_column(kept) if kept in records.columns else none
-    values, after = user.evaluate(changes, bag, runs, records.get_column(f"o{i}"), states, instants)
+    told = work.plan.errors.get(i)
+    errors = none.cast(pl.String) if told is None else records.get_column(f"o{told}")
+    before = records.get_column(f"o{i}"), errors
+    values, errors, after = user.evaluate(changes, bag, runs, before, states, instants)
+    failed = errors.drop_nulls()
+    if told is None and len(failed):
+        primary, _, detail = str(failed[0]).partition("\n")
+        raise EvaluationError(primary, detail=detail or None)
     work.record_columns.append(after)
-    return values
-
-
-def _refuse_several(totals: Totals) -> None:
-    if (accumulators.integers(totals[COPIES], "count(*)") > 1).any():
-        raise EvaluationError(
-            "scalar subquery returned more than one row", hint="aggregate it, or make its condition stricter"
-        )
+    return values, errors

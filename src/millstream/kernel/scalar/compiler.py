@@ -20,11 +20,21 @@ import polars as pl
 
 from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.casts import cast_column
-from millstream.kernel.scalar.expressions import Call, Case, Cast, Column, Expression, InList, Literal, Tried
+from millstream.kernel.scalar.expressions import (
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    InList,
+    Literal,
+    Reported,
+    Tried,
+)
 from millstream.kernel.scalar.functions import function
 from millstream.kernel.scalar.functions_user import UserCall, call_outcome
 from millstream.kernel.scalar.literals import to_expr
-from millstream.kernel.scalar.outcome import Outcome, always, null_where_failed
+from millstream.kernel.scalar.outcome import Failure, Outcome, always, null_where_failed
 from millstream.kernel.scalar.program import Check, Program, dtypes_of
 from millstream.kernel.scalar.value_size import value_limit
 from millstream.types import to_polars
@@ -115,6 +125,10 @@ class _Compiler:
                 return self._checked(node, outcome, _all_checks(arguments))
             case Call():
                 return self._call(node, guard)
+            case Reported():
+                value, error = self._argument(node.value, guard), self._argument(node.error, guard)
+                told = Failure(lambda _: error.value.is_not_null(), "", node.hint, text=error.value)
+                return self._checked(node, Outcome(value.value, (told,)), (*value.checks, *error.checks))
         raise NotImplementedError(f"{type(node).__name__} is not an expression that can be computed")
 
     def _call(self, node: Call, guard: Guard) -> Computed:

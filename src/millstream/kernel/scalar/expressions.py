@@ -202,6 +202,26 @@ class Tried(Expression):
         )
 
 
+@dataclass(frozen=True)
+class Reported(Expression):
+    """A value that was computed elsewhere, as aggregates are, with a text that is not NULL where that failed: the
+    primary line, then what else there is to say."""
+
+    value: Expression
+    error: Expression
+    hint: str | None = field(default=None, metadata={"fingerprint": False})
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.value, self.error)
+
+    def with_children(self, children: tuple[Expression, ...]) -> Expression:
+        return replace(self, value=children[0], error=children[1])
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
 def fails(expression: Expression) -> Tried:
     return Tried(BOOLEAN, expression, "fails")
 

@@ -46,8 +46,12 @@ class Check:
         """The rows that failed, and why."""
         found = computed.with_row_index(_ROW).filter(self.mask)
         message = pl.lit(self.failure.message) if self.failure.text is None else self.failure.text
-        shown = pl.Series(DETAIL, self._values(found), dtype=pl.String)
-        primary = found.select(message + pl.lit("" if self.failure.text is not None else f" in {self.node}"))
+        if self.failure.text is None:
+            shown = pl.Series(DETAIL, self._values(found), dtype=pl.String)
+            primary = found.select(message + pl.lit(f" in {self.node}"))
+        else:
+            lines = found.select(message.str.splitn("\n", 2).struct.unnest())
+            primary, shown = lines.select(pl.nth(0)), lines.to_series(1).alias(DETAIL)
         return pl.DataFrame(
             [
                 found[_ROW].alias(ROW),
@@ -61,7 +65,7 @@ class Check:
         """The values that the node read on each of the rows."""
         columns = {node.index: node for node in self.node.walk() if isinstance(node, Column)}
         texts = [to_text(pl.col(value_column(index)), node.type) for index, node in columns.items()]
-        if not columns or self.failure.text is not None:
+        if not columns:
             return [None] * found.height
         try:
             rows = found.select(pl.concat_list(texts)).to_series().to_list()
