@@ -35,6 +35,7 @@ from millstream.engine.merging import (
     with_merged,
 )
 from millstream.engine.needs import EVERYTHING, Asked, Needs, may_have, needs_of
+from millstream.engine.parting import parted
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
 from millstream.engine.periods import period_length
 from millstream.engine.pins import Pins
@@ -313,7 +314,12 @@ class Engine:
             )
             outcome = EpochOutcome()
             try:
-                outcome, concerned = self._run_epoch({key: tuple(parts) for key, parts in arrived.items()}, moved)
+                task = self._epoch_task({key: tuple(parts) for key, parts in arrived.items()}, moved)
+                concerned = task.concerned
+                if concerned or task.merges or not all(p.is_judged for parts in arrived.values() for p in parts):
+                    outcome = self.runner.run(task)
+                if outcome.failures:
+                    outcome, moved = parted(self, task, outcome, moved)
                 reach("epoch-run")
                 self.commit(self.after(moved, outcome, concerned))
             except BaseException:
@@ -322,13 +328,10 @@ class Engine:
                 ]
                 self.sweep([*written, *state_names(outcome.states)])
                 raise
-            if outcome.failures:
+            if outcome.failures or outcome.orphans:
                 self.sweep(outcome.names())
             self._count(outcome)
-            failed = self._failed_steps(outcome.failures)
-            self.pipeline = self.pipeline.without(failed)
-            if outcome.failures:
-                self.groups.let_in()  # those whose queries must be told apart
+            self.pipeline = self.pipeline.without(self._failed_steps(outcome.failures))
             if self.limits.rows or self.limits.state:
                 self._enforce({edge for edge in self._shown if edge in concerned})
 
@@ -362,7 +365,7 @@ class Engine:
         others = {below for other in self._shown if other != edge for below in self.pipeline.edges_below(other)}
         return self.pipeline.edges_below(edge) - others - self._sources.keys()
 
-    def _run_epoch(self, arrived: Mapping[str, tuple[Part, ...]], moved: Snapshot) -> tuple[EpochOutcome, set[str]]:
+    def _epoch_task(self, arrived: Mapping[str, tuple[Part, ...]], moved: Snapshot) -> EpochTask:
         before, after = self.frontiers(self.snapshot), self.frontiers(moved)
         changed = {source for source in self._sources if arrived.get(source) or after[source] != before[source]}
         unjudged = {source for source, parts in arrived.items() if not all(part.is_judged for part in parts)}
@@ -377,9 +380,7 @@ class Engine:
             ),
             *result_merges(self.snapshot.results, self._firsts(), self.store, self._match_edges()),
         )
-        if not concerned and not unjudged and not merges:
-            return EpochOutcome(), concerned
-        task = replace(
+        return replace(
             task,
             epoch=moved.epoch,
             concerned=frozenset(concerned),
@@ -390,21 +391,18 @@ class Engine:
             shown=tuple(edge for edge in self._shown if edge in concerned),
             merges=merges,
         )
-        return self.runner.run(task), concerned
 
-    def after(self, moved: Snapshot, outcome: EpochOutcome, concerned: set[str]) -> Snapshot:
+    def after(self, moved: Snapshot, outcome: EpochOutcome, concerned: Collection[str]) -> Snapshot:
         """The snapshot that an epoch's outcome makes."""
-        failed, broken = self._failed_steps(outcome.failures), self.groups.broken(outcome.failures)
-        moved = self.groups.sent_back(moved, broken)
-        lost = {*failed, *(step for group in broken for step in group.above)}
+        failed = self._failed_steps(outcome.failures)
         # A step that is not concerned keeps its state, and queries stay in their tables.
         states = {
             step: query_tables(synopses) if step in concerned else synopses for step, synopses in moved.states.items()
         }
         for step, names in outcome.states.items():
-            if step not in lost:
+            if step not in failed:
                 states[step] = {**states.get(step, {}), **names}
-        results = {edge: names for edge, names in outcome.results.items() if edge not in lost}
+        results = {edge: names for edge, names in outcome.results.items() if edge not in failed}
         sources = dict(moved.sources)
         for source, count in outcome.late.items():
             sources[source] = replace(sources[source], late=sources[source].late + count)
@@ -532,10 +530,7 @@ class Engine:
     def _failed_steps(self, failures: Mapping[str, EvaluationError]) -> dict[str, dict[str, str]]:
         """What the failed steps, and all that read them, say from now on."""
         found: dict[str, dict[str, str]] = {}
-        spared = {step for group in self.groups.broken(failures) for step in group.above}
         for step in self.pipeline.steps if failures else ():
-            if step.name in spared:
-                continue
             broken = [found[edge] for edge in step.needed if edge in found]
             if step.name in failures:
                 found[step.name] = told(failures[step.name])

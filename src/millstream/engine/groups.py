@@ -5,12 +5,12 @@ in: what the group's plan reads is run over the kept history for these queries a
 operators above, which hold the state of all queries, as rows of queries that were not there before. Since everything
 above keeps queries apart, the others do not notice.
 
-A query that fails is taken out alone. Which one it was is found by halves.
+A query that fails is taken out alone. Which one it was is found by halves (`parting`): the others go on with what they hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -206,7 +206,10 @@ class Groups:
         """The snapshot without some queries of a group; the caller commits it. Their rows stay until they expire, and
         are nobody's: numbers are not used again."""
         self._engine.keep_held()
-        gone, snapshot = pl.Series(list(queries), dtype=pl.Int64), self._engine.snapshot
+        return self._without(group, queries, self._engine.snapshot)
+
+    def _without(self, group: Group, queries: Iterable[int], snapshot: Snapshot) -> Snapshot:
+        gone = pl.Series(list(queries), dtype=pl.Int64)
         states = dict(snapshot.states.get(group.selection, {}))
         for synopsis, names in query_tables(states).items():
             states[synopsis] = tuple(kept for name in names for kept in self._filtered(name, gone))
@@ -336,25 +339,45 @@ class Groups:
     def _united(
         self, operator: Operator, one: Mapping[str, Names], other: Mapping[str, Names], writer: Writer
     ) -> dict[str, Names]:
-        """Shard by shard; segments that stay as they are keep their names."""
-        united: dict[str, Names] = {}
-        for shard in sorted({key.partition("/")[0] for key in (*one, *other)}):
+        return self._by_shard(lambda states: operator.united(*states), (one, other), writer)
+
+    def only_of(self, group: Group, states: StateNames, queries: Iterable[int]) -> StateNames:
+        """What the steps above the selection of a group hold for some of its queries."""
+        wanted = pl.Series(list(queries), dtype=pl.Int64)
+        above = group.above - {group.selection}
+        with self._engine.store.file("queries") as writer:
+            return {
+                step.name: self._by_shard(
+                    lambda own, step=step: step.operator.of_queries(own[0], wanted),  # type: ignore[misc]
+                    (states[step.name],),
+                    writer,
+                )
+                for step in group.pipeline.steps
+                if step.name in above and step.name in states
+            }
+
+    def _by_shard(
+        self, made_of: Callable[[Sequence[State]], State], kept: Sequence[Mapping[str, Names]], writer: Writer
+    ) -> dict[str, Names]:
+        """What is made of states, shard by shard; segments that stay as they are keep their names."""
+        found: dict[str, Names] = {}
+        for shard in sorted({key.partition("/")[0] for synopses in kept for key in synopses}):
             named: dict[int, tuple[str, Segment]] = {}
 
-            def loaded(kept: Mapping[str, Names], shard: str = shard, named: dict[int, Any] = named) -> State:
+            def loaded(synopses: Mapping[str, Names], shard: str = shard, named: dict[int, Any] = named) -> State:
                 state = {}
-                for key, names in kept.items():
+                for key, names in synopses.items():
                     if key.startswith(f"{shard}/"):
                         segments = [self._engine.store.read(name) for name in names]
                         named.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
                         state[key.removeprefix(f"{shard}/")] = tuple(segments)
                 return state
 
-            for synopsis, segments in operator.united(loaded(one), loaded(other)).items():
+            for synopsis, segments in made_of([*map(loaded, kept)]).items():
                 names = tuple(named[id(s)][0] if id(s) in named else writer.write(s) for s in segments if s.height)
                 if names:
-                    united[f"{shard}/{synopsis}"] = names
-        return united
+                    found[f"{shard}/{synopsis}"] = names
+        return found
 
     def _take_over(self, group: Group, names: Mapping[str, Names], rows: Rows, outcome: EpochOutcome) -> None:
         engine, snapshot = self._engine, self._engine.snapshot
@@ -404,18 +427,23 @@ class Groups:
 
     def stop(self, group: Group, errors: Mapping[int, EvaluationError]) -> None:
         """Put queries aside that take part, each with its error."""
-        engine, gone = self._engine, pl.Series(list(errors), dtype=pl.Int64)
+        self._engine.keep_held()
+        self._engine.commit(self.put_aside(group, errors, self._engine.snapshot))
+
+    def put_aside(self, group: Group, errors: Mapping[int, EvaluationError], snapshot: Snapshot) -> Snapshot:
+        """The snapshot in which some queries that take part have failed, each with its error."""
+        gone = pl.Series(list(errors), dtype=pl.Int64)
         stopped = {
             shape: rows.filter(rows[QUERY].is_in(gone.implode())) for shape, rows in self.tables(group, TABLE).items()
         }
-        snapshot = self.without(group, errors)
+        snapshot = self._without(group, errors, snapshot)
         tables, failures = dict(snapshot.states.get(group.selection, {})), dict(snapshot.failures)
-        with engine.store.file("queries") as writer:
+        with self._engine.store.file("queries") as writer:
             for shape, rows in stopped.items():
                 if rows.height:
                     tables[FAILED + shape] = (*tables.get(FAILED + shape, ()), writer.write(rows))
         failures |= {failure_key(group.edge, query): told(error) for query, error in errors.items()}
-        engine.commit(replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures))
+        return replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures)
 
     def broken(self, failures: Iterable[str]) -> list[Group]:
         """The groups that must find out which of their queries failed: a step of their own did."""
@@ -424,19 +452,6 @@ class Groups:
 
     def _below(self, group: Group) -> set[str]:
         return {step.name for step in group.pipeline.steps} - group.above
-
-    def sent_back(self, snapshot: Snapshot, groups: Iterable[Group]) -> Snapshot:
-        """The snapshot in which the queries of some groups wait to be let in again, as if they had just come."""
-        for group in groups:
-            tables: dict[str, Names] = {}
-            for synopsis, names in snapshot.states.get(group.selection, {}).items():
-                kept = WAITING + synopsis.removeprefix(TABLE) if synopsis.startswith(TABLE) else synopsis
-                if kept.startswith((WAITING, FAILED)):
-                    tables[kept] = (*tables.get(kept, ()), *names)
-            states = {step: names for step, names in snapshot.states.items() if step not in group.above}
-            results = {edge: names for edge, names in snapshot.results.items() if edge != group.edge}
-            snapshot = replace(snapshot, states={**states, group.selection: tables}, results=results)
-        return snapshot
 
     # Reading
 

@@ -30,29 +30,44 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
-from millstream.kernel.operator import EVERYWHERE, NO_STATE, Operator, Progress, Segment, State
+from millstream.kernel.operator import EVERYWHERE, NO_STATE, Operator, Progress, Segment, State, own
 from millstream.kernel.scalar.evaluate import failures, select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.scalar.program import DETAIL, HINT, PRIMARY, ROW
+from millstream.kernel.sharing.expand import Expand
+from millstream.kernel.sharing.keyed_selection import with_query
+from millstream.kernel.sharing.lineage import BLOCK, LINEAGE
 from millstream.types import STRING, Field, Schema
 
 ERROR: Schema = tuple(Field(name, STRING) for name in (PRIMARY, DETAIL, HINT))
 PENDING = "pending"
 _COLUMNS = value_columns(len(ERROR))
+_QUERY = value_column(len(ERROR))  # in a group
 
 
 class Failing(Operator):
     """The errors of expressions, on the rows on which `where`, which cannot fail, is true; with the `carried` columns
-    of the rows, which say where they lie and tell them from others."""
+    of the rows, which say where they lie and tell them from others. Of rows with `lineage`, before those, each query
+    that wants the row: an error of a group is that of a query."""
 
-    def __init__(self, expressions: Sequence[Expression], where: Expression = TRUE, carried: Schema = ()) -> None:
-        self.schema = (*ERROR, *carried)
+    def __init__(
+        self,
+        expressions: Sequence[Expression],
+        where: Expression = TRUE,
+        carried: Schema = (),
+        *,
+        lineage: bool = False,
+    ) -> None:
+        self.carried = len(carried)
+        self.lineage = lineage
+        self.schema = (*ERROR, *with_query(carried)) if lineage else (*ERROR, *carried)
         self.expressions = tuple(expressions)
         self.where = where
 
     @property
     def distribution(self) -> Distribution:
-        return anywhere(tuple((place - len(ERROR), place) for place in range(len(ERROR), len(self.schema))))
+        after = len(self.schema) - self.carried
+        return anywhere(tuple((place, place + after) for place in range(self.carried)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0] if self.where == TRUE else select_attempted(inputs[0], self.where)
@@ -61,9 +76,19 @@ class Failing(Operator):
             return empty_batch(self.schema), NO_STATE
         said = [found[name].alias(column) for name, column in zip((PRIMARY, DETAIL, HINT), _COLUMNS, strict=True)]
         rows = batch[found[ROW].to_list()]
-        width = len(self.schema) - len(ERROR)
-        carried = (rows[value_column(place)].alias(value_column(place + len(ERROR))) for place in range(width))
-        return pl.DataFrame([*said, *carried, *(rows[name] for name in INTERVAL_COLUMNS)]), NO_STATE
+        carried = (rows[value_column(place)].alias(value_column(place + len(ERROR))) for place in range(self.carried))
+        errors = pl.DataFrame([*said, *carried, *(rows[name] for name in INTERVAL_COLUMNS)])
+        return (self._by_query(errors, rows, progress) if self.lineage else errors), NO_STATE
+
+    def _by_query(self, errors: Batch, rows: Batch, progress: Progress) -> Batch:
+        with_lineage = pl.DataFrame([*errors.get_columns(), rows[BLOCK], rows[LINEAGE]])
+        found, _ = Expand((*self.schema[: len(ERROR)], *self.schema[len(ERROR) + 1 :])).step(
+            [with_lineage], NO_STATE, progress
+        )
+        query, *others = value_columns(len(self.schema))  # first, and is to come after the error
+        order = [*others[: len(ERROR)], query, *others[len(ERROR) :]]
+        named = zip(order, value_columns(len(self.schema)), strict=True)
+        return found.select(*(pl.col(old).alias(new) for old, new in named), *INTERVAL_COLUMNS)
 
 
 class Failures(Operator):
@@ -78,6 +103,9 @@ class Failures(Operator):
     @property
     def distribution(self) -> Distribution:
         return by_value(len(self.errors))
+
+    def of_queries(self, state: State, queries: pl.Series) -> State:
+        return _of_queries(state, queries)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         pending = state.get(PENDING, ())
@@ -107,34 +135,45 @@ def _kept(points: pl.DataFrame, columns: Sequence[str], low: int) -> State:
 
 class Checked(Operator):
     """Its first input as it is, and a failure with what is awaited; or once one of the errors that come on the others,
-    which are of rows that are never taken back, is at a final instant. Without `rows` all inputs are such."""
+    which are of rows that are never taken back, is at a final instant. Without `rows` all inputs are such. In a group
+    (`by_query`) errors have their query, and that of each is awaited."""
 
-    def __init__(self, schema: Schema, first: int = 0, *, rows: bool = True) -> None:
+    def __init__(self, schema: Schema, first: int = 0, *, rows: bool = True, by_query: bool = False) -> None:
         self.schema = schema
         self.first = first
         self.rows = rows
+        self.by_query = by_query
 
     @property
     def distribution(self) -> Distribution:
         return anywhere(same_columns(len(self.schema)), ()) if self.rows else anywhere(())
 
+    def of_queries(self, state: State, queries: pl.Series) -> State:
+        return _of_queries(state, queries)
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        after = awaited(state, inputs[int(self.rows) :], self.first, progress.low)
+        of = [_QUERY] if self.by_query else []
+        after = awaited(state, inputs[int(self.rows) :], self.first, progress.low, of)
         return inputs[0] if self.rows else empty_batch(()), after
 
 
-def awaited(state: State, errors: Sequence[Batch], first: int, low: int) -> State:
-    """The state of a step that awaits the first of errors which are certain; raises it when its instant is final."""
+def _of_queries(state: State, queries: pl.Series) -> State:
+    return {name: tuple(own(segment, _QUERY, queries) for segment in kept) for name, kept in state.items()}
+
+
+def awaited(state: State, errors: Sequence[Batch], first: int, low: int, of: Sequence[str] = ()) -> State:
+    """The state of a step that awaits the first of errors which are certain, or that of each query in the column `of`;
+    raises it when its instant is final."""
     known = state.get(PENDING, state.get(EVERYWHERE + PENDING, ()))
     come = [batch for batch in errors if batch.height]
     if not known and not come:
         return NO_STATE
-    arrived = pl.concat([batch.select(*_COLUMNS, START, END) for batch in come]) if come else known[0].clear()
+    arrived = pl.concat([batch.select(*_COLUMNS, *of, START, END) for batch in come]) if come else known[0].clear()
     arrived = arrived.filter(pl.col(END) > first)
     pending: tuple[Segment, ...] = known
     if arrived.height:
-        earliest = _earliest([arrived])
-        if not known or earliest[START].item() < _earliest(known)[START].item():
+        earliest = _earliest([*known, arrived], of)
+        if not known or not earliest.equals(_earliest(known, of)):
             pending = (earliest,)
     if not pending:
         return NO_STATE
@@ -144,8 +183,9 @@ def awaited(state: State, errors: Sequence[Batch], first: int, low: int) -> Stat
     return {EVERYWHERE + PENDING: pending}
 
 
-def _earliest(errors: Sequence[Segment]) -> Segment:
-    return pl.concat(errors).sort(START, *_COLUMNS, nulls_last=False).head(1)
+def _earliest(errors: Sequence[Segment], of: Sequence[str] = ()) -> Segment:
+    ordered = pl.concat(errors).sort(START, *_COLUMNS, *of, nulls_last=False)
+    return ordered.unique(of, keep="first", maintain_order=True) if of else ordered.head(1)
 
 
 def _error_of(rows: pl.DataFrame) -> EvaluationError:

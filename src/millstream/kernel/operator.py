@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from millstream.kernel.batch import Batch
+from millstream.kernel.batch import Batch, value_column
 from millstream.kernel.distribution import ONE_SHARD, Distribution
 from millstream.types import Schema
 
@@ -96,3 +96,13 @@ class Operator(ABC):
     def united(self, state: State, other: State) -> State:
         """One state of two at the same instant that have no key in common: those of different queries of a group."""
         return {name: (*state.get(name, ()), *other.get(name, ())) for name in {**state, **other}}
+
+    def of_queries(self, state: State, queries: pl.Series) -> State:
+        """What is kept for some queries of a group: of rows whose first column is the query."""
+        return {name: tuple(own(segment, value_column(0), queries) for segment in kept) for name, kept in state.items()}
+
+
+def own(segment: Segment, column: str, wanted: pl.Series) -> Segment:
+    """The rows with one of some values; the same object where these are all."""
+    is_own = segment[column].is_in(wanted.implode())
+    return segment if is_own.all() else segment.filter(is_own)

@@ -92,7 +92,8 @@ class Lowering:
         if not self._errors or self.options.lenient:
             return edge
         first = self.options.first_counted
-        suffix = f"{self._fingerprints.of(plan)}{f'-{first}' if first else ''}"
+        by_query = bool(self.selection)
+        suffix = f"{'of-queries-' if by_query else ''}{self._fingerprints.of(plan)}{f'-{first}' if first else ''}"
         certain = [each for each in self._errors if each not in self._retracting]
         doubtful = [(each, errors) for each, errors in self._errors.items() if each in self._retracting]
         failures = tuple(
@@ -105,7 +106,7 @@ class Lowering:
             below = Pipeline(tuple(self.steps.values())).edges_below(edge)
             self.steps = {name: step for name, step in self.steps.items() if name in below}
             return self._marked(edge, False)
-        retracting, checked = edge in self._retracting, Checked(plan.schema, first)
+        retracting, checked = edge in self._retracting, Checked(plan.schema, first, by_query=by_query)
         edge = self._named(f"checked-{suffix}", checked, edge, *certain, awaited=failures)
         return self._marked(edge, retracting)
 
@@ -199,9 +200,13 @@ class Lowering:
     def _failing(
         self, node: lo.Node, rows: Schema, expressions: Sequence[Expression], where: Expression, edge: str
     ) -> str:
-        """The edge with the errors of expressions; of rows that may be taken back, with these."""
-        operator = Failing(expressions, where, rows if edge in self._retracting else ())
-        found = self._named(f"failing-{self._fingerprints.of(node)}", operator, edge)
+        """The edge with the errors of expressions; of rows that may be taken back, with these, and in a group with the
+        query."""
+        lineage = bool(self.selection) and not _is_expanded(node)
+        carried = rows if edge in self._retracting else rows[:1] if self.selection and not lineage else ()
+        operator = Failing(expressions, where, carried, lineage=lineage)
+        name = f"failing{'-of-queries' if self.selection else ''}-{self._fingerprints.of(node)}"
+        found = self._named(name, operator, edge)
         self._errors[found] = operator.schema
         return found
 
@@ -476,6 +481,11 @@ def tree_shape(node: lo.RankedTree | lo.TreeSelection, rows: Schema) -> TreeShap
     schema = rows[: -node.instants]
     columns = [Column(field.type, index, field.name) for index, field in enumerate(schema)]
     return TreeShape(schema, node.keys, _calls(node.calls, columns), node.instants, node.shifts)
+
+
+def _is_expanded(node: lo.Node) -> bool:
+    """Whether the rows that a node of a group's plan reads are those of single queries."""
+    return any(isinstance(n, lo.Expand) or (isinstance(n, lo.Selection) and n.key is not None) for n in node.walk())
 
 
 def _possible(condition: Expression) -> Expression:

@@ -40,7 +40,7 @@ from millstream.kernel.aggregation.origins import ORIGIN, resolve
 from millstream.kernel.aggregation.replacement import replacements
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, empty_batch, value_column
 from millstream.kernel.distribution import Distribution, by_key
-from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.operator import Operator, Progress, State, own
 from millstream.kernel.time_queue import TIME
 from millstream.types import Field, Schema, to_polars
 
@@ -96,12 +96,12 @@ class Aggregate(Operator):
         records = self.groups.fetch(touched, state, arrivals.fresh)
         records = _extended(records, np.searchsorted(touched, arrivals.number), until)
         if len(instants):
-            own = records.gather(np.searchsorted(touched, instants.group))
-            totals = _totals_at(points, instants, sorting, own)
+            known = records.gather(np.searchsorted(touched, instants.group))
+            totals = _totals_at(points, instants, sorting, known)
             if self.plan.bags:
                 work.raw = work.raw.with_columns(pl.Series(AT, sorting.at()[: work.raw.height]))
-                totals |= set_totals(work, instants, own)
-            output, after = self._advance(instants, totals, own, work)
+                totals |= set_totals(work, instants, known)
+            output, after = self._advance(instants, totals, known, work)
             others = records.filter(pl.Series(np.isin(touched, instants.group, invert=True)))
             records = pl.concat([after, others], how="diagonal").sort(GROUP) if others.height else after
         groups = self.groups.store(records, arrivals.fresh, state)
@@ -112,6 +112,14 @@ class Aggregate(Operator):
         """The groups of the other state are numbered after those of this one."""
         both = super().united(state, self.groups.renumbered(other, state))
         return {**both, **self.groups.counted(state, other)}
+
+    def of_queries(self, state: State, queries: pl.Series) -> State:
+        """Everything refers to groups by their numbers, whose first key is the query."""
+        wanted = self.groups.numbers_of_first_key(state, queries)
+        return {
+            name: tuple(own(run, GROUP, wanted) if GROUP in run.columns else run for run in runs)
+            for name, runs in state.items()
+        }
 
     def _rows(self, batch: Batch, arrivals: Arrivals) -> pl.DataFrame:
         """The input with the numbers of its groups and the columns that the calls need."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from millstream.kernel.aggregation.sorted_runs import Runs, add_run, find
 from millstream.kernel.batch import Batch
-from millstream.kernel.operator import Segment, State
+from millstream.kernel.operator import Segment, State, own
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -132,6 +132,11 @@ class GroupTable:
     def counted(self, *states: State) -> dict[str, Runs]:
         """How many numbers states have used together."""
         return {NEXT: (pl.DataFrame({NEXT: [sum(map(self._next, states))]}),)}
+
+    def numbers_of_first_key(self, state: State, values: pl.Series) -> pl.Series:
+        """The numbers of the groups whose first key is one of some values."""
+        found = [own(run, self.keys[0], values)[GROUP] for run in state.get(DIRECTORY, ())]
+        return pl.concat([pl.Series(GROUP, [], pl.Int64), *found])
 
     def _alive(self, table: Runs, number: Int64s) -> Bools:
         alive = np.zeros(len(number), np.bool_)
