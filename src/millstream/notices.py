@@ -10,6 +10,7 @@ the answer is made of what came from K on, and the author is told.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from millstream.declarations import Declarations, Entry
 from millstream.engine.engine import Engine
@@ -45,7 +46,7 @@ def of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     last = influence(bound.plan, lost, lambda source, n: engine.instant_of(source, kept[source], n))
     if last >= INF - 1:
         told = _told(bound, kept, "its answers lack what came before")
-        return Past(kept, max(kept.values()), True, told)
+        return Past(kept, max(kept.values()), True, told, covered=False)
     notices = _told(bound, kept, f"it can be asked from {shown_instant(last + 1, bound.domain)} on")
     return Past(kept, last + 1, last >= final, notices if last >= final else ())
 
@@ -61,7 +62,7 @@ def _told(bound: BoundQuery, kept: Mapping[str, int], so: str) -> tuple[str, ...
 
 def with_past(declared: Declarations, template: str, first: int, count: int, past: Past) -> Declarations:
     """With what so many queries of a template have of the past, from the number of the first on."""
-    told = [first, count, list(past.notices), past.first, dict(past.kept)]
+    told = [first, count, list(past.notices), *past.content()]
     entries = (
         {**entry, "notices": [*entry.get("notices", ()), told]}
         if (entry["kind"], entry["name"]) == ("template", template)
@@ -74,16 +75,13 @@ def with_past(declared: Declarations, template: str, first: int, count: int, pas
 def past_in(entry: Entry, number: int | None = None) -> Past:
     """What a query has of the past, by its entry, or by that of its template."""
     if number is None:
-        first, kept = entry.get("past", (0, {}))
-        return Past(kept, first, False, tuple(entry.get("notices", ())))
-    for begin, count, notices, *rest in entry.get("notices", ()):
+        return _past(entry.get("past", ()), entry.get("notices", ()))
+    for begin, count, notices, *content in entry.get("notices", ()):
         if begin <= number < begin + count:
-            first, kept = rest or (0, {})
-            return Past(kept, first, False, tuple(notices))
+            return _past(content, notices)
     return Past()
 
 
-def least(pasts: Sequence[Past]) -> Mapping[str, int]:
-    """What several queries need together of each stream."""
-    common = set.intersection(*(set(past.kept) for past in pasts)) if pasts else set()
-    return {source: min(past.kept[source] for past in pasts) for source in common}
+def _past(content: Sequence[Any], notices: Sequence[str]) -> Past:
+    first, kept, *rest = content or (0, {})
+    return Past(kept, first, False, tuple(notices), *rest)

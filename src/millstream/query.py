@@ -184,18 +184,19 @@ class Query:
         self.wait()
         final = self._final()
         place = self.place(since)
-        if since is not None and place.seen > max(final, self.first_tick - 1):
+        if since is not None and place.seen > final:
             raise self._not_final(f"changes of {self.name} since {since} are", since, final)
         return self.given(place, final)[0]
 
     def place(self, since: Any = None) -> Bookmark:
-        """Where changes after an instant begin; those of all instants with what holds at the first answerable one."""
+        """Where changes after an instant begin; those of all instants with what holds at the first answerable one. What
+        they change must be answerable itself."""
         first = self.first_tick
         if since is None:
             return Bookmark(self, first - 1, first)
         seen = self.tick(since)
-        if seen < first - 1:
-            raise self._forgotten(f"the changes of {self.name} since {self.shown(seen)}", first)
+        if seen < first:
+            raise self._forgotten(f"the changes of {self.name} since {self.shown(seen)} are", first)
         return Bookmark(self, seen)
 
     def hold(self, place: Bookmark, most: int | None = None) -> Bookmark:
@@ -454,7 +455,7 @@ class Query:
         if at is None and (first <= final or first == 0):
             return final
         if tick < first:
-            raise self._forgotten(f"the answer of {self.name} at {self.shown(tick)}", first)
+            raise self._forgotten(f"the answer of {self.name} at {self.shown(tick)} is", first)
         if tick <= final:
             return tick
         raise self._not_final(f"the answer of {self.name} at {at} is", at, final)
@@ -471,7 +472,7 @@ class Query:
 
     def _forgotten(self, what: str, first: int) -> TimeError:
         return TimeError(
-            f"{what} is no longer kept",
+            f"{what} no longer kept",
             detail=f"the first instant that can be asked for is {shown_instant(first, self._bound.domain)}",
             hint="declare the streams it reads with a longer RETAIN, or RETAIN FOREVER",
         )

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from millstream.declarations import Declarations, Entry, statistics_entry, statistics_of
 from millstream.engine.answers import relation_at
-from millstream.engine.groups import Group
+from millstream.engine.groups import WAITING, Group, numbers_of
 from millstream.engine.past import Past
 from millstream.errors import BindError, CatalogError, Error, InputError, Place
 from millstream.kernel.batch import value_column
@@ -32,7 +32,7 @@ from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, Nothing, NotLazy, kept_windows
 from millstream.names import shown_name, why_unusable
-from millstream.notices import least, of_the_past, past_in, with_past
+from millstream.notices import of_the_past, past_in, with_past
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, selectivity
@@ -161,10 +161,13 @@ class Registry:
         constants = pl.DataFrame(columns)
         if template.group.key is not None and not self._has_room(template.group, template.shape, constants):
             return None
+        past = of_the_past(self._database.engine, template.bound)
+        if self._differs_by_its_past(template.group, past):
+            return None
         name, mode = name or self._free_names(1)[0], mode.lower()
         self._check_free([name], None)
         record = {NAME: name, MODE: mode, TEXT: text}
-        return self._enlist(template, _with_names(constants, [name], mode, text, template.name), record)[0]
+        return self._enlist(template, _with_names(constants, [name], mode, text, template.name), record, past)[0]
 
     def _learn(self, found: Masked, statement: st.Query, template: Template) -> None:
         """Find out which constants of a text are which parameters of its template."""
@@ -204,7 +207,8 @@ class Registry:
                 shape, constants = _constants(found)
                 group = self._group(found, shape, constants)
                 wanted = _wanted(found, statistics)
-                if self._is_to_share(group, wanted) and not self._differs_by_its_past(group, bound):
+                past = of_the_past(engine, bound)
+                if self._is_to_share(group, wanted) and not self._differs_by_its_past(group, past):
                     self._gather(group)
                     template = self._template(bound, statistics, group, shape, (), text)
                     rows = _with_names(constants, [name], mode, text, template.name)
@@ -247,7 +251,7 @@ class Registry:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
             group = self._group(found, shape, values)
-            if self._differs_by_its_past(group, bound):
+            if self._differs_by_its_past(group, of_the_past(engine, bound)):
                 return self._register_each(text, values, shown, mode)
             template = self._template(bound, statistics, group, shape, kinds, text, lazy)
             return self._enlist(template, _with_names(values, shown, mode, None, template.name))
@@ -354,12 +358,17 @@ class Registry:
         self._queries[query.name.lower()] = query
         self._modes.hide(query.name, own, database.declared.entries)
 
-    def _differs_by_its_past(self, group: Group, bound: BoundQuery) -> bool:
-        """Whether what the group's selection reads has seen more of the past than is kept: then the state there is does
-        not go with what a new query has seen."""
-        below = [step.name for step in group.pipeline.steps if step.name not in group.above]
-        engine = self._database.engine
-        return engine.holds_state_of(below) and of_the_past(engine, bound).apart
+    def _differs_by_its_past(self, group: Group, past: Past) -> bool:
+        """Whether what the group's selection reads has seen more of the past than is kept, or will have: then the state
+        there is does not go with what a new query has seen."""
+        if not past.apart:
+            return False
+        engine, below = self._database.engine, [s for s in group.pipeline.steps if s.name not in group.above]
+        if engine.holds_state_of(step.name for step in below):
+            return True
+        others = engine.pasts.get(group.edge, {}).values()
+        keeps = any(step.operator.distribution.keys is not None for step in below)
+        return keeps and any(other.kept != past.kept for other in others)
 
     def _template(
         self,
@@ -398,16 +407,18 @@ class Registry:
             )
         return self._templates[name]
 
-    def _enlist(self, template: Template, rows: pl.DataFrame, record: Record | None = None) -> list[Query]:
+    def _enlist(
+        self, template: Template, rows: pl.DataFrame, record: Record | None = None, past: Past | None = None
+    ) -> list[Query]:
         database, engine, group = self._database, self._database.engine, template.group
-        past = of_the_past(engine, template.bound)
+        past = past or of_the_past(engine, template.bound)
         first = engine.groups.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
         before = database.declared
         try:
             database.check_number_of_queries(len(self._queries) + rows.height)
             database.declared = with_past(before, template.name, first, rows.height, past)
-            engine.enlist(group, template.shape, rows, database.declared.entries, record, past.kept)
+            engine.enlist(group, template.shape, rows, database.declared.entries, record, past)
         except BaseException:
             database.declared = before
             if not any(query.template == template.name for query in self._queries.values()):
@@ -497,6 +508,8 @@ class Registry:
         group = self._group(found, shape, constants)
         if not self._is_to_share(group):
             self._alone.setdefault(group.edge, {})[name.lower()] = 0.0
+            return None
+        if self._differs_by_its_past(group, of_the_past(self._database.engine, bound)):
             return None
         return self._template(bound, statistics, group, shape, (), text, lazy), constants
 
@@ -745,7 +758,8 @@ class Registry:
             self._modes.note(lazy)
         rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
         pasts = {number: past_in(entry, number) for number in rows[QUERY]}
-        engine.see_from(group.edge, least([*pasts.values()]))
+        waiting = numbers_of(engine.groups.tables(group, WAITING))
+        engine.see_from(group.edge, {number: past for number, past in pasts.items() if number in waiting})
         self._add_rows(template, rows, pasts.__getitem__)
 
     def _replace_entry(self, entry: Entry, **changes: Any) -> None:

@@ -50,7 +50,8 @@ def answers(path: Path | None, shape: str, sharing: str, mode: str, *, size: int
     text, parameters = SHAPES[shape]
     names = [f"q{number}" for number in range(len(parameters))]
     with ms.connect(path, engine="inprocess") as db:
-        db.execute(f"SET shards = {shards}; SET sharing = '{sharing}'; CREATE STREAM s (k INT, d INT, v INT) TIMESTAMP BY ts RETAIN 8")
+        db.execute(f"SET shards = {shards}; SET sharing = '{sharing}'")
+        db.execute("CREATE STREAM s (k INT, d INT, v INT) TIMESTAMP BY ts RETAIN 8")
         if sharing == "off":
             for name, value in zip(names, parameters, strict=True):
                 db.register(text.replace("?", str(value)), name=name, mode=mode)

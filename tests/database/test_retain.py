@@ -195,3 +195,21 @@ def test_changes_of_a_relation_sum_to_it(db: ms.Database, mode: str, size: int) 
     assert found.rows == delivered.rows == next(query.follow(timeout=0.01)).to_pylist()
     assert found.bag == bag_of(query.result())
     assert [row["_ts"] for row in found.rows] == [max(tick, 48 - 16) for tick in range(49)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("text", ["SELECT k FROM s [RANGE 100]", "SELECT ISTREAM(k) FROM s [RANGE 100]"])
+def test_changes_since_an_instant_begin_with_one_that_can_be_asked_for(db: ms.Database, mode: str, text: str) -> None:
+    """They tell how the relation differs from that of `since`, which must be one that can be known."""
+    db.execute("CREATE STREAM s (k INT) TIMESTAMP BY ts RETAIN 16")
+    query = db.register(text, mode=mode)
+    for rows in batches([(tick, tick) for tick in range(50)], 7):
+        db.insert("s", rows)
+    first = query.first_tick
+    assert first == 48 - 16
+    expected = [{"_ts": tick, "_weight": 1, "k": tick} for tick in range(first + 1, 49)]
+    assert query.changes(since=first).to_pylist() == next(query.follow(since=first, timeout=0.01)).to_pylist()
+    assert query.changes(since=first).to_pylist() == expected
+    for ask in (lambda: query.changes(since=first - 1), lambda: query.follow(since=first - 1)):
+        with pytest.raises(ms.TimeError, match=rf"since {first - 1} are no longer kept[\s\S]*is {first}"):
+            ask()

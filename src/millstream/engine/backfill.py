@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from millstream.engine.groups import Group, Rows, failure_key, halves, numbers_of, only_queries
 from millstream.engine.needs import Needs, needs_of
 from millstream.engine.parts import Part
+from millstream.engine.past import common
 from millstream.engine.runner import Beside
 from millstream.engine.slices import FileLeft, Spans, arrivals
 from millstream.engine.task import EpochOutcome, EpochTask, StateNames
@@ -270,9 +271,11 @@ class Backfills:
         rows = engine.groups.waiting(group, filling=True)
         if parts:
             rows = only_queries(rows, parts.pop(0))
+        rows, *others = engine.groups.by_past(group, rows) or [rows]
+        parts[:0] = map(numbers_of, others)
         if not parts:
             del self._groups[edge]
-        firsts = engine.firsts.get(edge, {})
+        firsts = common(engine.pasts_of(edge, numbers_of(rows)).values())
         job = Job(group.another_pipeline(), frozenset([edge]), owner, group=group, queries=rows, firsts=firsts)
         if rows:
             job.tables = {group.selection: engine.groups.written(rows)}
@@ -294,7 +297,7 @@ class Backfills:
                 # Of one that was cut short by the end its queries still wait: nobody may take them for filled.
                 self._job, self._beside = self._job if self._is_closed else None, None
             for edge in job.shown:
-                if edge not in self and edge not in engine.groups:
+                if edge not in self:
                     engine.firsts.pop(edge, None)
             engine.sweep(job.names())
         engine.tell()

@@ -37,6 +37,7 @@ from millstream.engine.merging import (
 from millstream.engine.needs import EVERYTHING, Asked, Needs, may_have, needs_of
 from millstream.engine.parting import parted
 from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
+from millstream.engine.past import WHOLE, Past
 from millstream.engine.periods import period_length
 from millstream.engine.pins import Pins
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_by_step, report
@@ -54,6 +55,7 @@ from millstream.kernel.matches import Matches
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.segments import numbers
 from millstream.kernel.sharing.matched_selection import MatchedSelection
+from millstream.kernel.sharing.parameters import QUERY
 from millstream.kernel.sharing.tree_selection import TreeSelection
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
@@ -108,6 +110,7 @@ class Engine:
         self.retention = Retention(self)
         # Per edge whose past is not worked through yet: of each stream, the first instant that it sees of it.
         self.firsts: dict[str, Mapping[str, int]] = {}
+        self.pasts: dict[str, dict[int, Past]] = {}  # the same of queries that wait to be let into groups
         self._inputs: tuple[Pipeline, dict[str, frozenset[str]]] = self.pipeline, {}
         self.groups = Groups(self)
         self.backfills = Backfills(self)
@@ -547,7 +550,7 @@ class Engine:
         rows: pl.DataFrame,
         catalog: Catalog,
         record: Record | None = None,
-        firsts: Mapping[str, int] = MappingProxyType({}),
+        past: Past = WHOLE,
     ) -> None:
         """Take queries into a group; they take part from the next epoch, or when they are asked for their answer.
 
@@ -556,7 +559,7 @@ class Engine:
         """
         with self.lock:
             self.groups.open(group, shape)
-            self.see_from(group.edge, firsts)
+            self.see_from(group.edge, dict.fromkeys(rows[QUERY], past))
             self.groups.hold(group, shape, rows)
             try:
                 if record is None or catalog is not self.snapshot.catalog:
@@ -565,6 +568,7 @@ class Engine:
                     self.journal.note(record)
             except BaseException:
                 self.groups.let_go(group, shape)
+                self.has_seen(group.edge, rows[QUERY])
                 raise
             self._shown[group.edge] += rows.height
             self.groups.hand_over(group)
@@ -586,6 +590,7 @@ class Engine:
             group, remaining = self.groups[edge], self._shown - Counter({edge: len(queries)})
             snapshot = self.groups.without(group, queries)
             group.filling.difference_update(queries)
+            self.has_seen(edge, queries)
             if edge not in remaining:
                 self.backfills.cancel(edge)
                 self.groups.close(group)
@@ -824,18 +829,28 @@ class Engine:
 
     def filled_from(self, source: str) -> int:
         """The first instant of a source's history that a query still needs whose past is not worked through."""
-        waiting = (edge for edge in [*self.firsts] if edge in self.backfills or self._is_waited_for(edge))
-        return min((self.firsts[edge].get(source, 0) for edge in waiting), default=INF)
+        waiting = [self.firsts[edge].get(source, 0) for edge in [*self.firsts] if edge in self.backfills]
+        for group in self.groups:
+            if group.filling or self.groups.is_waited_for(group):
+                pasts = [*self.pasts.get(group.edge, {}).values()]
+                waiting += [past.kept.get(source, 0) for past in pasts] or [0]
+        return min(waiting, default=INF)
 
-    def _is_waited_for(self, edge: str) -> bool:
-        return edge in self.groups and (bool(self.groups[edge].filling) or self.groups.is_waited_for(self.groups[edge]))
+    def see_from(self, edge: str, pasts: Mapping[int, Past]) -> None:
+        """What queries that wait to be let into a group have of the past."""
+        self.pasts.setdefault(edge, {}).update(pasts)
 
-    def see_from(self, edge: str, firsts: Mapping[str, int]) -> None:
-        """Queries that come to a group see its streams from some instants on, and those that wait no less."""
-        if self._is_waited_for(edge):
-            known = self.firsts.get(edge, {})
-            firsts = {source: min(first, known[source]) for source, first in firsts.items() if source in known}
-        self.firsts[edge] = firsts
+    def has_seen(self, edge: str, queries: Iterable[int]) -> None:
+        """Queries of a group need nothing of the past any more."""
+        known = self.pasts.get(edge, {})
+        for query in queries:
+            known.pop(query, None)
+        if not known:
+            self.pasts.pop(edge, None)
+
+    def pasts_of(self, edge: str, queries: Iterable[int]) -> dict[int, Past]:
+        known = self.pasts.get(edge, {})
+        return {query: known.get(query, WHOLE) for query in queries}
 
     def instant_of(self, source: str, first: int, number: int) -> int:
         """The instant of the n-th element of a source from an instant on, in the order of time; INF where it is not

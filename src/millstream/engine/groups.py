@@ -5,7 +5,8 @@ in: what the group's plan reads is run over the kept history for these queries a
 operators above, which hold the state of all queries, as rows of queries that were not there before. Since everything
 above keeps queries apart, the others do not notice.
 
-A query that fails is taken out alone. Which one it was is found by halves (`parting`): the others go on with what they hold.
+A query that fails is taken out alone. Which one it was is found by halves, and the others go on with what they hold
+(`parting`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from millstream.engine.parts import Part
+from millstream.engine.past import by_beginning, common
 from millstream.engine.task import EpochOutcome, StateNames
 from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
@@ -240,7 +242,8 @@ class Groups:
         for each in [group] if group is not None else self:
             if self.is_waited_for(each) and not self.hand_over(each):
                 self._engine.keep_held()
-                self._let_in(each, self.waiting(each))
+                for rows in self.by_past(each, self.waiting(each)):
+                    self._let_in(each, rows)
 
     def hand_over(self, group: Group) -> bool:
         """Have the past of those that wait worked through in the background, where it is long."""
@@ -272,6 +275,11 @@ class Groups:
         found = ((shape, rows.filter(busy if filling else ~busy)) for shape, rows, busy in chosen)
         return {shape: rows for shape, rows in found if rows.height}
 
+    def by_past(self, group: Group, rows: Rows) -> list[Rows]:
+        """Queries that may be run over the past together: what one of them sees of it must not depend on others."""
+        pasts = self._engine.pasts_of(group.edge, sorted(numbers_of(rows)))
+        return [only_queries(rows, queries) for queries in by_beginning(pasts)]
+
     def _let_in(self, group: Group, rows: Rows) -> None:
         """Commits for each part of the rows that can be let in at once; a query that fails is kept as failed."""
         names = self.written(rows)
@@ -295,7 +303,7 @@ class Groups:
         """The group's plan over the kept history for these queries alone; what is above the selection has the state of
         all the others too."""
         engine, arrived = self._engine, self.query_rows(group, rows)
-        firsts = engine.firsts.get(group.edge, {})
+        firsts = common(engine.pasts_of(group.edge, numbers_of(rows)).values())
         task = engine.history_task(group.pipeline, group.edge, engine.frontiers(), engine.snapshot, rows, firsts)
         task = replace(task, arrived={**task.arrived, **arrived})
         if not any(task.arrived.values()):
@@ -399,6 +407,7 @@ class Groups:
                 results={**snapshot.results, group.edge: (*snapshot.results.get(group.edge, ()), *results)},
             )
         )
+        engine.has_seen(group.edge, numbers_of(rows))
         engine.sweep([*outcome.names(), *state_names({"": names})])
 
     def _not_waiting(self, group: Group, tables: Mapping[str, Names], rows: Rows) -> dict[str, Names]:
@@ -420,6 +429,7 @@ class Groups:
                 tables[FAILED + shape] = (*tables.get(FAILED + shape, ()), writer.write(frame))
                 failures |= {failure_key(group.edge, query): told(error) for query in frame[QUERY]}
         engine.commit(replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures))
+        engine.has_seen(group.edge, numbers_of(rows))
 
     def taking_part(self, group: Group) -> list[int]:
         """The queries that take part."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,17 +10,37 @@ from typing import Any
 @dataclass(frozen=True)
 class Past:
     """Of each stream the instant from which on there are elements, where that is not all; the first answerable instant
-    that follows; whether the state of others is of no use, since it tells of more; and what is to be told."""
+    that follows; whether the state of others is of no use, since it tells of more; what is to be told; whether there is
+    an instant from which on what was cut does not matter (else the answer depends on where the past begins)."""
 
     kept: Mapping[str, int] = field(default_factory=dict)
     first: int = 0
     apart: bool = False
     notices: tuple[str, ...] = ()
+    covered: bool = True
 
     def entry(self) -> dict[str, Any]:
         """For the catalog."""
-        found = {"past": [self.first, dict(self.kept)]} if self.kept else {}
+        found = {"past": self.content()} if self.kept else {}
         return {**found, "notices": list(self.notices)} if self.notices else found
+
+    def content(self) -> list[Any]:
+        return [self.first, dict(self.kept), self.covered]
+
+
+def common(pasts: Iterable[Past]) -> Mapping[str, int]:
+    """From where on queries that are run together see each stream; those that saw all of one see it from its start."""
+    found = [*pasts]
+    streams = set.intersection(*(set(past.kept) for past in found)) if found else set()
+    return {source: min(past.kept[source] for past in found) for source in streams}
+
+
+def by_beginning(pasts: Mapping[int, Past]) -> list[list[int]]:
+    """Queries that can be run over the past together: where it begins matters to those that nothing covers."""
+    apart: dict[tuple[tuple[str, int], ...] | None, list[int]] = {}
+    for query, past in pasts.items():
+        apart.setdefault(None if past.covered else tuple(sorted(past.kept.items())), []).append(query)
+    return [*apart.values()]
 
 
 WHOLE = Past()
