@@ -7,6 +7,7 @@ And Spark for those that need it: in this process, or where MILLSTREAM_TEST_MAST
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Read by every Spark that tests start, also in processes of their own: a busy machine is no failure.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark" / "conf"))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KB, where such may be mounted."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
 
 
 @pytest.fixture(scope="module")

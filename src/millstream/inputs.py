@@ -17,8 +17,8 @@ from millstream.engine.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatc
 from millstream.engine.parts import FILES, LATE, MALFORMED, late_key, late_rows
 from millstream.engine.rows import typed_table
 from millstream.errors import BindError, InputError, Place
-from millstream.kernel.batch import WEIGHT, Batch
-from millstream.kernel.scalar.value_size import limited_values
+from millstream.kernel.batch import WEIGHT, Batch, value_column
+from millstream.kernel.scalar.value_size import first_too_long, limited_values
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
 from millstream.language.syntax import place_of
@@ -175,6 +175,7 @@ class Inputs:
             bag = tables.bag_at(self.engine.history(definition.name.lower()), len(definition.columns), at)
             if isinstance(statement, st.Update):
                 rows = tables.updated(bag, condition, assignments(statement, definition.columns), at)
+                _check_lengths(rows, definition, statement.place)
             else:
                 rows = tables.deleted(bag, condition, at)
             self._commit_change(definition, rows, at)
@@ -210,6 +211,13 @@ class Inputs:
         key = table.name.lower()
         progress = replace(self.engine.snapshot.progress(key), last_change=at)
         self.engine.epoch({key: self.engine.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
+
+
+def _check_lengths(rows: Batch, table: TableDefinition, place: Place) -> None:
+    """Of what an UPDATE writes. What it takes away was there."""
+    for index, field in enumerate(table.columns):
+        if (long := first_too_long(rows[value_column(index)], field.type)) is not None:
+            raise InputError(f'table {table.name}: column "{field.name}": {long[1]}', place=place)
 
 
 def with_files(progress: SourceProgress, landed: LandedBatch) -> SourceProgress:

@@ -71,7 +71,12 @@ class Pump:
     def forget(self, key: str) -> None:
         """A source is gone, or new: what Spark knows of an earlier one by its name does not count."""
         if self._checkpoints is not None:
+            self._check_owner()
             shutil.rmtree(self._checkpoint(key), ignore_errors=True)
+
+    def _check_owner(self) -> None:
+        """Checkpoints are those of whoever owns the directory."""
+        self._inputs.engine.journal.check_current()
 
     def _checkpoint(self, key: str) -> Path:
         if self._checkpoints is None:
@@ -82,6 +87,8 @@ class Pump:
         self, feeds: Sequence[Feed], until: str | float | None, deadline: float | None, interrupt: Interrupt
     ) -> None:
         readings: list[Reading] = []
+        if feeds:
+            self._check_owner()
         try:
             for feed in feeds:
                 if self._external is not None:

@@ -5,7 +5,7 @@ A type is written as Spark writes it (`BIGINT`, `DECIMAL(10,2)`). Timestamps are
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import polars as pl
@@ -16,11 +16,16 @@ MAX_DECIMAL_PRECISION = 38
 
 @dataclass(frozen=True)
 class DataType:
-    """A scalar type; precision and scale belong to decimals only."""
+    """A scalar type; precision and scale belong to decimals only.
+
+    A declared VARCHAR(n) is STRING in every respect but one: what is written to its column has at most so many
+    characters.
+    """
 
     name: str
     precision: int = 0
     scale: int = 0
+    length: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
@@ -69,6 +74,10 @@ INTEGER_DECIMALS = {TINYINT: (3, 0), SMALLINT: (5, 0), INT: (10, 0), BIGINT: (20
 
 def decimal(precision: int, scale: int) -> DataType:
     return DataType("DECIMAL", precision, scale)
+
+
+def varchar(length: int) -> DataType:
+    return DataType("STRING", length=length)
 
 
 _ARROW: dict[DataType, pa.DataType] = {

@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from tests.database.feeding import AnySource
 from tests.engine import feeder
 from tests.engine.test_crash import OF_OTHERS, answers, feed, undisturbed
 
@@ -439,3 +440,23 @@ def test_processes_that_take_a_database_from_each_other_lose_nothing(tmp_path: P
     found = ids(path)
     assert all(found[number] == 1 for number in accepted)
     assert max(found.values()) == 1
+
+
+def test_an_owner_that_was_overtaken_leaves_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "db"
+    old = opened(path)
+    old._external = old._pump._external = AnySource()  # type: ignore[assignment]
+    overtake(path)
+    new = opened(path)
+    kept = path / "checkpoints" / "u" / "metadata"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("of the new owner's source")
+    for attempt in (
+        lambda: old.execute("CREATE STREAM u (a INT) TIMESTAMP BY t USING csv OPTIONS (path 'x')"),
+        lambda: old._pump.forget("u"),
+    ):
+        with pytest.raises(ms.StateError, match="was taken over"):
+            attempt()
+    assert kept.exists()
+    old.close()
+    new.close()

@@ -104,6 +104,7 @@ with ms.connect(sys.argv[1]) as db:
 """
 
 
+@pytest.mark.slow
 def test_a_jvm_that_is_killed(tmp_path: Path) -> None:
     """It is told in one sentence; nothing is lost, and a new Spark starts in the same process."""
     command = [sys.executable, "-c", _KILLED, str(tmp_path / "db")]
@@ -113,3 +114,4 @@ def test_a_jvm_that_is_killed(tmp_path: Path) -> None:
         "[{'a': 1}]",
         "[{'a': 1}, {'a': 2}]",
     ]
+    assert "Traceback" not in done.stderr

@@ -170,3 +170,22 @@ def test_a_source_that_lies_beside_a_local_script(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     script = [sys.executable, str(tmp_path / "script.py")]
     subprocess.run(script, check=True, cwd=tmp_path / "elsewhere", env=dict(os.environ))
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_slow_to_start_is_waited_for(
+    known: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark waits ten seconds for the process of a streaming source, whatever its settings say."""
+    (tmp_path / "in").write_text("[1, 10]\n[2, 20]\n")
+    slow = tmp_path / "python"
+    once = f"case $* in *streaming*) if mkdir {tmp_path}/began 2>/dev/null; then sleep 12; fi;; esac"
+    slow.write_text(f'#!/bin/sh\n{once}\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setattr(known.sparkContext, "pythonExec", str(slow))
+    with ms.connect(tmp_path / "db", spark=known) as db:
+        options = f"OPTIONS (path '{tmp_path}/in')"
+        db.execute(f"CREATE STREAM s (k INT) TIMESTAMP BY ts USING mill_sources.lines.Lines {options}")
+        db.run()
+        assert db.stats()["streams"]["s"]["arrived"] == 2
+    assert (tmp_path / "began").exists()

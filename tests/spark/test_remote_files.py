@@ -101,13 +101,14 @@ def test_parquet_files_of_other_file_systems(db: ms.Database, place: Path) -> No
 
 
 def test_a_table_of_another_file_system(db: ms.Database, place: Path) -> None:
-    (place / "names.csv").write_bytes(b"name,id\none,1\n" + b"x" * 2000 + b",2\n")
+    (place / "names.csv").write_bytes(b"name,id\none,1\n" + b"x" * 2000 + b",2\nlonger,3\n")
     db.execute("SET max_value_bytes = 1024")
     path = "viewfs://ours/in/names.csv"
-    db.execute(f"CREATE TABLE t (id INT, name STRING) USING csv OPTIONS (path '{path}', header true)")
+    db.execute(f"CREATE TABLE t (id INT, name VARCHAR(5)) USING csv OPTIONS (path '{path}', header true)")
     assert told(db, "SELECT id, name FROM t") == [(1, "one")]
     assert told(db, "SELECT reason FROM t._malformed") == [
-        ('column "name": 2000 bytes are more than the 1,024 that a value may have',)
+        ('column "name": 2000 bytes are more than the 1,024 that a value may have',),
+        ('column "name": 6 characters are more than the 5 of VARCHAR(5)',),
     ]
 
 
@@ -118,9 +119,15 @@ def test_large_values_of_parquet_files_are_malformed(db: ms.Database, place: Pat
     (place / "large" / "b.parquet").write_bytes(parquet(k=[3], v=["x"], ts=[3]))
     db.execute("SET max_value_bytes = 1024")
     db.execute(f"CREATE STREAM s {COLUMNS} USING parquet OPTIONS (path '{place}/large')")
+    short = COLUMNS.replace("STRING", "VARCHAR(1024)")
+    db.run()
+    db.execute(f"SET max_value_bytes = '1 MB'; CREATE STREAM v {short} USING parquet OPTIONS (path '{place}/large')")
     db.run()
     db.advance(to=100)
-    assert told(db, "SELECT k FROM s") == [(1,), (3,)]
+    assert told(db, "SELECT k FROM s") == told(db, "SELECT k FROM v") == [(1,), (3,)]
+    assert told(db, "SELECT reason FROM v._malformed") == [
+        ('column "v": 1025 characters are more than the 1,024 of VARCHAR(1024)',)
+    ]
     assert told(db, "SELECT reason FROM s._malformed") == [
         ('column "v": 1025 bytes are more than the 1,024 that a value may have',)
     ]

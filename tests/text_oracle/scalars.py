@@ -186,7 +186,7 @@ _CASTS = [
     _c(R, (M,), "CAST({0} AS DOUBLE)"),
     _c(M, (I,), "CAST({0} AS DECIMAL(8,1))"),
     _c(S, (I,), "CAST({0} AS STRING)", "CAST({0} AS VARCHAR)"),
-    _c(S, (I,), "CAST({0} AS VARCHAR(20))", "CAST({0} AS VARCHAR)"),
+    _c(S, (I,), "CAST({0} AS VARCHAR)", "CAST({0} AS VARCHAR)"),
     _c(S, (B,), "CAST({0} AS STRING)", "CAST({0} AS VARCHAR)"),
     _c(S, (M,), "CAST(CAST({0} AS DECIMAL(8,1)) AS STRING)", "CAST(CAST({0} AS DECIMAL(8,1)) AS VARCHAR)"),
     _c(S, (D,), "CAST({0} + 0E0 AS STRING)", f"{_NAN} ELSE CAST({{0}} + 0 AS VARCHAR) END"),

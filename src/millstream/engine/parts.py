@@ -34,7 +34,7 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.hashing import mix
-from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, largest_value, too_large
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, first_too_long, largest_value, too_large
 from millstream.plan.definitions import StreamDefinition
 from millstream.state.snapshot import AsItCame, HistoryFile, SourceProgress
 from millstream.state.store import Store
@@ -225,7 +225,9 @@ def _rows(part: Part, content: bytes | None, store: Store, most: int) -> pl.Data
     except pl.exceptions.PolarsError as error:
         raise InputError(f"{part.name} cannot be read: {error}") from None
     rows = _named(frame, columns)
-    for column in rows.get_columns():
+    for column, field in zip(rows.get_columns(), columns, strict=True):
+        if (long := first_too_long(column, field.type)) is not None:
+            raise InputError(f'{part.name}: row {long[0] + 1}, column "{column.name}": {long[1]}')
         if (largest := largest_value(column)) > most:
             raise too_large(f'{part.name}: column "{column.name}": a value of {largest:,} bytes', most, InputError)
     return rows

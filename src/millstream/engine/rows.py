@@ -16,7 +16,7 @@ import pyarrow as pa
 from millstream import utf8
 from millstream.engine.row_values import MISFITS, checked_column, column_of, shown_value
 from millstream.errors import InputError, did_you_mean
-from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, largest_value, too_large
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, first_too_long, largest_value, too_large
 from millstream.types import BINARY, STRING, DataType, Schema, arrow_schema, to_arrow
 
 
@@ -171,6 +171,8 @@ def _check_sizes(table: pa.Table, columns: Schema, owner: str, most: int) -> Non
     """Refuse values that are larger than one may be; a column that is smaller as a whole has none."""
     for place, field in enumerate(columns):
         column = table.column(place)
+        if (long := first_too_long(pl.Series(column), field.type)) is not None:
+            raise InputError(f'{owner}: row {long[0] + 1}, column "{field.name}": {long[1]}')
         if field.type not in (STRING, BINARY) or column.nbytes <= most:
             continue
         values = pl.Series(column)

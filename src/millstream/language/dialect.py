@@ -52,6 +52,10 @@ class QueryParser(SparkParser):
         self.raise_error(message)
         raise AssertionError("the parser raises at once")
 
+    def _parse_types(self, check_func: bool = False, schema: bool = False, *args: Any, **kwargs: Any) -> Any:
+        # As for a column: else sqlglot drops the length of VARCHAR(n), as Spark does in CAST, and nobody could tell.
+        return super()._parse_types(check_func, True, *args, **kwargs)
+
     def _parse_pipe_syntax_query(self, query: Any) -> NoReturn:
         # sqlglot would put the conditions into the query itself, where names mean something else.
         self._refuse("queries are not written with |>: use a subquery")

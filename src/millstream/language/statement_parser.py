@@ -16,7 +16,7 @@ from millstream.language.dialect import CLAUSES, CQL, QueryParser
 from millstream.language.durations import duration
 from millstream.language.literal_rows import literal_rows
 from millstream.language.reading import all_read
-from millstream.language.type_names import data_type
+from millstream.language.type_names import column_type
 from millstream.names import is_text
 from millstream.types import DataType
 
@@ -203,7 +203,7 @@ class StatementParser(QueryParser):
         if not isinstance(kind, exp.DataType):
             raise TypeError(f'unknown type "{first.text}"', place=place)
         with all_read(kind, self.sql):
-            return data_type(kind, place)
+            return column_type(kind, place)
 
     def _columns(self) -> tuple[st.ColumnDefinition, ...]:
         self._match_l_paren()

@@ -28,13 +28,30 @@ _NAMES: dict[exp.DType, DataType] = {
 }
 
 
-_WITH_LENGTH = (exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR)  # which is not checked
+_TEXTS = (exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR)
+
+
+def column_type(kind: exp.DataType, place: Place | None) -> DataType:
+    """The type of a declared column: one that is written to, so that the length of VARCHAR(n) is kept."""
+    if kind.this != exp.DType.VARCHAR or not kind.expressions:
+        return data_type(kind, place)
+    length, *more = (_size(parameter, place) for parameter in kind.expressions)
+    if more or not length:
+        raise TypeError(f"{kind.sql(dialect='spark')} is not possible", hint="VARCHAR(n), n from 1 on", place=place)
+    return types.varchar(length)
 
 
 def data_type(kind: exp.DataType, place: Place | None) -> DataType:
-    if kind.this == exp.DType.DECIMAL or kind.this in _WITH_LENGTH:
+    if kind.this in _TEXTS and kind.expressions:
+        raise TypeError(
+            f"{kind.sql(dialect='spark')} is not supported",
+            detail="texts are not padded, and only columns that are written to have a length, as VARCHAR(n)",
+            hint="write STRING, and left(x, n) to cut a text",
+            place=place,
+        )
+    if kind.this == exp.DType.DECIMAL:
         sizes = [_size(parameter, place) for parameter in kind.expressions]
-        if len(sizes) > (1 if kind.this in _WITH_LENGTH else 2):
+        if len(sizes) > 2:
             raise TypeError(f"a type with {len(sizes)} sizes", place=place)
     if kind.this == exp.DType.DECIMAL:
         precision, scale = (sizes + [10, 0][len(sizes) :])[:2]

@@ -24,7 +24,7 @@ from millstream import utf8
 from millstream.bounds import MAX_TICK
 from millstream.engine.landed import RAW, REASON
 from millstream.errors import StateError
-from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, too_long
 from millstream.plan.definitions import TimeDomain
 from millstream.spark import formats
 from millstream.spark.malformed import Grammar, as_text
@@ -222,6 +222,8 @@ def _reason(landing: Landing) -> pl.Expr:
             size = pl.col(f"c{index}").cast(pl.Binary).bin.size()
             words = f'column "{column.name}": {{}} bytes are more than the {landing.most:,} that a value may have'
             found.append(pl.when(size > landing.most).then(pl.format(words, size)))
+        if (long := too_long(pl.col(f"c{index}"), column.type)) is not None:
+            found.append(pl.concat_str(pl.lit(f'column "{column.name}": '), long))
     if landing.timestamp is not None:
         tick, name = pl.col("_tick"), landing.columns[landing.timestamp].name
         found.append(pl.when(tick.is_null()).then(pl.lit(f'timestamp "{name}" is NULL')))

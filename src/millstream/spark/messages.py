@@ -18,6 +18,7 @@ _OURS = re.compile(r"millstream\.errors\.\w+: (.*)")
 _ABORTED = re.compile(r"^.*most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): ")
 _FILE = re.compile(r"Encountered error while reading file (.+?)\.\s+(?:SQLSTATE|$)", re.MULTILINE)
 _DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+_SLOW = ("Python worker failed to connect back", "waiting for the Python worker to connect back")
 _SAYS_NOTHING = re.compile(r"^([\w$]+\.)+[\w$]+(Exception|Error)$")  # a class without a message
 
 
@@ -39,6 +40,11 @@ def has_worker_died(error: BaseException) -> bool:
     return any(words in _text(error) for words in _DIED)
 
 
+def was_worker_slow(error: BaseException) -> bool:
+    """Whether a process for Python code took longer to start than Spark waits, which no setting of its changes."""
+    return any(words in _text(error) for words in _SLOW)
+
+
 def said(error: BaseException) -> str:
     """The cause in one line. Python's, where a Python worker raised it."""
     if is_jvm_gone(error):
@@ -51,6 +57,8 @@ def said(error: BaseException) -> str:
         raised = [line.strip() for line in text.splitlines() if _RAISED.match(line.strip())]
         if raised:
             return raised[-1]
+    if any(words in text for words in _SLOW):
+        return "a Python worker did not start within the ten seconds that Spark waits: the machine has too much to do"
     if any(words in text for words in _DIED):
         return "a Python worker ended without saying why: its code exited or crashed, or it took too much memory"
     cause = _cause(text) or type(error).__name__

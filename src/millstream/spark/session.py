@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -96,9 +97,24 @@ def _start(master: str, ui: bool) -> _Started:
         for key, value in (_settings(ui, logging, warehouse) | own).items():
             builder = builder.config(key, value)
         try:
-            return _Started(builder.getOrCreate(), warehouse)
+            session = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
             raise _not_started(master, error) from error
+    _quieten(session.sparkContext)
+    return _Started(session, warehouse)
+
+
+def _quieten(context: SparkContext) -> None:
+    """A JVM that is killed ends the connection on which it tells of accumulators; what needs it says so, and the
+    thread that serves it need not print a traceback."""
+    server: Any = context._accumulatorServer
+    told = server.handle_error
+
+    def handle_error(*request: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+            told(*request)
+
+    server.handle_error = handle_error
 
 
 def _stop(session: SparkSession) -> None:

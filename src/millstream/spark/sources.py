@@ -25,12 +25,13 @@ from millstream.spark.file_batches import FileBatches, landed_rows
 from millstream.spark.file_log import files_of_batch
 from millstream.spark.formats import Format, spark_errors
 from millstream.spark.landing import Landing, land
-from millstream.spark.messages import said
+from millstream.spark.messages import said, was_worker_slow
 from millstream.spark.python_sources import PythonSources
 from millstream.spark.session import own_session
 from millstream.state.snapshot import SparkBatch
 from millstream.state.store import Store
 
+_ATTEMPTS = 5  # to start a source whose Python workers are slow to start
 _ONCE_ONLY = ("socket",)  # what was read cannot be read again, so that a checkpoint is of no use after a run
 
 
@@ -98,9 +99,11 @@ class SparkReading:
         self._stopped = False
         self._failure: Exception | None = None
         self._query: StreamingQuery | None = None
+        self._until_idle, self._attempts = True, 0
         self._files = FileBatches(form, str(feed), self._landing()) if form.is_file else None
 
     def start(self, until_idle: bool) -> None:
+        self._until_idle, self._attempts = until_idle, self._attempts + 1
         if self._format.name in _ONCE_ONLY:
             shutil.rmtree(self._checkpoint, ignore_errors=True)
         else:
@@ -115,7 +118,16 @@ class SparkReading:
 
     @property
     def is_active(self) -> bool:
+        if self._query is not None and not self._query.isActive and self._is_worth_another_attempt():
+            self.start(self._until_idle)
         return self._query is not None and self._query.isActive
+
+    def _is_worth_another_attempt(self) -> bool:
+        """Nothing was wrong but the time that a worker took to start: what was not taken comes again."""
+        if self._query is None or self._stopped or self._failure is not None or self._attempts >= _ATTEMPTS:
+            return False
+        failure = self._query.exception()
+        return failure is not None and was_worker_slow(failure)
 
     @property
     def error(self) -> Exception | None:

@@ -10,7 +10,7 @@ import fcntl
 import os
 import socket
 import weakref
-from io import TextIOWrapper
+from io import FileIO
 from pathlib import Path
 
 from millstream.errors import StateError
@@ -23,10 +23,12 @@ class DirectoryLock:
     def __init__(self, directory: Path) -> None:
         self._file = _locked(directory)
         self._process = os.getpid()
-        self._file.seek(0)
-        self._file.truncate(0)
-        self._file.write(f"process {self._process} on {socket.gethostname()}\n")
-        self._file.flush()
+        try:
+            self._file.truncate(0)
+            self._file.write(f"process {self._process} on {socket.gethostname()}\n".encode())
+        except BaseException:  # as on a full disk
+            self.release()
+            raise
         _held.add(self)
         if not _is_told_of_forks:
             _is_told_of_forks.append(True)
@@ -53,14 +55,14 @@ def _forget_all() -> None:
         lock.forget()
 
 
-def _locked(directory: Path) -> TextIOWrapper:
+def _locked(directory: Path) -> FileIO:
     while True:
-        file = (directory / LOCK).open("a+")
+        file = (directory / LOCK).open("ab+", buffering=0)  # so that to close it cannot fail
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            owner = file.read().strip() or "another process"
+            owner = file.read().decode(errors="replace").strip() or "another process"
             file.close()
             raise StateError(
                 f"database {directory} is open already",
@@ -75,7 +77,7 @@ def _locked(directory: Path) -> TextIOWrapper:
         file.close()  # removed by somebody before it was locked: others would not see this lock
 
 
-def _is_still_there(file: TextIOWrapper, path: Path) -> bool:
+def _is_still_there(file: FileIO, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

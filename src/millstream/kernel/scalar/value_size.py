@@ -13,6 +13,7 @@ from typing import TypeVar
 import polars as pl
 
 from millstream.errors import Error
+from millstream.types import DataType
 
 MAX_VALUE_BYTES = 16 << 20
 _limit: ContextVar[int] = ContextVar("max_value_bytes", default=MAX_VALUE_BYTES)
@@ -39,6 +40,24 @@ def largest_value(column: pl.Series) -> int:
     if column.dtype not in (pl.String, pl.Binary):
         return 0
     return int(column.cast(pl.Binary).bin.size().max() or 0)  # type: ignore[arg-type]
+
+
+def too_long(value: pl.Expr, kind: DataType) -> pl.Expr | None:
+    """Of a declared VARCHAR(n): what is wrong with the texts of more than n characters; NULL for the others."""
+    if kind.length is None:
+        return None
+    characters = value.str.len_chars()
+    words = f"{{}} characters are more than the {kind.length:,} of VARCHAR({kind.length})"
+    return pl.when(characters > kind.length).then(pl.format(words, characters))
+
+
+def first_too_long(column: pl.Series, kind: DataType) -> tuple[int, str] | None:
+    """The first text that is longer than its declared type allows: its row, and what is wrong."""
+    reason = too_long(pl.col("value"), kind)
+    if reason is None:
+        return None
+    found = column.alias("value").to_frame().with_row_index("row").select("row", reason.alias("reason")).drop_nulls()
+    return found.row(0) if found.height else None
 
 
 def too_large(what: str, most: int, kind: type[_Kind]) -> _Kind:
