@@ -86,7 +86,7 @@ def canonical(name: str) -> str:
 
 def can_overflow(name: str, argument: DataType | None) -> bool:
     """Whether a built-in aggregate may have no value for a group, or one that its type cannot hold. Of narrower
-    integers, and of decimals with room for ten digits more, so many rows would be needed that nobody waits for their sum."""
+    integers, and of decimals with room for ten digits more, nobody waits for so many rows."""
     match canonical(name):
         case "single_value":
             return True
