@@ -288,7 +288,8 @@ class Database:
         limit, past = self.settings.max_rstream_rows, of_the_past(self.engine, bound)
         check_now(past, now, bound)
         # The answer of a relation has only this instant, that of a stream all elements up to it.
-        options = replace(self.options(), first_counted=max(now, 0) if bound.kind == "relation" else 0)
+        first = now if bound.kind == "relation" else past.counted
+        options = replace(self.options(), first_counted=max(first, 0))
         rows = self.engine.evaluate(bound.plan, options, now, past.kept)
         if bound.kind == "relation":
             table = relation_at(rows, bound.schema, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -47,6 +47,10 @@ class Modes:
             return "what can fail is tried for each query"
         engine.retention.recomputed[name.lower()] = plan, inputs
         return Nothing(engine, plan, inputs, schema, options, edges=guards)
+
+    def counting(self, keeping: Nothing, options: Options) -> Nothing:
+        """The same, failing from the first instant on that these options count."""
+        return replace(keeping, options=options, edges=self._guards(keeping.plan, options))
 
     def _guards(self, plan: lo.Node, options: Options) -> tuple[str, ...]:
         return (self.engine.edge_of(lo.Guard(plan), options),) if is_fragile(plan) else ()

@@ -10,6 +10,7 @@ the answer is made of what came from K on, and the author is told.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from millstream.declarations import Declarations, Entry
@@ -20,6 +21,7 @@ from millstream.kernel.batch import INF
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import shown_instant
 from millstream.plan import logical as lo
+from millstream.plan.lazy import is_fragile
 from millstream.plan.lifetime import influence
 
 
@@ -35,6 +37,14 @@ def check_now(past: Past, now: int, bound: BoundQuery) -> None:
 
 def of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     """What a query has that comes now."""
+    past = _of_the_past(engine, bound)
+    if not is_fragile(bound.plan):
+        return past
+    # What fails counts from the first answerable instant on.
+    return replace(past, counted=max(past.first, engine.first_answerable({s.name for s in lo.sources(bound.plan)})))
+
+
+def _of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     sources = {source.name for source in lo.sources(bound.plan)}
     final, kept = engine.final(sources, engine.snapshot), {}
     for node in bound.plan.walk():
@@ -69,7 +79,7 @@ def with_past(declared: Declarations, template: str, first: int, count: int, pas
         else entry
         for entry in declared.entries
     )
-    return Declarations(tuple(entries)) if past.kept else declared
+    return Declarations(tuple(entries)) if past.is_told else declared
 
 
 def past_in(entry: Entry, number: int | None = None) -> Past:

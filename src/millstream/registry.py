@@ -41,6 +41,7 @@ from millstream.plan.fingerprint import fingerprint
 from millstream.plan.kept_columns import joins_made, kept_columns, shared_stems
 from millstream.plan.lazy import LazyPlan
 from millstream.plan.logical import map_expressions, sources
+from millstream.plan.physical import Options
 from millstream.plan.sharing import Shape, Split, shape_of, split
 from millstream.query import Query
 from millstream.settings import Settings
@@ -363,6 +364,8 @@ class Registry:
         there is does not go with what a new query has seen."""
         if not past.apart:
             return False
+        if past.covered and past.counted:
+            return True  # a group counts what fails from now on
         engine, below = self._database.engine, [s for s in group.pipeline.steps if s.name not in group.above]
         if engine.holds_state_of(step.name for step in below):
             return True
@@ -476,13 +479,12 @@ class Registry:
             return self._register_alone(name, mode, text, bound, statistics, keeping)
         past = of_the_past(database.engine, bound)
         content |= past.entry()
+        keeping = self._by_past(keeping, bound, past)
+        if isinstance(keeping, Lazy) and past.apart and any(map(database.engine.shown, keeping.edges)):
+            # Others have seen more of the past than is kept: their matches do not go with what this query has seen.
+            content["apart"] = name.lower()
+            keeping = self._by_past(keeping, bound, past, name.lower())
         if isinstance(keeping, Lazy):
-            if past.apart and any(map(database.engine.shown, keeping.edges)):
-                # Others have seen more of the past than is kept: their matches do not go with what this query has seen.
-                content["apart"] = name.lower()
-                keeping = self._modes.lazy(
-                    keeping.plan, bound.plan, bound.schema, replace(database.options(), apart=name.lower())
-                )
             declared = database.declared.with_entry("query", name, **content, **kept_windows(keeping))
             self._modes.show(keeping, database.declared.entries, declared.entries, firsts=past.kept)
         elif isinstance(keeping, Nothing):
@@ -537,7 +539,8 @@ class Registry:
     ) -> Query:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
-        past, options = of_the_past(engine, bound), database.options()
+        past = of_the_past(engine, bound)
+        options = self._options(past)
         steps = [step.name for step in engine.pipeline_of(bound.plan, options).steps]
         if past.apart and engine.holds_state_of(steps):
             # Others have seen more of the past than is kept: their state does not go with what this query has seen.
@@ -691,19 +694,19 @@ class Registry:
             keeping = self._keeping(entry["name"], entry["mode"], unplanned, bound, entry["statistics"], kept)
         past = past_in(entry)
         if not isinstance(keeping, str):
-            if isinstance(keeping, Lazy) and "apart" in entry:
-                options = replace(database.options(), apart=entry["apart"])
-                keeping = self._modes.lazy(keeping.plan, bound.plan, bound.schema, options)
+            keeping = self._by_past(keeping, bound, past, entry.get("apart", ""))
             self._recover_keeping(entry, keeping, past)
             self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, keeping, past=past)
             return
-        options = replace(database.options(), apart=entry.get("apart", ""))
+        options = self._options(past, entry.get("apart", ""))
         edge = engine.edge_of(bound.plan, options)
         if edge == entry.get("edge"):
             engine.attach(bound.plan, options, past.kept)
         else:
             # Planned differently than by the version that wrote it: its state is made again from history.
             past = of_the_past(engine, bound)
+            options = self._options(past, options.apart)
+            edge = engine.edge_of(bound.plan, options)
             self._replace_entry(entry, edge=edge, **past.entry())
             engine.show(bound.plan, options, database.declared.entries, past.kept)
         own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
@@ -712,6 +715,18 @@ class Registry:
         if found is not None and entry["mode"] == "eager":
             group = self._group(found, *_constants(found))
             self._alone.setdefault(group.edge, {})[entry["name"]] = _wanted(found, entry["statistics"])
+
+    def _options(self, past: Past, apart: str = "") -> Options:
+        """How the plan of a query is run that has so much of the past."""
+        return replace(self._database.options(), apart=apart, first_counted=past.counted)
+
+    def _by_past(self, keeping: Keeping, bound: BoundQuery, past: Past, apart: str = "") -> Keeping:
+        """What a query keeps that has so much of the past."""
+        if not apart and not past.counted:
+            return keeping
+        if isinstance(keeping, Lazy):
+            return self._modes.lazy(keeping.plan, bound.plan, bound.schema, self._options(past, apart))
+        return self._modes.counting(keeping, self._options(past)) if isinstance(keeping, Nothing) else keeping
 
     def _recover_keeping(self, entry: Entry, keeping: Keeping, past: Past) -> None:
         known = frozenset(entry.get("edges", ()))

@@ -34,6 +34,7 @@ from millstream.engine.task import EpochOutcome, EpochTask, StateNames
 from millstream.engine.uniting import Newcomers
 from millstream.errors import Error, EvaluationError, told
 from millstream.kernel.batch import INF
+from millstream.kernel.failures import counting_from
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan.sharing import QUERY_ROWS
 from millstream.state.faults import reach
@@ -275,8 +276,9 @@ class Backfills:
         parts[:0] = map(numbers_of, others)
         if not parts:
             del self._groups[edge]
-        firsts = common(engine.pasts_of(edge, numbers_of(rows)).values())
-        job = Job(group.another_pipeline(), frozenset([edge]), owner, group=group, queries=rows, firsts=firsts)
+        pasts = engine.pasts_of(edge, numbers_of(rows)).values()
+        pipeline = counting_from(group.another_pipeline(), max((past.counted for past in pasts), default=0))
+        job = Job(pipeline, frozenset([edge]), owner, group=group, queries=rows, firsts=common(pasts))
         if rows:
             job.tables = {group.selection: engine.groups.written(rows)}
             job.once = engine.groups.query_rows(group, rows)

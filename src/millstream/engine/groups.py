@@ -24,6 +24,7 @@ from millstream.engine.task import EpochOutcome, StateNames
 from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.keys import Positions
+from millstream.kernel.failures import counting_from
 from millstream.kernel.operator import EVERYWHERE, Operator, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.expressions import Expression
@@ -303,8 +304,10 @@ class Groups:
         """The group's plan over the kept history for these queries alone; what is above the selection has the state of
         all the others too."""
         engine, arrived = self._engine, self.query_rows(group, rows)
-        firsts = common(engine.pasts_of(group.edge, numbers_of(rows)).values())
-        task = engine.history_task(group.pipeline, group.edge, engine.frontiers(), engine.snapshot, rows, firsts)
+        pasts = engine.pasts_of(group.edge, numbers_of(rows)).values()
+        pipeline = counting_from(group.pipeline, max(past.counted for past in pasts))
+        frontiers, snapshot = engine.frontiers(), engine.snapshot
+        task = engine.history_task(pipeline, group.edge, frontiers, snapshot, rows, common(pasts))
         task = replace(task, arrived={**task.arrived, **arrived})
         if not any(task.arrived.values()):
             return EpochOutcome()  # nothing has ever come

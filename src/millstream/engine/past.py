@@ -11,21 +11,28 @@ from typing import Any
 class Past:
     """Of each stream the instant from which on there are elements, where that is not all; the first answerable instant
     that follows; whether the state of others is of no use, since it tells of more; what is to be told; whether there is
-    an instant from which on what was cut does not matter (else the answer depends on where the past begins)."""
+    an instant from which on what was cut does not matter (else the answer depends on where the past begins); and from
+    which instant on what fails counts."""
 
     kept: Mapping[str, int] = field(default_factory=dict)
     first: int = 0
     apart: bool = False
     notices: tuple[str, ...] = ()
     covered: bool = True
+    counted: int = 0
 
     def entry(self) -> dict[str, Any]:
         """For the catalog."""
-        found = {"past": self.content()} if self.kept else {}
+        found = {"past": self.content()} if self.is_told else {}
         return {**found, "notices": list(self.notices)} if self.notices else found
 
     def content(self) -> list[Any]:
-        return [self.first, dict(self.kept), self.covered]
+        return [self.first, dict(self.kept), self.covered, self.counted]
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the catalog has to say it."""
+        return bool(self.kept or self.counted)
 
 
 def common(pasts: Iterable[Past]) -> Mapping[str, int]:
@@ -36,10 +43,12 @@ def common(pasts: Iterable[Past]) -> Mapping[str, int]:
 
 
 def by_beginning(pasts: Mapping[int, Past]) -> list[list[int]]:
-    """Queries that can be run over the past together: where it begins matters to those that nothing covers."""
-    apart: dict[tuple[tuple[str, int], ...] | None, list[int]] = {}
+    """Queries that can be run over the past together: where it begins matters to those that nothing covers, and from
+    when on it counts to those that can fail."""
+    apart: dict[tuple[int, tuple[tuple[str, int], ...] | None], list[int]] = {}
     for query, past in pasts.items():
-        apart.setdefault(None if past.covered else tuple(sorted(past.kept.items())), []).append(query)
+        begins = None if past.covered else tuple(sorted(past.kept.items()))
+        apart.setdefault((past.counted, begins), []).append(query)
     return [*apart.values()]
 
 

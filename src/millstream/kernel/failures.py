@@ -11,6 +11,8 @@ ever taken back an error is certain, and is only awaited until its instant is fi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 
 import polars as pl
 
@@ -31,6 +33,7 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
 from millstream.kernel.operator import EVERYWHERE, NO_STATE, Operator, Progress, Segment, State, own
+from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.evaluate import failures, select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.scalar.program import DETAIL, HINT, PRIMARY, ROW
@@ -131,6 +134,17 @@ def _kept(points: pl.DataFrame, columns: Sequence[str], low: int) -> State:
     carried = before.filter(pl.col(WEIGHT) != 0).with_columns(pl.lit(low, pl.Int64).alias(START)).select(points.columns)
     kept = pl.concat([carried, points.filter(pl.col(START) > low)])
     return {PENDING: (kept,)} if kept.height else NO_STATE
+
+
+def counting_from(pipeline: Pipeline, first: int) -> Pipeline:
+    """The same steps, counting what fails from another instant on."""
+    changed = []
+    for step in pipeline.steps if first else ():
+        if isinstance(step.operator, Failures | Checked):
+            operator = copy(step.operator)
+            operator.first = first
+            changed.append(replace(step, operator=operator))
+    return pipeline.replacing(tuple(changed)) if changed else pipeline
 
 
 class Checked(Operator):
