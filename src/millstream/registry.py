@@ -42,7 +42,7 @@ from millstream.plan.kept_columns import joins_made, kept_columns, shared_stems
 from millstream.plan.lazy import LazyPlan
 from millstream.plan.logical import map_expressions, sources
 from millstream.plan.physical import Options
-from millstream.plan.sharing import Shape, Split, shape_of, split
+from millstream.plan.sharing import Shape, Split, has_many_constants, shape_of, split
 from millstream.query import Query
 from millstream.settings import Settings
 from millstream.state.notes import Record
@@ -203,7 +203,8 @@ class Registry:
             text = statement_text(statement)
             if mode != "eager":
                 return self._register_in_mode(name, mode, text, unplanned, bound, statistics)
-            found = split(bound.plan) if database.settings.sharing != "off" else None
+            alone = database.settings.sharing == "off" or (not recorded and has_many_constants(bound.plan))
+            found = None if alone else split(bound.plan)
             if found is not None:
                 shape, constants = _constants(found)
                 group = self._group(found, shape, constants)
@@ -500,7 +501,7 @@ class Registry:
         self, name: str, unplanned: BoundQuery, bound: BoundQuery, statistics: dict[str, Any], text: str
     ) -> tuple[Template, pl.DataFrame] | None:
         """The template and the constants of a query whose matches are to be kept with those of others."""
-        if self._database.settings.sharing == "off":
+        if self._database.settings.sharing == "off" or has_many_constants(bound.plan):
             return None
         shared = self._shared_lazy(unplanned, statistics)
         if shared is None:
@@ -621,7 +622,8 @@ class Registry:
     def explain(self, bound: BoundQuery) -> list[str]:
         """What a query would share if it were registered now, what it would add, and what would serve it."""
         engine, options = self._database.engine, self._database.options()
-        found = split(bound.plan) if self._database.settings.sharing != "off" else None
+        alone = self._database.settings.sharing == "off" or has_many_constants(bound.plan)
+        found = None if alone else split(bound.plan)
         if found is not None:
             shape, constants = _constants(found)
             group = self._group(found, shape, constants)
@@ -711,7 +713,7 @@ class Registry:
             engine.show(bound.plan, options, database.declared.entries, past.kept)
         own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
         self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own, past=past)
-        found = split(bound.plan)
+        found = None if has_many_constants(bound.plan) else split(bound.plan)
         if found is not None and entry["mode"] == "eager":
             group = self._group(found, *_constants(found))
             self._alone.setdefault(group.edge, {})[entry["name"]] = _wanted(found, entry["statistics"])

@@ -43,6 +43,7 @@ Bounds = Mapping[str, tuple[Value, Value] | None]  # per column: None where noth
 Asked = Mapping[str, pl.DataFrame]  # the constants of queries of a group, by shape
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ONE_BY_ONE = 16  # queries of a group
+_MANY = 64  # readers
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,23 @@ def needs_of(pipeline: Pipeline, edge: str, shown: Collection[str], asked: Asked
         if needs is None:
             return EVERYTHING
         found += needs
-    return tuple(dict.fromkeys(found))
+    return _not_too_many(tuple(dict.fromkeys(found)))
+
+
+def _not_too_many(needs: tuple[Need, ...]) -> Needs:
+    """Of very many, what lies between the least and the greatest of all, by column."""
+    if len(needs) <= _MANY:
+        return needs
+    everywhere = [{within.column: within for within in need} for need in needs]
+    found = []
+    for column, first in everywhere[0].items():
+        given = [need[column] for need in everywhere if column in need]
+        if len(given) == len(needs) and all(within.kind == first.kind for within in given):
+            lows, highs = [within.low for within in given], [within.high for within in given]
+            low, high = None if None in lows else min(lows), None if None in highs else max(highs)  # type: ignore[type-var]
+            if low is not None or high is not None:
+                found.append(Within(column, first.kind, low, high))
+    return _one(_usable(found))
 
 
 def _needs_of_step(pipeline: Pipeline, step: Step, shown: Collection[str], asked: Asked) -> Needs:
@@ -158,8 +175,18 @@ def _withins(condition: Expression) -> Need:
 
 
 def _usable(found: Sequence[Within]) -> Need:
-    bounded = {within.column for within in found if within.high is not None}
-    return tuple(within for within in found if within.column in bounded or not within.kind.is_fractional)
+    """All of them, one for each column."""
+    columns: dict[int, Within] = {}
+    for within in found:
+        known = columns.get(within.column)
+        columns[within.column] = within if known is None else _both(known, within)
+    return tuple(within for within in columns.values() if within.high is not None or not within.kind.is_fractional)
+
+
+def _both(one: Within, other: Within) -> Within:
+    lows = [within.low for within in (one, other) if within.low is not None]
+    highs = [within.high for within in (one, other) if within.high is not None]
+    return replace(one, low=max(lows, default=None), high=min(highs, default=None))
 
 
 def _within(condition: Expression) -> Within | None:

@@ -7,6 +7,8 @@ binder, not sqlglot, knows them). Statements are in `statement_parser`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp
@@ -15,12 +17,14 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import TokenType
 
+from millstream.language.literal_lists import list_node
 from millstream.language.syntax import (
     SAMPLE,
     SOURCE_TEXT,
     STREAM_OPERATORS,
     WINDOW,
     Instant,
+    LiteralList,
     StreamOperator,
     StreamSample,
     StreamWindow,
@@ -46,6 +50,9 @@ class QueryParser(SparkParser):
     STRICT_CAST: ClassVar[bool] = True
     # BEGIN closes a FROM list (PSoup's window for all its streams), so it cannot be an alias without AS.
     TABLE_ALIAS_TOKENS: ClassVar[Any] = SparkParser.TABLE_ALIAS_TOKENS - {TokenType.BEGIN}
+
+    # Where long lists of constants begin that one token stands for, and the spans of the text that they are.
+    lists: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
     def _refuse(self, message: str) -> NoReturn:
         """Stop at the current token."""
@@ -194,6 +201,14 @@ class QueryParser(SparkParser):
             return exp.Exists(this=query)
         return super()._parse_function(*args, **kwargs)
 
+    def _parse_in(self, this: Any, alias: bool = False) -> Any:
+        place = self.lists.get(self._next.start) if self._match(TokenType.L_PAREN, advance=False) else None
+        if place is None:
+            return super()._parse_in(this, alias=alias)
+        self._advance(2)
+        self._match_r_paren()
+        return exp.In(this=this, expressions=[list_node(self.sql, *place)])
+
     def _parse_select_or_expression(self, alias: bool = False) -> Any:
         return self._parse_select() if self._at_stream_operator() else super()._parse_select_or_expression(alias=alias)
 
@@ -274,6 +289,7 @@ class CQLGenerator(SparkGenerator):
         StreamSample: lambda self, node: f"SAMPLE ({self.sql(node, 'this')} PERCENT)",
         StreamWindow: lambda self, node: self.streamwindow_sql(node),
         Instant: lambda self, node: self.instant_sql(node),
+        LiteralList: lambda self, node: node.this,
     }
 
     def table_parts(self, expression: exp.Table) -> str:

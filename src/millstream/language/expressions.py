@@ -15,14 +15,15 @@ from millstream.kernel.aggregation.aggregate_calls import ALIASES, FUNCTIONS, Us
 from millstream.kernel.scalar.coercion import can_cast, cast, common_type
 from millstream.kernel.scalar.expressions import FALSE, TRUE, Call, Expression, Literal, Parameter, chained
 from millstream.kernel.scalar.functions import call
-from millstream.kernel.scalar.functions_chain import TOTAL
+from millstream.kernel.scalar.functions_chain import CHAINED, of_terms
 from millstream.kernel.scalar.functions_logic import case, in_list
 from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.kernel.scalar.literals import number_literal
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
 from millstream.language.durations import duration
+from millstream.language.literal_lists import constants
 from millstream.language.scope import Scope
-from millstream.language.syntax import PARAMETER, STREAM_OPERATORS, StreamOperator, chain_of, place_of
+from millstream.language.syntax import PARAMETER, STREAM_OPERATORS, LiteralList, StreamOperator, chain_of, place_of
 from millstream.language.type_names import data_type
 from millstream.plan.logical import AggregateCall
 from millstream.types import DataType
@@ -51,7 +52,13 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.BitwiseLeftShift: "shiftleft",
     exp.BitwiseRightShift: "shiftright",
 }
-MANY_TERMS = 50  # of a sum, from which on it is no longer nested
+MANY_TERMS = 50  # of a chain, from which on it is no longer nested
+_SUMS, _PRODUCTS = (exp.Add, exp.Sub), (exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
+_CHAINS: dict[type[exp.Expr], tuple[type[exp.Expr], ...]] = {
+    **dict.fromkeys(_SUMS, _SUMS),
+    **dict.fromkeys(_PRODUCTS, _PRODUCTS),
+    exp.DPipe: (exp.DPipe,),
+}
 _UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negative", exp.BitwiseNot: "~"}
 AGGREGATES = {*FUNCTIONS, *ALIASES} - {"single_value"}  # the last serves scalar subqueries only
 
@@ -116,8 +123,8 @@ class ExpressionBinder:
         kind = type(node)
         if kind in (exp.And, exp.Or):
             return self._logic(node)
-        if kind is exp.Add and isinstance(node.this, exp.Add):
-            return self._sum(node)
+        if kind in _CHAINS and type(node.this) in _CHAINS[kind]:
+            return self._chain(node)
         if kind in _BINARY:
             return call(_BINARY[kind], [self.bind(node.this), self.bind(node.expression)])
         if kind in _UNARY:
@@ -130,7 +137,7 @@ class ExpressionBinder:
     def _logic(self, node: exp.Expr) -> Expression:
         """AND or OR; a chain of them, however long, at once."""
         function = _BINARY[type(node)]
-        operands = [self.bind(operand) for operand in chain_of(node)]
+        operands = [self.bind(operand) for operand in chain_of(node, type(node))[1]]
         if len(operands) > 2 and all(operand.type == types.BOOLEAN for operand in operands):
             return chained(function, operands)
         result = operands[0]
@@ -138,20 +145,26 @@ class ExpressionBinder:
             result = call(function, [result, operand])
         return result
 
-    def _sum(self, node: exp.Expr) -> Expression:
-        """A chain of +, from left to right; the many terms of a long one that are of one type at once."""
-        operands = [self.bind(operand) for operand in chain_of(node)]
-        result, terms = operands[0], [operands[0]]
-        for operand in operands[1:]:
-            step = call("+", [terms[0], operand])
-            plain = isinstance(step, Call) and step.function == "+" and step.type == result.type
-            plain = plain and (step.type.is_integer or step.type.is_fractional)
-            if len(operands) <= MANY_TERMS or not plain or step.children[0] != terms[0]:
-                result = call("+", [_total(terms), operand])
-                terms = [result]
+    def _chain(self, node: exp.Expr) -> Expression:
+        """Operators of one rank, from left to right; the many terms of a long chain that are of one type at once."""
+        kinds, nodes = chain_of(node, *_CHAINS[type(node)])
+        operands = [self.bind(operand) for operand in nodes]
+        few = len(operands) <= MANY_TERMS
+        if type(node) is exp.DPipe and not few:
+            return _concatenated(operands)
+        result, terms, signs = operands[0], [operands[0]], list[str]()
+        for kind, operand in zip(kinds, operands[1:], strict=True):
+            operator = _BINARY[kind]
+            step = call(operator, [terms[0], operand])
+            plain = isinstance(step, Call) and step.function == operator and step.type == result.type
+            plain = plain and operator in CHAINED and (step.type.is_integer or step.type.is_fractional)
+            if few or not plain or step.children[0] != terms[0]:
+                result = call(operator, [of_terms(terms, signs), operand])
+                terms, signs = [result], []
             else:
                 terms.append(step.children[1])
-        return _total(terms)
+                signs.append(operator)
+        return of_terms(terms, signs)
 
     def _unary(self, node: exp.Expr) -> Expression:
         inner = node.this
@@ -216,6 +229,9 @@ class ExpressionBinder:
             return self._subquery("in", node.args["query"].this, value)
         if not node.expressions:
             raise NotSupportedError("IN takes a list of values or a subquery")
+        first = node.expressions[0]
+        if isinstance(first, LiteralList):
+            return in_list(value, constants(first))
         return in_list(value, [self.bind(item) for item in node.expressions])
 
     def _case(self, node: exp.Case) -> Expression:
@@ -340,8 +356,11 @@ class ExpressionBinder:
         )
 
 
-def _total(terms: Sequence[Expression]) -> Expression:
-    return terms[0] if len(terms) == 1 else Call(terms[0].type, TOTAL, tuple(terms))
+def _concatenated(texts: Sequence[Expression]) -> Expression:
+    """Very many texts: by parts, and these in turn."""
+    while len(texts) > MANY_TERMS:
+        texts = [call("concat", texts[at : at + MANY_TERMS]) for at in range(0, len(texts), MANY_TERMS)]
+    return call("concat", texts)
 
 
 def _describe(node: exp.Expr) -> str:

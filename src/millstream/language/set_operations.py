@@ -39,7 +39,7 @@ class SetChain:
     def add(self, kind: lo.SetKind, side: lo.Node, place: Place) -> None:
         types = [field.type for field in self._sides[0].schema]
         targets = _common_types(types, [field.type for field in side.schema], place)
-        if kind != self._kind or kind in _FROM_THE_LEFT or targets != types:
+        if kind != self._kind or targets != types:
             self._sides = [_cast_columns(self.plan, targets)]
             self._kind = kind
         self._sides.append(_cast_columns(side, targets))
@@ -58,6 +58,9 @@ def _common_types(left: list[DataType], right: list[DataType], place: Place) -> 
 
 
 def _combined(kind: lo.SetKind, sides: Sequence[lo.Node]) -> lo.Node:
+    if len(sides) > _MANY and kind in _FROM_THE_LEFT:
+        # a - b - c = a - (b + c), where no count falls below 0
+        return lo.SetOperation(kind, sides[0], _combined("union all", sides[1:]))
     if len(sides) > _MANY:
         half = len(sides) // 2
         return lo.SetOperation(kind, _combined(kind, sides[:half]), _combined(kind, sides[half:]))

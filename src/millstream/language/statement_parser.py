@@ -14,7 +14,9 @@ from millstream.errors import Place, SyntaxError, TypeError, did_you_mean
 from millstream.language import statements as st
 from millstream.language.dialect import CLAUSES, CQL, QueryParser
 from millstream.language.durations import duration
+from millstream.language.literal_lists import put_back, without_lists
 from millstream.language.literal_rows import literal_rows
+from millstream.language.nesting import room_to_nest
 from millstream.language.reading import all_read
 from millstream.language.type_names import column_type
 from millstream.names import is_text
@@ -47,8 +49,9 @@ def parsed_insert(text: str) -> st.Insert:
 
 
 def _parsed(text: str) -> list[st.Statement]:
+    shortened, lists = without_lists(text)
     try:
-        tokens = CQL().tokenize(text)
+        tokens = CQL().tokenize(shortened)
     except TokenError as error:
         raise SyntaxError(
             "cannot read the text",
@@ -56,8 +59,12 @@ def _parsed(text: str) -> list[st.Statement]:
             hint="is a quote or a comment left open?",
         ) from None
     parser = StatementParser(dialect=CQL())
+    if lists:
+        put_back(tokens, lists)
+        parser.lists = {start: (start, end) for start, end in lists}
     try:
-        found: list[Any] = parser._parse(_one_statement, tokens, text)
+        with room_to_nest():
+            found: list[Any] = parser._parse(_one_statement, tokens, text)
     except ParseError as error:
         raise _syntax_error(error, text, parser) from None
     except RecursionError:

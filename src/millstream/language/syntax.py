@@ -50,6 +50,12 @@ class StreamSample(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+class LiteralList(exp.Expression):
+    """The constants of a long `IN (...)`, as they are written."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 class StreamOperator(exp.Expression):
     """ISTREAM, DSTREAM or RSTREAM around a select list.
 
@@ -72,13 +78,15 @@ def place_of(node: exp.Expr, text: str) -> Place:
     return Place(text, min(starts), max(ends))
 
 
-def chain_of(node: exp.Expr) -> list[exp.Expr]:
-    """The operands of a chain of one operator, `a AND b AND c`, from left to right; it is nested to the left."""
-    kind, operands = type(node), []
-    while type(node) is kind:
+def chain_of(node: exp.Expr, *kinds: type[exp.Expr]) -> tuple[list[type[exp.Expr]], list[exp.Expr]]:
+    """The operators of a chain, `a + b - c`, and its operands, from left to right; it is nested to the left."""
+    operators: list[type[exp.Expr]] = []
+    operands: list[exp.Expr] = []
+    while type(node) in kinds:
+        operators.append(type(node))
         operands.append(node.args["expression"])
         node = node.args["this"]
-    return [node, *reversed(operands)]
+    return operators[::-1], [node, *reversed(operands)]
 
 
 def numbered_parameters(query: exp.Query) -> list[exp.Placeholder]:

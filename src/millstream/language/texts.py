@@ -21,6 +21,7 @@ from millstream.kernel.scalar.literals import convert_number, number_literal
 from millstream.language.dialect import CQL
 from millstream.types import BIGINT, DOUBLE, INT, STRING, DataType
 
+_LONG = 10_000  # characters; a group with so many constants would have no use of it
 _MARKED = (INT, BIGINT, DOUBLE, STRING)
 
 
@@ -34,7 +35,9 @@ class Masked:
 
 
 def masked(text: str) -> Masked | None:
-    """None where the text cannot be cut into tokens; the parser will say why."""
+    """None where the text is very long, or cannot be cut into tokens; the parser will say why."""
+    if len(text) > _LONG:
+        return None
     tokens: list[str] = []
     constants: list[Literal] = []
     places: list[tuple[int, int]] = []

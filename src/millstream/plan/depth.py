@@ -25,7 +25,7 @@ def too_deep(place: Place) -> NotSupportedError:
     return NotSupportedError(
         "this is nested too deeply",
         detail=f"at most {MAX_DEPTH} operators and functions may stand inside one another",
-        hint="long chains of AND, OR, + and UNION are no matter",
+        hint="long chains of AND, OR, +, -, *, || and UNION are no matter",
         place=place,
     )
 
@@ -50,7 +50,9 @@ def depth_of(plan: lo.Node | Expression) -> int:
 def _parts(value: object) -> Iterator[object]:
     """The nodes and expressions right below one, tuples looked through."""
     if isinstance(value, Expression):
-        yield from value.children
+        leaves = [child for child in value.children if not child.children]
+        yield from leaves[:1]  # of a long list one is as deep as all
+        yield from (child for child in value.children if child.children)
         return
     if not isinstance(value, lo.Node | lo.AggregateCall):
         return

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import cache
+from typing import Any
+
+from millstream.kernel.scalar.expressions import NOTED, Expression, Literal
+from millstream.types import DataType
+
+_WRITTEN = f"{NOTED}written"
 
 
 class Fingerprints:
@@ -20,15 +27,46 @@ class Fingerprints:
 
     def _canonical(self, value: object) -> str:
         if is_dataclass(value) and not isinstance(value, type):
+            if isinstance(value, Expression):
+                return _of_expression(value)
             known = self._written.get(id(value))
             if known is None:
-                given = ((getattr(value, name), always) for name, always in _counted(type(value)))
-                parts = (self._canonical(part) for part, always in given if always or part)
-                known = self._written[id(value)] = value, f"{type(value).__name__}({','.join(parts)})"
+                known = self._written[id(value)] = value, _of_fields(value, self._canonical)
             return known[1]
         if isinstance(value, tuple):
             return f"[{','.join(map(self._canonical, value))}]"
         return f"{type(value).__name__}:{value!r}"
+
+
+def _of_expression(expression: Expression) -> str:
+    """It stays with the expression, which is written down for one plan after the other; of its parts nothing stays."""
+    known = expression.__dict__.get(_WRITTEN)
+    if known is None:
+        known = _of_part(expression)
+        object.__setattr__(expression, _WRITTEN, known)
+    return str(known)
+
+
+def _of_part(value: object) -> str:
+    if isinstance(value, DataType):
+        return _of_type(value)
+    if isinstance(value, tuple):
+        return f"[{','.join([_of_part(part) for part in value])}]"
+    if type(value) is Literal:
+        return f"Literal({_of_type(value.type)},{_of_part(value.value)})"
+    if is_dataclass(value) and not isinstance(value, type):
+        return _of_fields(value, _of_part)
+    return f"{type(value).__name__}:{value!r}"
+
+
+def _of_fields(value: Any, written: Callable[[object], str]) -> str:
+    given = ((getattr(value, name), always) for name, always in _counted(type(value)))  # type: ignore[arg-type]
+    return f"{type(value).__name__}({','.join([written(part) for part, always in given if always or part])})"
+
+
+@cache
+def _of_type(kind: DataType) -> str:
+    return _of_fields(kind, _of_part)
 
 
 def fingerprint(value: object) -> str:
@@ -41,7 +79,7 @@ def producer_of(join: str) -> str:
 
 
 @cache
-def _counted(kind: type) -> tuple[tuple[str, bool], ...]:
+def _counted(kind: Any) -> tuple[tuple[str, bool], ...]:
     """The fields that count, and whether they do where they are empty: one that was added later must not, since what is
     kept under the old names would be lost."""
     counted = (part for part in fields(kind) if part.compare and part.metadata.get("fingerprint", True))

@@ -25,7 +25,7 @@ from millstream.kernel.window import Now, Range, Rows, TimeSpecification, Unboun
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.monotonic import is_non_retroactive
-from millstream.plan.sharing import shape_of
+from millstream.plan.sharing import generalised
 from millstream.types import Field
 
 # Rules that would spread what belongs to the invocation over the core, or cut columns that other queries need.
@@ -145,7 +145,7 @@ def is_fragile(plan: lo.Node) -> bool:
 
 def _without_constants(node: lo.Node) -> lo.Node:
     def general(expression: Expression) -> Expression:
-        shape = shape_of(expression)[0].condition
+        shape = generalised(expression)[0]
         return shape.transform(lambda e: Parameter(e.type, 0) if isinstance(e, Parameter) else e)
 
     return lo.map_expressions(node, general) if isinstance(node, lo.Filter | lo.Join) else node

@@ -580,7 +580,8 @@ class SetOperation(Node):
 
 def _check_columns(expression: Expression, schema: Schema) -> None:
     outside = [index for index in columns_used(expression) if not 0 <= index < len(schema)]
-    _check(not outside, f"{expression} uses columns {outside} of an input with {len(schema)}")
+    if outside:
+        _check(False, f"{expression} uses columns {outside} of an input with {len(schema)}")
 
 
 def expressions_of(node: Node) -> list[Expression]:

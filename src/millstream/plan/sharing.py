@@ -40,6 +40,7 @@ _COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 # Aggregates that do not see NULL, so that a row of NULLs makes a group exist and changes nothing else.
 _BLIND_TO_NULL = {"count", "sum", "avg", "min", "max", *VARIANCES, *BOOLEANS}
 _PRESENT = Literal(BIGINT, 1)
+_MANY_CONSTANTS = 1_000
 QUERY_ROWS = "_queries-"  # what the names of query tables as sources begin with
 
 
@@ -201,8 +202,23 @@ class Shape:
         object.__setattr__(self, "name", fingerprint((self.condition, self.parameters)))
 
 
+def has_many_constants(plan: lo.Node) -> bool:
+    """Whether a query is not worth a place in a group: its constants would be columns of the query table."""
+    return any(len(constants_of(e)) > _MANY_CONSTANTS for node in plan.walk() for e in lo.expressions_of(node))
+
+
+def constants_of(condition: Expression) -> list[Literal]:
+    return [part for part in condition.walk() if isinstance(part, Literal)]
+
+
 def shape_of(condition: Expression) -> tuple[Shape, tuple[object, ...]]:
     """The condition with the constants that columns are compared with taken out, and these constants."""
+    general, taken = generalised(condition)
+    return Shape(general, tuple(literal.type for literal in taken)), tuple(literal.value for literal in taken)
+
+
+def generalised(condition: Expression) -> tuple[Expression, list[Literal]]:
+    """A condition with parameters for constants, and these."""
     taken: list[Literal] = []
 
     def take(constant: Expression) -> Expression:
@@ -221,8 +237,7 @@ def shape_of(condition: Expression) -> tuple[Shape, tuple[object, ...]]:
             return Call(BOOLEAN, "startswith", (node.arguments[0], take(Literal(STRING, prefix))))
         return node
 
-    general = condition.transform(generalise)
-    return Shape(general, tuple(literal.type for literal in taken)), tuple(literal.value for literal in taken)
+    return condition.transform(generalise), taken
 
 
 def _prefix(node: Expression) -> str | None:

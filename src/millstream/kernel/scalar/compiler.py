@@ -20,6 +20,7 @@ import polars as pl
 
 from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.casts import cast_column
+from millstream.kernel.scalar.chains import LONG, memberships, operands
 from millstream.kernel.scalar.expressions import (
     Call,
     Case,
@@ -78,7 +79,7 @@ class _Compiler:
         self.compiled: dict[tuple[Expression, Guard], Computed] = {}
         uses = Counter(node for root in expressions for node in root.walk() if node.children)
         self.repeated = {node for node, count in uses.items() if count > 1}
-        self.by_users = {node for node in uses if any(isinstance(part, UserCall) for part in node.walk())}
+        self.by_users = _calling_users(expressions)
 
     def program(self) -> Program:
         computed = [self.computed(expression, None) for expression in self.expressions]
@@ -133,7 +134,7 @@ class _Compiler:
 
     def _call(self, node: Call, guard: Guard) -> Computed:
         if node.function in ("and", "or") and len(node.arguments) == 2:
-            return self._logic(node, guard)
+            return self._chain(node, guard) or self._logic(node, guard)
         entry = function(node.function)
         arguments: list[Computed] = []
         current, reached = guard, None
@@ -154,6 +155,20 @@ class _Compiler:
             # Where all rows choose the same constant Polars gives one value, and computes with a column of one row.
             outcome = replace(outcome, value=self._column(outcome.value))
         return self._checked(node, outcome, _all_checks(arguments))
+
+    def _chain(self, node: Call, guard: Guard) -> Computed | None:
+        """A long AND or OR of conditions that never fail, at once."""
+        if node in self.by_users:
+            return None
+        parts = operands(node, self.repeated.__contains__)
+        if len(parts) < LONG:
+            return None
+        values, others = memberships(node.function, parts)
+        computed = [self.computed(part, guard) for part in others]
+        if any(part.checks for part in computed):
+            return None
+        values += (_constant_or_column(part.value) for part in computed)
+        return Computed(pl.any_horizontal(values) if node.function == "or" else pl.all_horizontal(values))
 
     def _logic(self, node: Call, guard: Guard) -> Computed:
         """AND and OR: an error on one side does not count where the other side decides."""
@@ -273,6 +288,14 @@ def _constant_or_column(value: pl.Expr) -> pl.Expr:
     """What reads no column is one value for all rows: not every Polars function of constants knows that its result is
     one, and Polars refuses a column of one row among others."""
     return value if value.meta.root_names() else value.first()
+
+
+def _calling_users(expressions: Sequence[Expression]) -> set[Expression]:
+    """The nodes that are calls of users' code, or have some below them."""
+    if not any(isinstance(node, UserCall) for root in expressions for node in root.walk()):
+        return set()
+    nodes = {node for root in expressions for node in root.walk() if node.children or isinstance(node, UserCall)}
+    return {node for node in nodes if any(isinstance(part, UserCall) for part in node.walk())}
 
 
 def _all_checks(parts: Sequence[Computed]) -> tuple[Check, ...]:

@@ -49,13 +49,19 @@ def select_attempted(frame: pl.DataFrame, condition: Expression) -> pl.DataFrame
     return frame.filter(program.attempt(frame, ["condition"]).to_series())
 
 
+# Of long conditions, most of which are made of these, nothing has to be compiled.
+_FAILING_BY_ARGUMENTS = {"and", "or", "not", "=", "<>", "<", "<=", ">", ">=", "<=>", "isnull", "isnotnull"}
+
+
 def can_fail(expression: Expression) -> bool:
     """Whether there may be rows on which it cannot be computed, whatever constants stand for its parameters."""
     waiting = [expression]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, Call) and part.function in ("and", "or", "not"):
+        if type(part) is Call and part.function in _FAILING_BY_ARGUMENTS:
             waiting.extend(part.arguments)
+        elif isinstance(part, InList) and all(isinstance(value, Literal) for value in part.values):
+            waiting.append(part.argument)
         elif part.children and _can_fail(part):
             return True
     return False

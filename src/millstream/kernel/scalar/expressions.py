@@ -1,15 +1,37 @@
 """Bound scalar expressions: every name resolved to a column position, every node typed.
 
 Nodes are frozen and compare by structure, so that equal expressions of different queries are found by `==`. Names are
-kept for display only.
+kept for display only. What is worked out of a node once (its hash) stays with the object, and does not travel with it:
+hashes of texts differ between processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from millstream.types import BOOLEAN, DataType
+
+NOTED = "_noted_"  # begins the names of attributes that are worked out
+_HASH = f"{NOTED}hash"
+_COLUMNS = f"{NOTED}columns"
+_Class = TypeVar("_Class", bound=type)
+
+
+def hashed_once(kind: _Class) -> _Class:
+    """Have a class of nodes remember their hashes: those of long conditions are asked for again and again."""
+    worked_out: Any = kind.__hash__
+
+    def remembered(self: Any) -> int:
+        known = self.__dict__.get(_HASH)
+        if known is None:
+            known = worked_out(self)
+            object.__setattr__(self, _HASH, known)
+        return int(known)
+
+    kind.__hash__ = remembered  # type: ignore[method-assign, assignment]
+    return kind
 
 
 @dataclass(frozen=True)
@@ -25,10 +47,15 @@ class Expression:
     def with_children(self, children: tuple[Expression, ...]) -> Expression:
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if not name.startswith(NOTED)}
+
     def walk(self) -> Iterator[Expression]:
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        waiting: list[Expression] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
 
     def transform(self, change: Callable[[Expression], Expression]) -> Expression:
         """Rebuild bottom-up, each node replaced by what `change` makes of it."""
@@ -75,6 +102,8 @@ class Parameter(Expression):
         return f"?{self.index + 1}"
 
 
+# Chains of many terms: see functions_chain.
+TOTAL, TERMS, FACTORS = "sum of terms", "signed terms", "product of factors"
 _INFIX = {
     "+",
     "-",
@@ -98,6 +127,7 @@ _INFIX = {
 }
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Call(Expression):
     """A function or operator applied to arguments already cast to what it takes."""
@@ -118,13 +148,17 @@ class Call(Expression):
             return f"({shown[0]} {self.function.upper()} {shown[1]})"
         if self.function in ("isnull", "isnotnull"):
             return f"({shown[0]} IS {'NOT ' if self.function == 'isnotnull' else ''}NULL)"
-        if self.function == "sum of terms":
-            return f"({' + '.join(shown)})"
+        if self.function in (TOTAL, FACTORS):
+            return f"({' + '.join(shown) if self.function == TOTAL else ' * '.join(shown)})"
+        if self.function == TERMS:
+            steps = zip(shown[0].strip("'"), shown[2:], strict=True)
+            return f"({shown[1]}{''.join(f' {sign} {term}' for sign, term in steps)})"
         if self.function == "not":
             return f"(NOT {shown[0]})"
         return f"{self.function}({', '.join(shown)})"
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Case(Expression):
     """CASE: the value of the first branch whose condition is true, else `otherwise`."""
@@ -145,6 +179,7 @@ class Case(Expression):
         return f"CASE {whens} ELSE {self.otherwise} END"
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Cast(Expression):
     """A cast; `lenient` (TRY_CAST) gives NULL where a cast would fail."""
@@ -163,6 +198,7 @@ class Cast(Expression):
         return f"{'TRY_' if self.lenient else ''}CAST({self.argument} AS {self.type})"
 
 
+@hashed_once
 @dataclass(frozen=True)
 class InList(Expression):
     """`argument IN (values...)` with SQL's NULL rules."""
@@ -181,6 +217,7 @@ class InList(Expression):
         return f"({self.argument} IN ({', '.join(map(str, self.values))}))"
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Tried(Expression):
     """What is known of an expression that can fail: whether it `fails`; of a condition, whether it is true or fails
@@ -263,7 +300,11 @@ def chained(function: str, conditions: Sequence[Expression]) -> Expression:
 
 
 def columns_used(expression: Expression) -> set[int]:
-    return {node.index for node in expression.walk() if isinstance(node, Column)}
+    known = expression.__dict__.get(_COLUMNS)
+    if known is None:
+        known = frozenset(node.index for node in expression.walk() if isinstance(node, Column))
+        object.__setattr__(expression, _COLUMNS, known)
+    return set(known)
 
 
 def shift_columns(expression: Expression, offset: int) -> Expression:

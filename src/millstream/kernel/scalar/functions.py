@@ -18,7 +18,7 @@ from millstream.kernel.scalar import (
     functions_time,
 )
 from millstream.kernel.scalar.coercion import can_cast, cast
-from millstream.kernel.scalar.expressions import Call, Expression
+from millstream.kernel.scalar.expressions import FACTORS, TERMS, TOTAL, Call, Expression
 from millstream.kernel.scalar.functions_logic import case, in_list
 from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.kernel.scalar.signature import Function, Rewrite
@@ -91,7 +91,7 @@ _ENTRIES: tuple[Function | Rewrite, ...] = (
     *(_cast_function(name, target) for name, target in _CASTS.items()),
 )
 # What EXTRACT and long sums become; nobody writes these.
-_INTERNAL = {functions_chain.TOTAL, "second_with_fraction", "interval_day", "interval_hour", "interval_minute"}
+_INTERNAL = {TOTAL, TERMS, FACTORS, "second_with_fraction", "interval_day", "interval_hour", "interval_minute"}
 _BY_NAME: dict[str, Function | Rewrite] = {name: entry for entry in _ENTRIES for name in (entry.name, *entry.aliases)}
 
 

@@ -115,9 +115,10 @@ def in_list(argument: Expression, values: Sequence[Expression]) -> InList:
 
 
 def _common(expressions: Sequence[Expression], complaint: str) -> DataType:
-    common = common_type(expression.type for expression in expressions)
+    kinds = list(dict.fromkeys(expression.type for expression in expressions))
+    common = common_type(kinds)
     if common is None:
-        shown = ", ".join(str(expression.type) for expression in expressions)
+        shown = ", ".join(map(str, kinds))
         raise errors.TypeError(complaint, detail=f"they are {shown}")
     return common
 
