@@ -100,6 +100,37 @@ def test_texts_that_are_not_utf8_are_malformed(db: ms.Database, tmp_path: Path) 
     drop(db, "lines", "csv", "json", "parquet", "binary")
 
 
+HALF = '"\\ud800"'
+LINES_OF_JSON = [
+    '{"k": 1, "v": "what?", "ts": 1}',
+    '{"k": 2, "v": "a\\ud800b", "ts": 2}',
+    '{"k": 3, "v": "\\ud83d\\ude00?", "ts": 3}',
+    f'{{"k": 4, "v": "fine", "w": {HALF}, "ts": 4}}',
+    '{"k": 5, "v": "\\\\ud800", "ts": 5}',
+    '{"k": 6, "v": "\\ude00\\ud83d", "ts": 6}',
+    '{"k": "x", "v": "\\ud800", "ts": 7}',
+    "",
+    '[{"k": 8, "v": "one", "ts": 8}, {"k": 9, "v": "two", "ts": 9}]',
+    '{"k": 10, "v": "last", "ts": 10}',
+]
+
+
+def test_halves_of_characters_are_malformed(db: ms.Database, tmp_path: Path) -> None:
+    """Spark reads them as question marks."""
+    content = "\n".join(LINES_OF_JSON).encode()
+    files = {"a.json": content, "b.json": b'{"k": 20, "v": "really?", "ts": 20}', "c.json.gz": gzip.compress(content)}
+    source(db, tmp_path, "json", "json", {**files, "day=3/d.json": b'{"k": 30, "v": "\\udc00", "ts": 30}'})
+    db.run()
+    good = [(1, "what?"), (10, "last"), (3, "\U0001f600?"), (4, "fine"), (5, "\\ud800"), (8, "one"), (9, "two")]
+    assert told(db, "SELECT k, v FROM json") == sorted([*good, *good, (20, "really?")], key=str)
+    found = told(db, "SELECT raw, reason FROM json._malformed")
+    reason = 'column "v" is not Unicode: half of a surrogate pair'
+    expected = [(LINES_OF_JSON[place], reason) for place in (1, 5, 6)]
+    assert found == sorted([*expected, *expected, ('{"k": 30, "v": "\\udc00", "ts": 30}', reason)], key=str)
+    assert db.stats()["streams"]["json"]["arrived"] == 15
+    drop(db, "json")
+
+
 def test_names_of_files_are_no_patterns(db: ms.Database, tmp_path: Path) -> None:
     source(db, tmp_path, "csv", "csv", {name: f"{n},v,{n}\n".encode() for n, name in enumerate(NAMES)})
     rows = [json.dumps({"k": n, "v": "v", "ts": n}).encode() for n in range(len(NAMES))]

@@ -107,8 +107,9 @@ class FileBatches:
     def _read(self, session: SparkSession, paths: list[str], shape: Shape, read: _Read) -> None:
         """Land files that are alike. Where that fails on one of them, it is found by halves."""
         try:
-            frame = self._format.rows_of(session, paths, shape)
-            read.pieces += land(frame, self._landing_of(shape))
+            frame, landing = self._format.rows_of(session, paths, shape), self._landing_of(shape)
+            pieces = land(frame, landing)
+            read.pieces += self._without_halves(session, pieces, paths, shape, landing)
         except SPARK_ERRORS as error:
             guilty = None if is_jvm_gone(error) else self._guilty(error, paths)
             if guilty is None:
@@ -118,6 +119,22 @@ class FileBatches:
             else:
                 self._read(session, paths[: len(paths) // 2], shape, read)
                 self._read(session, paths[len(paths) // 2 :], shape, read)
+
+    def _without_halves(
+        self, session: SparkSession, pieces: list[Piece], paths: Sequence[str], shape: Shape, landing: Landing
+    ) -> list[Piece]:
+        """The pieces, where files that write halves of characters are read more closely."""
+        again = dict.fromkeys(piece.path for piece in pieces if piece.halves)
+        if not again or landing.grammar is None:
+            return pieces
+        kept = [piece for piece in pieces if piece.path not in again]
+        landing.store.sweep([piece.name for piece in pieces], [piece.name for piece in kept])
+        closer = replace(landing, grammar=replace(landing.grammar, marked=True))
+        names = landing.grammar.names(landing.columns)
+        for shown in again:
+            path = next(path for path in paths if _key(path) == _key(unquote(shown)))
+            kept += land(self._format.marked_rows(session, path, shape, shown, names), closer)
+        return kept
 
     def _guilty(self, error: BaseException, paths: Sequence[str]) -> str | None:
         """The file that an error of Spark's is about, None where it is about something else."""

@@ -20,12 +20,13 @@ from pyspark.sql.types import StructType
 from millstream.errors import BindError, Error, InputError, NameError, SetupError, StateError, TypeError, did_you_mean
 from millstream.plan.definitions import ExternalData
 from millstream.spark.hadoop_files import HadoopFiles
+from millstream.spark.half_characters import marking
 from millstream.spark.messages import SPARK_ERRORS, condition, is_jvm_gone, said
 from millstream.spark.option_values import check_values
 from millstream.spark.shapes import PACKED, BadFile, Inspection, Shape, directories_of, fits, local_name, plain_shape
 from millstream.types import STRING, Field, Schema
 
-RAW, PATH, BLOCK = "_raw", "_path", "_block"
+RAW, PATH, BLOCK, LENGTH = "_raw", "_path", "_block", "_length"
 
 _DECLARED = {"avro", "csv", "json", "orc", "parquet", "xml"}  # files that Spark reads with the declared columns
 _SELF_DESCRIBING = {"avro", "orc", "parquet"}
@@ -41,6 +42,7 @@ _PLAIN_FILES = {  # Hadoop's own local files look for checksums beside them, by 
     "fs.file.impl.disable.cache": "true",
 }
 _BYTES = "ISO-8859-1"  # a character for every byte
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _OF_PATHS = ("basepath", "pathglobfilter")
 _LOOKED_AT = 1000  # files, when a source is created
 _LONGEST_VALUE = "2147483647"
@@ -134,6 +136,23 @@ class Format:
             reader = reader.schema(self._schema(shape))
         return self._selected(reader.load(paths), shape)
 
+    def marked_rows(self, session: SparkSession, path: str, shape: Shape, shown: str, names: list[str]) -> DataFrame:
+        """The rows of one file of JSON, with lines marked that have half a character; Spark calls it `shown`."""
+        options = {k: v for k, v in self._options().items() if k.lower() not in ("path", *_OF_PATHS)}
+        plain = {"__globPaths__": "false", "recursiveFileLookup": "true"}
+        plain |= {"lineSep": self.given["linesep"]} if "linesep" in self.given else {}
+        plain |= _PLAIN_FILES if ":" in path.rpartition("/")[2] else {}
+        lines = session.read.format("text").options(**plain).load([path]).select(sql.col("value").cast("binary"))
+        marked = lines.mapInArrow(marking(names), "value BINARY").select(sql.col("value").cast("string"))
+        rows = session.read.options(**options).schema(self._schema(shape)).json(marked)
+        beside = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+        for field in self.columns:
+            if field.name.lower() in shape.beside:
+                given = next(unquote(value) for name, value in beside.items() if name.lower() == field.name.lower())
+                rows = rows.withColumn(field.name, sql.lit(None if given == _NO_VALUE else given))
+        where = {PATH: sql.lit(shown), BLOCK: sql.spark_partition_id().cast("bigint"), LENGTH: sql.lit(0)}
+        return self._columns(rows, shape).select("*", *(value.alias(name) for name, value in where.items()))
+
     def is_decoded(self, shape: Shape) -> bool:
         """Whether bytes that are no text were replaced by what says so, by whoever read them."""
         chosen = "encoding" in self.given or "charset" in self.given
@@ -171,6 +190,16 @@ class Format:
 
     def _selected(self, frame: DataFrame, shape: Shape) -> DataFrame:
         """The declared columns by position, then what is needed to put rows in order and to tell what is wrong."""
+        if not self.is_file:
+            return self._columns(frame, shape)
+        places = {PATH: "file_path", BLOCK: "file_block_start", LENGTH: "file_block_length"}
+        more = [sql.col(f"_metadata.{place}").alias(name) for name, place in places.items()]
+        return frame.select(*self._chosen(frame, shape), *more)
+
+    def _columns(self, frame: DataFrame, shape: Shape) -> DataFrame:
+        return frame.select(*self._chosen(frame, shape))
+
+    def _chosen(self, frame: DataFrame, shape: Shape) -> list[Column]:
         found = {name.lower(): name for name in frame.columns}
         chosen: list[Column] = []
         for index, (field, place) in enumerate(zip(self.columns, shape.found, strict=True)):
@@ -184,10 +213,7 @@ class Format:
         if self.is_parsed:
             raw = sql.col(RAW)
             chosen.append(sql.encode(raw, _BYTES).alias(RAW) if shape.by_bytes else raw)
-        if self.is_file:
-            chosen.append(sql.col("_metadata.file_path").alias(PATH))
-            chosen.append(sql.col("_metadata.file_block_start").alias(BLOCK))
-        return frame.select(*chosen)
+        return chosen
 
     def _check_options(self) -> None:
         for option in ("mode", "columnNameOfCorruptRecord"):

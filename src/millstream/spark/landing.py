@@ -27,6 +27,7 @@ from millstream.errors import StateError
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, too_long
 from millstream.plan.definitions import TimeDomain
 from millstream.spark import formats
+from millstream.spark.half_characters import MARK, has_halves
 from millstream.spark.malformed import Grammar, as_text
 from millstream.state.store import Store, Writer
 from millstream.types import BINARY, STRING, Schema, to_polars
@@ -64,13 +65,14 @@ class Piece(NamedTuple):
     greatest: int
     malformed: bool
     nulls: bytes  # one for each column that is NULL in all its rows
+    halves: bool  # whether texts may be what became of halves of characters
 
 
 _PIECES = (
     "path STRING, block BIGINT, number BIGINT, name STRING, rows BIGINT, greatest BIGINT, malformed BOOLEAN, "
-    "nulls BINARY"
+    "nulls BINARY, halves BOOLEAN"
 )
-_ARROW = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.int64(), pa.int64(), pa.bool_(), pa.binary())
+_ARROW = (pa.string(), pa.int64(), pa.int64(), pa.string(), pa.int64(), pa.int64(), pa.bool_(), pa.binary(), pa.bool_())
 
 
 def land(frame: DataFrame, landing: Landing) -> list[Piece]:
@@ -91,17 +93,30 @@ def _land(payload: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def _pieces(landing: Landing, batches: Iterator[pa.RecordBatch], partition: int, writer: Writer) -> Iterator[Piece]:
+    searched: dict[tuple[str, int], bool] = {}
     for number, rows in enumerate(_runs(landing, batches)):
         path, block = _place(rows) or ("", partition)
         good, malformed = _sorted_out(landing, rows)
+        if _may_have_halves(landing, good) and (path, block) not in searched and landing.grammar is not None:
+            names = landing.grammar.names(landing.columns)
+            searched[path, block] = has_halves(path, block, rows[formats.LENGTH][0], names)
+        halves = searched.get((path, block), False)
         if good.height:
             greatest = good["_tick"].max()
             values = good.drop("_tick")
             tick = greatest if isinstance(greatest, int) else -1
             nulls = bytes(column.null_count() == values.height for column in values.get_columns())
-            yield Piece(path, block, number, writer.write(values), good.height, tick, False, nulls)
+            yield Piece(path, block, number, writer.write(values), good.height, tick, False, nulls, halves)
         if malformed.height:
-            yield Piece(path, block, number, writer.write(malformed), malformed.height, -1, True, b"")
+            yield Piece(path, block, number, writer.write(malformed), malformed.height, -1, True, b"", halves)
+
+
+def _may_have_halves(landing: Landing, good: pl.DataFrame) -> bool:
+    """Whether a text has the `?` that Spark puts for half a character."""
+    if landing.grammar is None or landing.grammar.marked or not landing.grammar.finds_halves:
+        return False
+    texts = [good[field.name] for field in landing.columns if field.type == STRING]
+    return any(bool(column.str.contains("?", literal=True).any()) for column in texts)
 
 
 def _sorted_out(landing: Landing, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -242,7 +257,8 @@ def _explained(landing: Landing, rows: pl.DataFrame) -> pl.DataFrame:
     raws, reasons = [], []
     for row in rows.iter_rows(named=True):
         parsed, raw = [row[name] for name in values], row.get(formats.RAW)
-        raws.append(as_text(landing.columns, parsed) if raw is None else raw)
+        shown = raw.removeprefix(MARK) if raw and landing.grammar and landing.grammar.marked else raw
+        raws.append(as_text(landing.columns, parsed) if shown is None else shown)
         if landing.grammar is None or raw is None or row[_BROKEN] is not None:
             reasons.append(row[REASON])
         else:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.spark.half_characters import MARK, broken_column
 from millstream.spark.shapes import split_line
 from millstream.types import BOOLEAN, INTEGER_BITS, STRING, DataType, Field, Schema
 
@@ -22,9 +23,23 @@ class Grammar:
     options: Mapping[str, str]
     width: int | None = None
     places: tuple[int | str | None, ...] | None = None
+    marked: bool = False  # whether lines with halves of characters have a mark before them
+
+    @property
+    def finds_halves(self) -> bool:
+        """Whether lines are such that halves of characters can be found in them."""
+        several = self.options.get("multiline", "").lower() == "true"
+        return self.format == "json" and not several and not {"encoding", "charset"} & self.options.keys()
+
+    def names(self, columns: Schema) -> list[str]:
+        """What the texts are called in lines of JSON."""
+        spelled = self.places or [field.name for field in columns]
+        return [str(name) for name, field in zip(spelled, columns, strict=True) if field.type == STRING]
 
     def reason(self, raw: str, columns: Schema, parsed: Sequence[Any]) -> str:
         """What is wrong with a line of which Spark could read `parsed`, with NULL for what it could not."""
+        if self.marked and raw.startswith(MARK):
+            return self._broken(raw.removeprefix(MARK), columns)
         match self.format:
             case "json":
                 given = self._values_of_json(raw, columns)
@@ -38,6 +53,16 @@ class Grammar:
             if value is None and text is not None and not (self.format == "json" and _is(text, field.type)):
                 return f'column "{field.name}": {_shown(text)} is not {field.type}'
         return f"cannot be read as {self.format}"
+
+    def _broken(self, raw: str, columns: Schema) -> str:
+        try:
+            found = json.loads(raw)
+        except (ValueError, RecursionError):
+            found = None
+        for row in found if isinstance(found, list) else [found]:
+            if (name := broken_column(row, self.names(columns))) is not None:
+                return f'column "{name}" is not Unicode: half of a surrogate pair'
+        return "not Unicode: half of a surrogate pair"
 
     def _values_of_csv(self, raw: str, columns: Schema) -> list[Any] | str:
         option = self.options.get

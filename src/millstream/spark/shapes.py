@@ -118,7 +118,7 @@ class Inspection:
         if self.format == "orc" and opened is None:
             return self.of_schema(name, orc.ORCFile(name).schema, directories)
         by_bytes = self.format == "csv" and self.can_be_bytes
-        with _unpacked(name) if opened is None else opened() as file:
+        with unpacked(name) if opened is None else opened() as file:
             if self.has_header:
                 return self._of_header(name, file, directories, by_bytes)
             first = file.readline(_LONGEST_LINE)
@@ -254,7 +254,8 @@ def _at_hand(name: str) -> IO[bytes]:
     return Path(name).open("rb")
 
 
-def _unpacked(name: str) -> IO[bytes]:
+def unpacked(name: str) -> IO[bytes]:
+    """A file of this machine, whose end says how it is packed."""
     if not Path(name).is_file():
         raise FileNotFoundError(2, "there is no such file any more")
     opener = _OPENERS.get(Path(name).suffix.lower())
