@@ -1,4 +1,4 @@
-"""Queries that come when some of the past is cut: what failed before their first answerable instant is nothing to them."""
+"""Queries that come when some of the past is cut: what failed before they can be asked is nothing to them."""
 
 from __future__ import annotations
 
@@ -74,3 +74,15 @@ def test_ad_hoc_streams_have_the_elements_that_can_be_asked_for() -> None:
         db.advance(to=86)
         with pytest.raises(ms.EvaluationError, match="division by zero"):
             db.execute("SELECT RSTREAM(10/x AS y) FROM A [NOW]")
+
+
+def test_a_pair_that_is_gone_at_its_first_instant_fails_no_query_of_a_group() -> None:
+    with in_process() as db:
+        db.execute("CREATE STREAM A (x INT, v INT) TIMESTAMP BY ts; CREATE TABLE T (x INT, w INT)")
+        db.execute("INSERT INTO T VALUES (0, 0), (1, 5)")
+        texts = (f"SELECT A.v FROM A [RANGE 3], T WHERE A.x = T.x AND 10/T.w > 1 AND v > -{n}" for n in range(10))
+        queries = [db.register(text) for text in texts]
+        db.insert("A", [(0, 1, 5), (1, 1, 5)])
+        db.execute("DELETE FROM T WHERE x = 0 AT 5")
+        db.advance(to=6)
+        assert [query.result().num_rows for query in queries] == [1] * 10

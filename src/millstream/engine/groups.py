@@ -23,8 +23,8 @@ from millstream.engine.past import by_beginning, common
 from millstream.engine.task import EpochOutcome, StateNames
 from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
-from millstream.kernel.keys import Positions
 from millstream.kernel.failures import counting_from
+from millstream.kernel.keys import Positions
 from millstream.kernel.operator import EVERYWHERE, Operator, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.expressions import Expression

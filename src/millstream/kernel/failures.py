@@ -38,7 +38,9 @@ from millstream.kernel.scalar.evaluate import failures, select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.scalar.program import DETAIL, HINT, PRIMARY, ROW
 from millstream.kernel.sharing.expand import Expand
-from millstream.kernel.sharing.keyed_selection import with_query
+from millstream.kernel.sharing.expanded_selection import ExpandedSelection
+from millstream.kernel.sharing.grouped_selection import GroupedSelection
+from millstream.kernel.sharing.keyed_selection import KeyedSelection, with_query
 from millstream.kernel.sharing.lineage import BLOCK, LINEAGE
 from millstream.types import STRING, Field, Schema
 
@@ -140,10 +142,15 @@ def counting_from(pipeline: Pipeline, first: int) -> Pipeline:
     """The same steps, counting what fails from another instant on."""
     changed = []
     for step in pipeline.steps if first else ():
-        if isinstance(step.operator, Failures | Checked):
-            operator = copy(step.operator)
+        operator = copy(step.operator)
+        if isinstance(operator, ExpandedSelection):
+            operator.selection = copy(operator.selection)
+            operator.selection.first = first
+        elif isinstance(operator, Failures | Checked | GroupedSelection | KeyedSelection):
             operator.first = first
-            changed.append(replace(step, operator=operator))
+        else:
+            continue
+        changed.append(replace(step, operator=operator))
     return pipeline.replacing(tuple(changed)) if changed else pipeline
 
 

@@ -85,10 +85,17 @@ def _fails_beside_selections(node: lo.Node, *, below: bool = False) -> bool:
     selections as rows come, so that none may be taken back."""
     selects = isinstance(node, lo.Filter | lo.Join | lo.ManyJoin)
     if any(map(can_fail, lo.expressions_of(node))):
-        retracting = any(isinstance(part, lo.Window) and isinstance(part.window, Rows) for part in node.walk())
+        retracting = any(map(_takes_back, node.walk()))
         if below or (selects and (retracting or not isinstance(node, lo.Filter))):
             return True
     return any(_fails_beside_selections(child, below=below or selects) for child in node.children)
+
+
+def _takes_back(node: lo.Node) -> bool:
+    """Whether rows that it has given may be nothing in the end, even at the instant at which they came."""
+    if isinstance(node, lo.TableScan):
+        return node.nature not in ("APPEND ONLY", "STATIC")
+    return isinstance(node, lo.Window) and isinstance(node.window, Rows)
 
 
 def _once(condition: Expression) -> Expression:

@@ -48,12 +48,14 @@ class GroupedSelection(Operator):
         self.schema = schema
         self.shapes = dict(shapes)
         self.policy = policy
+        self.first = 0  # the first instant at which what fails counts
         routing_policy(policy)  # an unknown one is refused at once
         self._last: tuple[list[tuple[Segment, ...]], Index] | None = None
 
     def __getstate__(self) -> dict[str, object]:
         # What is computed on the way has numbers that mean something in this process only.
-        return {"schema": self.schema, "shapes": self.shapes, "policy": self.policy, "_last": None}
+        kept = "schema", "shapes", "policy", "first"
+        return {**{name: getattr(self, name) for name in kept}, "_last": None}
 
     @property
     def distribution(self) -> Distribution:
@@ -97,6 +99,7 @@ class GroupedSelection(Operator):
             for first in range(0, rows.size, _PAIRS):
                 part = slice(first, first + _PAIRS)
                 row, bit = rows[part] + low, bits[part]
-                true = holds(residual.condition, batch, row, residual.table, residual.row[bit], len(self.schema))
+                pairs = row, residual.table, residual.row[bit]
+                true = holds(residual.condition, batch, *pairs, len(self.schema), self.first)
                 row, bit = row[~true], bit[~true]
                 np.bitwise_xor.at(lineage, (row, bit // WORD_BITS), np.uint64(1) << (bit % WORD_BITS).astype(np.uint64))

@@ -87,6 +87,7 @@ class KeyedSelection(Operator):
         self.schema = with_query(schema)
         self.key = key
         self.shapes = dict(shapes)
+        self.first = 0  # the first instant at which what fails counts
         self._width = len(schema)
 
     @property
@@ -129,7 +130,7 @@ class KeyedSelection(Operator):
         for number, here in zip(numbers, np.split(order, starts[1:]), strict=False):
             rest, segment = table.parts[number]
             if rest != TRUE:
-                kept[here] = holds(rest, batch, rows[here], segment, row[here], self._width)
+                kept[here] = holds(rest, batch, rows[here], segment, row[here], self._width, self.first)
         queries = table.found[QUERY][pl.Series(found[kept].astype(np.uint32))]
         return expanded(queries, gather(batch, batch.columns, rows[kept]))
 
