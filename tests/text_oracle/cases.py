@@ -11,11 +11,13 @@ from tests.text_oracle.evaluator import Query
 from tests.text_oracle.expressions import condition, expression
 from tests.text_oracle.kinds import DECLARED, TYPES, VALUES, Column, Kind, Text, joined, same, written
 from tests.text_oracle.queries import QueryMaker, View
+from tests.text_oracle.risky_queries import RiskyMaker
 from tests.text_oracle.windows import Row
 from tests.text_oracle.world import Stream, Table
 
 HORIZON = 9
 _HEARTBEATS = (("", 0), ("HEARTBEAT DELAY {3}", 3), ("HEARTBEAT EXPLICIT", None), ("HEARTBEAT ASCENDING", 0))
+_NUMERALS = ("1", "0", "-1", None, "x")
 RULES = (
     *("commute_windows", "reduce_windows", "push_selections", "pull_up_negation"),
     *("push_distinct", "prune_columns", "merge_projections", "foretell_negation"),
@@ -150,21 +152,23 @@ class CaseMaker:
     dice: Dice
     scale: Scale = field(default_factory=Scale)
     forgets: bool = False
+    fails: bool = False  # on some rows
     horizon: int = HORIZON
 
     def case(self) -> Case:
         dice = self.dice
         self.scale = self._scale()
-        self.forgets = dice.chance(30)
+        flavour = dice.number(0, 99)
+        self.forgets, self.fails = flavour < 30, flavour >= 75
         streams = [self._stream(name) for name in ("S", "U")[: dice.pick((1, 2, 2))]]
         tables = [self._table("D")] if dice.chance(45) else []
         sources: list[Stream | Table | View] = [*streams, *tables]
         views: list[View] = []
-        if dice.chance(30):
+        if dice.chance(30) and not self.fails:
             views = [self._view(sources)]
             sources += views
         maker = self._maker(sources)
-        queries = {f"q{n}": maker.query() for n in range(dice.pick((1, 1, 1, 2)))}
+        queries = {f"q{n}": maker.query() for n in range(dice.pick((2, 3) if self.fails else (1, 1, 1, 2)))}
         if dice.chance(10):  # some that differ little, so that they share a plan
             first = self._maker(sources)
             alike = [first.query() for _ in range(2)]
@@ -178,9 +182,12 @@ class CaseMaker:
         case.steps = self._steps(case)
         return case
 
-    def _maker(self, sources: list[Stream | Table | View]) -> QueryMaker:
+    def _maker(self, sources: list[Stream | Table | View]) -> QueryMaker | RiskyMaker:
         numbers = 100 * (1 + self.dice.number(0, 10**6))
         scale = self.scale
+        if self.fails:
+            read = [source for source in sources if not isinstance(source, View)]
+            return RiskyMaker(self.dice, read, scale.start is not None, scale.unit, _numbers=numbers)
         return QueryMaker(self.dice, list(sources), scale.start is not None, scale.unit, self.forgets, _numbers=numbers)
 
     def _scale(self) -> Scale:
@@ -189,15 +196,17 @@ class CaseMaker:
 
     def _columns(self) -> tuple[tuple[Column, ...], tuple[Text, ...]]:
         kinds = [Kind.INTEGER, *self.dice.some(DECLARED, 0, 3)]
+        if self.fails:  # few values, all of which are small
+            kinds = [Kind.INTEGER, Kind.INTEGER, Kind.STRING]
         columns = tuple(Column(name, kind) for name, kind in zip("abcd", kinds, strict=False))
-        return columns, tuple(self.dice.pick(TYPES[kind]) for kind in kinds)
+        return columns, tuple(self.dice.pick(TYPES[kind][:1] if self.fails else TYPES[kind]) for kind in kinds)
 
     def _stream(self, name: str) -> Stream:
         columns, types = self._columns()
         words, delay = self.dice.pick(_HEARTBEATS)
         words = words.replace("{3}", "3" if self.scale.start is None else "3 SECONDS")
         delay = None if delay is None else delay * self.scale.unit
-        shows = self.scale.start is None and self.dice.chance(25)
+        shows = self.scale.start is None and self.dice.chance(25) and not self.fails
         if shows:
             columns, types = (*columns, Column("ts", Kind.INTEGER)), (*types, same("BIGINT"))
         retained, retain = None, "" if self.scale.start is None else "RETAIN FOREVER"
@@ -300,7 +309,10 @@ class CaseMaker:
         return found
 
     def _values(self, columns: tuple[Column, ...]) -> Row:
-        return tuple(self.dice.pick(VALUES[column.kind]) for column in columns)
+        return tuple(
+            self.dice.pick(_NUMERALS if self.fails and column.kind is Kind.STRING else VALUES[column.kind])
+            for column in columns
+        )
 
     def _batches(self, rows: list[tuple[Row, int]]) -> list[list[tuple[Row, int]]]:
         found = []
@@ -312,7 +324,8 @@ class CaseMaker:
 
     def _change(self, table: Table) -> Change:
         dice = self.dice
-        form = "INSERT" if table.clause == "APPEND ONLY" else dice.pick(("INSERT", "INSERT", "DELETE", "UPDATE"))
+        forms = ("INSERT", "INSERT", "DELETE") if self.fails else ("INSERT", "INSERT", "DELETE", "UPDATE")
+        form = "INSERT" if table.clause == "APPEND ONLY" else dice.pick(forms)
         where = same(" WHERE ") + condition(dice, table.columns, 2) if dice.chance(85) else same("")
         if form == "DELETE":
             return Change(table.name, same(f"DELETE FROM {table.name}") + where)

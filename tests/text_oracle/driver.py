@@ -51,6 +51,7 @@ class Run:
         self.delivered: dict[str, list[pa.Table]] = {}
         self.followed: dict[str, list[pa.Table]] = {}
         self.following: dict[str, Iterator[pa.Table]] = {}
+        self.failed: set[str] = set()
         self.places: dict[str, Any] = {}  # up to where followers were given everything
         self.pasts: dict[str, Past] = {}
         self.begins: dict[str, int] = {}  # the first answerable instant when a query came
@@ -69,9 +70,11 @@ class Run:
         for step in self.case.steps:
             self._perform(step)
             for name in self.followed:
-                self._follow(name)
+                if not self._has_failed(name):
+                    self._follow(name)
         for name in self.delivered:
-            self._check(name)
+            if name not in self.failed:
+                self._check(name)
         for name, query in self.case.queries.items():
             if self.case.asks_ad_hoc and name in self.delivered:
                 self._check_ad_hoc(name, query)
@@ -86,6 +89,8 @@ class Run:
             if any(reason in str(error) for reason in _DOCUMENTED):
                 raise Refused(str(error)) from None
             raise AssertionError(f"refused: {error}") from None
+        except ms.EvaluationError:
+            raise
         except ms.Error as error:
             raise AssertionError(f"refused: {error}") from None
 
@@ -106,17 +111,52 @@ class Run:
                 for name in step.names:
                     self._register(name)
                 for name in step.names:
-                    self._attach(name)
-                    self._check(name, sums=False)
+                    if name in self.delivered and not self._has_failed(name):
+                        self._attach(name)
+                        self._check(name, sums=False)
             case Reopen():
                 self.db.close()
                 self.db = self.connect()
                 for name in self.delivered:
-                    self._attach(name)
+                    if not self._has_failed(name):
+                        self._attach(name)
+
+    def _has_failed(self, name: str) -> bool:
+        """Whether a query has stopped, which it has where the evaluator finds rows that it fails on."""
+        query, registered = self.case.queries[name], self.db.query(name)
+        if not query.can_fail:
+            return False
+        registered.wait()
+        final = self.world.final(query.reads)
+        right = name in self.failed
+        if not right and final >= self.begins[name]:
+            right = Evaluator(self.world, final).first_failure(query, self.begins[name]) is not None
+        error = registered.error
+        _same(f"whether {name} has failed ({error})", error is not None, right)
+        if error is not None and name not in self.failed:
+            self.failed.add(name)
+            self._check_failed(name, registered.result)
+            self._check_failed(name, registered.changes)
+            _same(f"state of {name}", registered.stats()["state"], "failed")
+        return right
+
+    def _check_failed(self, what: str, ask: Callable[[], Any]) -> None:
+        try:
+            found = ask()
+        except ms.EvaluationError as error:
+            _same(f"the reason of {what} ({error})", "failed on its data" in str(error), False)
+        else:
+            raise AssertionError(f"{what}: {found}, and it fails")
 
     def _register(self, name: str) -> None:
         query = self.case.queries[name]
-        found = self._told(lambda: self.db.register(query.text.cql, name=name, mode=self.case.mode))
+        try:
+            found = self._told(lambda: self.db.register(query.text.cql, name=name, mode=self.case.mode))
+        except ms.EvaluationError as error:  # of what is there already
+            final = self.world.final(query.reads)
+            right = query.can_fail and Evaluator(self.world, final).first_failure(query) is not None
+            _same(f"whether {name} fails at once ({error})", True, right)
+            return
         past = past_of(self.world, query, self._operator(name))
         _same(f"whether {name} has notices", bool(found.notices), past.is_told)
         self.world.readers[name], self.pasts[name] = query.reads, past
@@ -228,6 +268,9 @@ class Run:
         if past.first > now:
             self._check_forgotten(f"{name}, asked ad hoc", lambda: self.db.execute(query.text.cql))
             return
+        if self._fails_ad_hoc(name, query, now):
+            self._check_failed(f"{name}, asked ad hoc", lambda: self.db.execute(query.text.cql))
+            return
         answer = self._told(lambda: self.db.execute(query.text.cql))
         _same(f"whether {name}, asked ad hoc, has notices", bool(answer.notices), past.is_told)
         found, evaluator = Counter(_rows(answer.table)), Evaluator(self.world, now, past.kept)
@@ -238,6 +281,13 @@ class Run:
         else:
             right = at(evaluator.relation(query), now)
         _same(f"{name}, asked ad hoc", found, right)
+
+    def _fails_ad_hoc(self, name: str, query: Query, now: int) -> bool:
+        """Of a relation only the instant asked counts."""
+        if not query.can_fail:
+            return False
+        since = 0 if self.db.query(name).kind == "stream" else now
+        return Evaluator(self.world, now).first_failure(query, since) is not None
 
 
 # Of the last, a derived stream of tables only, which has no timestamps to say how long a tick is.

@@ -41,6 +41,12 @@ class Query:
     failures: tuple[str, ...] = ()  # texts for DuckDB: rows on which the query fails
 
     @property
+    def can_fail(self) -> bool:
+        return bool(self.failures) or any(
+            isinstance(leaf.source, Query) and leaf.source.failures for leaf in self.leaves
+        )
+
+    @property
     def reads(self) -> set[str]:
         """The streams and tables that it reads, also through derived streams."""
         found: set[str] = set()
@@ -82,10 +88,20 @@ class Evaluator:
             before = rows
         return found
 
-    def first_failure(self, query: Query) -> int | None:
-        """The first instant at which the query meets a row that it fails on."""
-        instants = [start for text in query.failures for start, rows in self._pieces(query, text) if rows]
-        return min(instants, default=None)
+    def first_failure(self, query: Query, since: int = 0) -> int | None:
+        """The first instant, from one on, at which the query meets a row that it fails on."""
+        ends = [*self._failures(query)]
+        for leaf in query.leaves:
+            if isinstance(leaf.source, Query):
+                ends += self._failures(leaf.source)
+        return min((max(start, since) for start, end in ends if end > since), default=None)
+
+    def _failures(self, query: Query) -> Iterator[tuple[int, int]]:
+        """Spans of instants at which it fails."""
+        for text in query.failures:
+            pieces = [*self._pieces(query, text)]
+            ends = [*(start for start, _ in pieces[1:]), self.until + 1]
+            yield from ((start, end) for (start, rows), end in zip(pieces, ends, strict=True) if rows)
 
     def _pieces(self, query: Query, text: str) -> Iterator[tuple[int, Bag]]:
         for leaf in query.leaves:
