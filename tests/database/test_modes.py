@@ -551,3 +551,19 @@ def test_a_mode_that_does_not_exist_is_refused() -> None:
         db.execute(STREAMS)
         with pytest.raises(ms.BindError, match="eager, lazy or none"):
             db.register("SELECT a FROM S", mode="sometimes")
+
+
+@pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_combinations_that_no_window_holds_together_do_not_fail(mode: str, is_late: bool) -> None:
+    text = "SELECT S.a FROM U [RANGE 1], S [RANGE 1] WHERE U.a IN (CAST(S.c AS INT), 0)"
+    with ms.connect(engine="inprocess") as db:
+        db.execute("SET join_plan = 'eddy'; SET stem_window = 8")
+        db.execute("CREATE STREAM S (a INT, c STRING) TIMESTAMP BY ts; CREATE STREAM U (a INT) TIMESTAMP BY ts")
+        query = None if is_late else db.register(text, mode=mode)
+        db.insert("U", [(5, 6), (5, 7)])
+        db.insert("S", [(0, "1", 6), (1, "x", 9)])
+        db.advance(to=14)
+        query = query or db.register(text, mode=mode)
+        assert query.result().num_rows == 0
+        assert query.error is None

@@ -198,7 +198,7 @@ _CASTS = [
     _c(DATE, (DATE,), "CAST(CAST({0} AS STRING) AS DATE)", "({0})"),
     _c(X, (S,), "CAST({0} AS BINARY)", "encode({0})"),
     _c(S, (S,), "CAST(CAST({0} AS BINARY) AS STRING)", "({0})"),
-    _c(I, (S,), "TRY_CAST({0} AS INT)"),
+    _c(I, (S,), "TRY_CAST({0} AS INT)", "CASE WHEN {0} NOT LIKE '%.%' THEN TRY_CAST({0} AS INT) END"),
     _c(DATE, (S,), "TRY_CAST({0} AS DATE)"),
     _c(I, (D,), "TRY_CAST({0} AS INT)", "TRY_CAST(trunc({0}) AS INT)"),
     _c(B, (I,), "boolean({0})", "CAST({0} AS BOOLEAN)"),

@@ -20,11 +20,12 @@ from dataclasses import dataclass, replace
 from millstream.kernel.aggregation.aggregate_calls import canonical
 from millstream.kernel.aggregation.ranked_tree import FUNCTIONS
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import Column, Expression, Parameter, columns_used, map_columns
+from millstream.kernel.scalar.expressions import Column, Expression, Parameter, columns_used, map_columns, value_if_any
 from millstream.kernel.window import Now, Range, Rows, TimeSpecification, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.placing import held
 from millstream.plan.sharing import generalised
 from millstream.types import Field
 
@@ -330,10 +331,11 @@ def _lift(node: lo.Node, window: TimeSpecification) -> _Lifted:
     match node:
         case lo.Filter():
             below = _lift(node.input, window)
-            return replace(below, node=lo.Filter(below.node, _over(node.condition, below.columns)))
+            # What is kept may lie further apart than the windows reach: whether it fails is for the guard to say.
+            return replace(below, node=lo.Filter(below.node, held(_over(node.condition, below.columns))))
         case lo.Project():
             below = _lift(node.input, window)
-            own = [_over(expression, below.columns) for expression in node.expressions]
+            own = [_if_any(_over(expression, below.columns)) for expression in node.expressions]
             times = [_column(below.node.schema, at) for at, _ in below.instants]
             names = (*node.names, *(time.name for time in times))
             placed = tuple((len(own) + n, spec) for n, (_, spec) in enumerate(below.instants))
@@ -351,6 +353,10 @@ def _lift(node: lo.Node, window: TimeSpecification) -> _Lifted:
             return _Lifted(stamped, tuple(range(width)), ((width, specification),), not _is_base(node.input))
         case _:
             return _Lifted(node, tuple(range(len(node.schema))), (), True)
+
+
+def _if_any(expression: Expression) -> Expression:
+    return value_if_any(expression) if can_fail(expression) else expression
 
 
 def _lift_join(node: lo.Join | lo.ManyJoin, below: Sequence[_Lifted]) -> _Lifted:
