@@ -59,6 +59,18 @@ CASES = [
     ("SELECT CASE WHEN x = 0 THEN 0 ELSE 10/x END AS y FROM A [RANGE 5]", MANY, False),
     ("SELECT x FROM A [RANGE 5] WHERE x = 1 OR 10/x > 1 OR v = 7", MANY, False),
     ("SELECT x FROM A [RANGE 5] UNION ALL SELECT 10/x FROM A [RANGE 5]", MANY, True),
+    # A scalar subquery is computed for rows that the other conditions keep, wherever they are written.
+    (
+        "SELECT v FROM A [RANGE 5] a WHERE (SELECT MAX(10/(b.v-5)) FROM B [RANGE 5] b WHERE b.x=a.x) > 0 AND x = 0",
+        MANY,
+        False,
+    ),
+    (
+        "SELECT v FROM A [RANGE 5] a WHERE x = 0 AND (SELECT MAX(10/(b.v-5)) FROM B [RANGE 5] b WHERE b.x=a.x) > 0",
+        MANY,
+        False,
+    ),
+    ("SELECT v FROM A [RANGE 5] a WHERE (SELECT MAX(10/(b.v-5)) FROM B [RANGE 5] b WHERE b.x=a.x) > 0", MANY, True),
     ("SELECT (SELECT MAX(10/x) FROM A [RANGE 5]) AS m FROM C [RANGE 5]", MANY, True),
 ]
 

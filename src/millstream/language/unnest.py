@@ -62,12 +62,13 @@ def plan_block(block: Block, domain: lo.Node | None = None) -> lo.Node:
 
 
 def _together(conditions: list[Expression]) -> list[Expression]:
-    """The conditions that WHERE requires; of very many, those without subqueries as one: the plan is not deep then."""
-    if len(conditions) <= _MANY:
-        return conditions
+    """The conditions that WHERE requires. Those with subqueries whose value is attached come last, however they are
+    written: such a subquery is not computed for rows that another condition leaves out. Of very many conditions, those
+    without subqueries are one: the plan is not deep then."""
     plain = [condition for condition in conditions if not _has_subquery(condition)]
     others = [condition for condition in conditions if _has_subquery(condition)]
-    return [*([conjunction(plain)] if plain else []), *others]
+    others.sort(key=lambda condition: _as_subquery_condition(condition)[0] is None)
+    return [*([conjunction(plain)] if len(conditions) > _MANY and plain else plain), *others]
 
 
 def _with_empty_groups(aggregate: lo.Aggregate, domain: lo.Node) -> lo.Node:
