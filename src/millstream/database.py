@@ -40,7 +40,7 @@ from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
 from millstream.language.statement_parser import parse, parse_query
 from millstream.names import shown_name, why_unusable
-from millstream.notices import check_now, of_the_past
+from millstream.notices import check_now, counted_now, of_the_past
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
@@ -286,11 +286,14 @@ class Database:
         self.inputs.tick_clocks()
         now = self._latest(bound)
         limit, past = self.settings.max_rstream_rows, of_the_past(self.engine, bound)
-        check_now(past, now, bound)
         # The answer of a relation has only this instant, that of a stream all elements up to it.
         first = now if bound.kind == "relation" else past.counted
         options = replace(self.options(), first_counted=max(first, 0))
-        rows = self.engine.evaluate(bound.plan, options, now, past.kept)
+        if past.unseen is None:
+            check_now(past, now, bound)
+            rows = self.engine.evaluate(bound.plan, options, now, past.kept)
+        else:
+            rows, past = counted_now(self.engine, bound, past, options, now)
         if bound.kind == "relation":
             table = relation_at(rows, bound.schema, now)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,14 @@ from millstream.engine.bookmarks import Bookmark as Bookmark
 from millstream.engine.keeping import Answer, Keeping, Span
 from millstream.engine.life import Life, under_way
 from millstream.engine.past import WHOLE, Past
+from millstream.engine.task import StateNames
 from millstream.errors import ClosedError, Error, EvaluationError, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
 from millstream.plan.definitions import TimeDomain
 from millstream.plan.explain import explain
-from millstream.plan.lifetime import influence
+from millstream.plan.lifetime import OPEN, influence
 from millstream.plan.logical import QUERY, Kind, has_no_heartbeat
 from millstream.state.snapshot import Snapshot
 from millstream.types import Schema, arrow_schema
@@ -58,8 +59,19 @@ class Query:
         self.number = number  # within its group, if it shares a plan
         self.template = template
         self.past = past
-        self.notices = list(past.notices)  # what its author should know of the past that it saw
+        # Where the first answerable instant is found by counting: what is found in the state of steps.
+        self.finding: Callable[[StateNames], int] | None = None
         self._dropped = False
+
+    @property
+    def notices(self) -> list[str]:
+        """What its author should know of the past that it saw."""
+        told = list(self.past.notices)
+        if self.past.unseen is None or (first := self._first_of_past()) == OPEN:
+            return told
+        if first <= self.committed_tick:
+            return []  # what was to be waited for is there
+        return [f"{notice.rpartition(': ')[0]}: it can be asked from {self.shown(first)} on" for notice in told]
 
     @property
     def life(self) -> Life:
@@ -192,12 +204,20 @@ class Query:
         """Where changes after an instant begin; those of all instants with what holds at the first answerable one. What
         they change must be answerable itself."""
         first = self.first_tick
+        if since is None and first == OPEN:
+            return Bookmark(self, self.committed_tick, OPEN)
         if since is None:
             return Bookmark(self, first - 1, first)
         seen = self.tick(since)
         if seen < first:
             raise self._forgotten(f"the changes of {self.name} since {self.shown(seen)} are", first)
         return Bookmark(self, seen)
+
+    def begun(self, place: Bookmark) -> Bookmark:
+        """The place, with where it begins if that was not known yet and is now."""
+        if place.start == OPEN:
+            place.start = self._first_of_past()
+        return place
 
     def hold(self, place: Bookmark, most: int | None = None) -> Bookmark:
         """Keep what comes after a place for as long as somebody has it, or until that is more than so many bytes."""
@@ -214,7 +234,7 @@ class Query:
                 detail=f"more than max_follower_bytes were kept for this reader, from {self.shown(place.lost)} back",
                 hint="read faster, or raise max_follower_bytes",
             )
-        if until <= place.seen or until < place.start:
+        if until <= self.begun(place).seen or until < place.start:
             return self._changes(empty_batch(self._bound.schema), -1, -1), place.seen
         whole, since = place.is_new and self.kind == "relation", place.seen
         start = place.start if whole else since
@@ -278,9 +298,10 @@ class Query:
             if self.is_filling:
                 return  # for longer than anybody wants to wait
             try:
+                final = self._final()
                 changes = self._more(place)
                 if changes is None or not changes.num_rows:
-                    seen = max(place.seen, place.start - 1)
+                    seen = final if place.start == OPEN else max(place.seen, place.start - 1)
                     self._wait(seen, timeout)
                     if not self.has_ended and self._final() <= seen:
                         return  # nothing came
@@ -295,7 +316,7 @@ class Query:
     def _more(self, place: Bookmark) -> pa.Table | None:
         """What has become final since a follower was here."""
         final = self._final()
-        if final <= place.seen or final < place.start:
+        if final <= self.begun(place).seen or final < place.start:
             return None
         with _FOLLOWING:
             changes, place.seen = self.given(place, final)
@@ -425,8 +446,16 @@ class Query:
 
     @property
     def first_tick(self) -> int:
-        """The first answerable instant: by RETAIN, and by what there was of the past when it came."""
-        return max(self.past.first, self._database.engine.first_answerable(self.keeping.inputs))
+        """The first answerable instant: by RETAIN, and by what there was of the past when it came; OPEN as long as that
+        is not known."""
+        return max(self._first_of_past(), self._database.engine.first_answerable(self.keeping.inputs))
+
+    def _first_of_past(self) -> int:
+        finding, engine = self.finding, self._database.engine
+        if self.past.first == OPEN and finding is not None and not self.is_filling:
+            found = engine.read(lambda snapshot: finding(snapshot.states))
+            self.past = replace(self.past, first=found)
+        return self.past.first
 
     @property
     def final_tick(self) -> int:
@@ -471,6 +500,12 @@ class Query:
         return TimeError(f"{what} not final", detail=f"{reached}; {waits}", hint=hint)
 
     def _forgotten(self, what: str, first: int) -> TimeError:
+        if first == OPEN:
+            return TimeError(
+                f"{what} no longer kept",
+                detail="; ".join(self.notices),
+                hint="the first instant that can be asked for is known once so many elements have come",
+            )
         return TimeError(
             f"{what} no longer kept",
             detail=f"the first instant that can be asked for is {shown_instant(first, self._bound.domain)}",

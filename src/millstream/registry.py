@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -32,7 +33,7 @@ from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, Nothing, NotLazy, kept_windows
 from millstream.names import shown_name, why_unusable
-from millstream.notices import of_the_past, past_in, with_past
+from millstream.notices import counted_by, found_by_counting, of_the_past, past_in, with_past
 from millstream.parameters import parameter_columns
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, selectivity
@@ -60,6 +61,7 @@ ENOUGH_TO_SHARE = 8
 WORTH_ONE_JOIN = 0.5
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
 MOST_PER_VALUE = 32
+_COUNTS = "exact answers begin once its windows have counted enough rows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +165,7 @@ class Registry:
         if template.group.key is not None and not self._has_room(template.group, template.shape, constants):
             return None
         past = of_the_past(self._database.engine, template.bound)
-        if self._differs_by_its_past(template.group, past):
+        if past.unseen is not None or self._differs_by_its_past(template.group, past):
             return None
         name, mode = name or self._free_names(1)[0], mode.lower()
         self._check_free([name], None)
@@ -200,7 +202,9 @@ class Registry:
             self._check_free([name], place)
             unplanned = database.binder(statement.place.text).bind(statement.query)
             bound, statistics = self.planned(unplanned)
-            text = statement_text(statement)
+            text, past = statement_text(statement), of_the_past(engine, bound)
+            if past.unseen is not None:
+                return self._register_alone(name, mode, text, bound, statistics, _COUNTS)
             if mode != "eager":
                 return self._register_in_mode(name, mode, text, unplanned, bound, statistics)
             alone = database.settings.sharing == "off" or (not recorded and has_many_constants(bound.plan))
@@ -209,7 +213,6 @@ class Registry:
                 shape, constants = _constants(found)
                 group = self._group(found, shape, constants)
                 wanted = _wanted(found, statistics)
-                past = of_the_past(engine, bound)
                 if self._is_to_share(group, wanted) and not self._differs_by_its_past(group, past):
                     self._gather(group)
                     template = self._template(bound, statistics, group, shape, (), text)
@@ -241,6 +244,9 @@ class Registry:
                 return []
             unplanned = database.binder(text, kinds).bind(tree)
             bound, statistics = self.planned(unplanned)
+            past = of_the_past(engine, bound)
+            if past.unseen is not None:
+                return self._register_each(text, values, shown, mode)
             if mode == "none":
                 database.check_number_of_queries(len(self._queries) + values.height)
                 made = self._unkept.register(text, bound, statistics, kinds, values, shown)
@@ -253,7 +259,7 @@ class Registry:
                 return self._register_each(text, values, shown, mode)
             shape = Shape(found.condition, kinds)
             group = self._group(found, shape, values)
-            if self._differs_by_its_past(group, of_the_past(engine, bound)):
+            if self._differs_by_its_past(group, past):
                 return self._register_each(text, values, shown, mode)
             template = self._template(bound, statistics, group, shape, kinds, text, lazy)
             return self._enlist(template, _with_names(values, shown, mode, None, template.name))
@@ -541,11 +547,10 @@ class Registry:
         database, engine = self._database, self._database.engine
         database.check_number_of_queries(len(self._queries) + 1)
         past = of_the_past(engine, bound)
-        options = self._options(past)
-        steps = [step.name for step in engine.pipeline_of(bound.plan, options).steps]
-        if past.apart and engine.holds_state_of(steps):
-            # Others have seen more of the past than is kept: their state does not go with what this query has seen.
-            options = replace(options, apart=name.lower())
+        # Others see more of the past, or less: their state does not go with what a query has seen that is apart.
+        options = replace(
+            self._options(past, name.lower() if past.apart else ""), counting=counted_by(bound.plan, past)
+        )
         declared = database.declared.with_entry(
             "query",
             name,
@@ -562,6 +567,7 @@ class Registry:
         database.declared = declared
         own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=reason)
         query = Query(database, name, mode, bound, own, past=past)
+        query.finding = partial(found_by_counting, bound.plan, past, options, engine)
         self._queries[name.lower()] = query
         return query
 
@@ -690,29 +696,31 @@ class Registry:
             raise AssertionError(f"not a query: {entry['text']}")
         unplanned = database.binder(entry["text"]).bind(statement.query)
         bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
-        keeping: Keeping | str = ""
-        if entry["mode"] != "eager":
+        past = past_in(entry)
+        keeping: Keeping | str = "" if past.unseen is None else _COUNTS
+        if entry["mode"] != "eager" and past.unseen is None:
             kept = entry.get("kept")
             keeping = self._keeping(entry["name"], entry["mode"], unplanned, bound, entry["statistics"], kept)
-        past = past_in(entry)
         if not isinstance(keeping, str):
             keeping = self._by_past(keeping, bound, past, entry.get("apart", ""))
             self._recover_keeping(entry, keeping, past)
             self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, keeping, past=past)
             return
-        options = self._options(past, entry.get("apart", ""))
+        options = replace(self._options(past, entry.get("apart", "")), counting=counted_by(bound.plan, past))
         edge = engine.edge_of(bound.plan, options)
         if edge == entry.get("edge"):
             engine.attach(bound.plan, options, past.kept)
         else:
             # Planned differently than by the version that wrote it: its state is made again from history.
             past = of_the_past(engine, bound)
-            options = self._options(past, options.apart)
+            options = replace(self._options(past, options.apart), counting=counted_by(bound.plan, past))
             edge = engine.edge_of(bound.plan, options)
             self._replace_entry(entry, edge=edge, **past.entry())
             engine.show(bound.plan, options, database.declared.entries, past.kept)
         own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
-        self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, own, past=past)
+        query = Query(database, entry["shown"], entry["mode"], bound, own, past=past)
+        query.finding = partial(found_by_counting, bound.plan, past, options, engine)
+        self._queries[entry["name"]] = query
         found = None if has_many_constants(bound.plan) else split(bound.plan)
         if found is not None and entry["mode"] == "eager":
             group = self._group(found, *_constants(found))

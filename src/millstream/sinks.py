@@ -18,6 +18,7 @@ import pyarrow as pa
 from millstream.engine.bookmarks import Bookmark
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
+from millstream.plan.lifetime import OPEN
 from millstream.query import Query
 from millstream.state.faults import reach
 from millstream.state.snapshot import SinkCursor, Snapshot
@@ -62,7 +63,8 @@ class Sinks:
             cursor = self.engine.snapshot.sinks.get(key, SinkCursor())
             if cursor == SinkCursor():
                 first = sink.query.first_tick
-                cursor = SinkCursor(first - 1, 0, first - 1, first)
+                seen = sink.query.committed_tick if first == OPEN else first - 1
+                cursor = SinkCursor(seen, 0, seen, first)
                 self.engine.commit(self._moved(sink, cursor))
             sink.place = sink.query.hold(Bookmark(sink.query, cursor.until, cursor.start))
             self.by_name[key] = sink
@@ -157,6 +159,7 @@ class Sinks:
         cursor, place, query = self.cursor(sink), sink.place, sink.query
         if place is None:
             return cursor, None  # dropped meanwhile
+        cursor = replace(cursor, start=query.begun(place).start)
         if cursor.offered > cursor.until:
             return cursor, query.given(place, cursor.offered)[0]
         final = query.final_tick

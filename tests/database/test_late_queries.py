@@ -24,11 +24,13 @@ Element = tuple[int, int]  # value, instant
 
 @dataclass(frozen=True)
 class Window:
-    """Its text, which elements (of all, in the order of time) are in it at an instant, and what comes of a K."""
+    """Its text (of stream and window), which elements (of all, in the order of time) are in it at an instant, and what
+    comes of a K. Where it counts rows, that may be known later only."""
 
     text: str
     content: Callable[[list[Element], int], list[Element]]
     first: Callable[[list[Element], int], int]
+    counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,36 +46,46 @@ def of_range(size: int) -> Window:
     def content(elements: list[Element], at: int) -> list[Element]:
         return [e for e in elements if at - size <= e[1] <= at]
 
-    return Window(f"[RANGE {size}]", content, lambda _, kept: kept + size)
+    return Window(f"s [RANGE {size}]", content, lambda _, kept: kept + size)
 
 
 def of_tumble(size: int) -> Window:
     def content(elements: list[Element], at: int) -> list[Element]:
         return [e for e in elements if e[1] // size == at // size - 1]
 
-    return Window(f"[TUMBLE {size}]", content, lambda _, kept: ((kept - 1) // size + 2) * size)
+    return Window(f"s [TUMBLE {size}]", content, lambda _, kept: ((kept - 1) // size + 2) * size)
 
 
-def of_rows(count: int) -> Window:
+def of_rows(count: int, slide: int = 1, stream: str = "s") -> Window:
     def content(elements: list[Element], at: int) -> list[Element]:
-        return [e for e in elements if e[1] <= at][-count:]
+        there = sum(e[1] <= at for e in elements)
+        if "RSTREAM" in stream:  # whose elements tie by value
+            elements = sorted(elements, key=lambda e: (e[1], e[0]))
+
+        def reached(number: int) -> bool:
+            return -(-number // slide) * slide <= there
+
+        return [e for i, e in enumerate(elements, 1) if reached(i) and not reached(i + count)]
 
     def first(elements: list[Element], kept: int) -> int:
         later = [instant for _, instant in elements if instant >= kept]
-        return later[count] if len(later) > count else NEVER
+        return later[count + slide - 1] if len(later) >= count + slide else NEVER
 
-    return Window(f"[ROWS {count}]", content, first)
+    shown = f" SLIDE {slide}" if slide > 1 else ""
+    return Window(f"{stream} [ROWS {count}{shown}]", content, first, counts=True)
 
 
 def of_span(begin: int, end: int) -> Window:
     def content(elements: list[Element], at: int) -> list[Element]:
         return [e for e in elements if begin <= e[1] <= min(end, at)]
 
-    return Window(f"[BEGIN {begin} END {end}]", content, lambda _, kept: NEVER if kept > begin else 0)
+    return Window(f"s [BEGIN {begin} END {end}]", content, lambda _, kept: NEVER if kept > begin else 0)
 
 
 def unbounded() -> Window:
-    return Window("[RANGE UNBOUNDED]", lambda elements, at: [e for e in elements if e[1] <= at], lambda _, kept: NEVER)
+    return Window(
+        "s [RANGE UNBOUNDED]", lambda elements, at: [e for e in elements if e[1] <= at], lambda _, kept: NEVER
+    )
 
 
 def values(elements: list[Element]) -> Counter[int]:
@@ -87,7 +99,15 @@ def shown(query: ms.Query, at: int | None = None) -> Counter[int]:
 def checked(query: ms.Query, window: Window, elements: list[Element], past: Past, final: int) -> None:
     """Every instant from the first answerable one on is exact, earlier ones raise, and changes sum to the relation."""
     kept, retain = past.kept, past.retain
-    due = window.first(past.elements, kept) if kept else 0
+    seen = [e for e in elements if e[1] <= final] if window.counts else past.elements
+    due = window.first(seen, kept) if kept else 0
+    if due == NEVER and window.counts:
+        assert "once its windows have counted" in query.notices[0]
+        for ask in (query.result, lambda: query.result(at=final), lambda: query.changes(since=final)):
+            with pytest.raises(ms.TimeError, match=r"no longer kept[\s\S]*once its windows have counted"):
+                ask()
+        assert query.changes().num_rows == 0
+        return
     if due == NEVER:
         assert query.notices
         seen = [e for e in elements if e[1] >= kept]
@@ -129,7 +149,10 @@ def fed(db: ms.Database, elements: list[Element], size: int) -> None:
 def windows(dice: random.Random, kept: int) -> Iterator[Window]:
     yield of_range(dice.choice([0, 3, 8, 15, 40]))
     yield of_tumble(dice.choice([2, 5, 12]))
-    yield of_rows(dice.choice([1, 4, 10]))
+    yield of_rows(dice.choice([1, 4, 10, 30]))
+    yield of_rows(dice.choice([1, 4, 10]), dice.choice([2, 3, 7]))
+    derived = ["s SAMPLE (100 PERCENT)", "(SELECT RSTREAM(k) FROM s [NOW])"]
+    yield of_rows(dice.choice([1, 4, 10, 30]), 1, dice.choice(derived))
     yield of_span(max(0, kept - dice.choice([0, 4, 12])), kept + 5)
     yield unbounded()
 
@@ -148,17 +171,15 @@ def one_case(seed: int, path: Path | None = None) -> None:
         db.execute(f"CREATE STREAM s (k INT) TIMESTAMP BY ts RETAIN {retain}")
         if dice.random() < 0.5:
             for number, window in enumerate(windows(dice, kept)):
-                db.register(
-                    f"SELECT k FROM s {window.text} WHERE k >= 0", name=f"early{number}", mode=dice.choice(MODES)
-                )
+                db.register(f"SELECT k FROM {window.text} WHERE k >= 0", name=f"early{number}", mode=dice.choice(MODES))
         fed(db, early, size)
         asked = [*windows(dice, kept)]
         for number, window in enumerate(asked):
             where = " WHERE k >= 0" if dice.random() < 0.7 else ""
-            text = f"SELECT k FROM s {window.text}{where}"
+            text = f"SELECT k FROM {window.text}{where}"
             if mode != "none" and dice.random() < 0.3:
-                db.register_many(f"SELECT k FROM s {window.text} WHERE k >= ?", [0], [f"q{number}"], mode)
-            elif window.text.startswith(("[RANGE U", "[BEGIN")):
+                db.register_many(f"SELECT k FROM {window.text} WHERE k >= ?", [0], [f"q{number}"], mode)
+            elif window.text.startswith(("s [RANGE U", "s [BEGIN")):
                 # Monotonic, and so a stream: as a relation.
                 db.register(f"{text} UNION ALL SELECT k FROM s [RANGE 0] WHERE k < 0", name=f"q{number}", mode=mode)
             else:

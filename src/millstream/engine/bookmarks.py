@@ -7,6 +7,8 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from millstream.plan.lifetime import OPEN
+
 if TYPE_CHECKING:
     from millstream.engine.keeping import Keeping
 
@@ -20,6 +22,8 @@ class Kept(Protocol):
 @dataclass(eq=False)
 class Bookmark:
     """All changes up to `seen` were given. Where that is before `start`, all of R(start) comes first, as insertions.
+
+    Where it is OPEN, `start` is still to be found, and lies after `seen`.
 
     `most` is how many bytes may be kept for it alone, None for any number; `lost` is the instant from which on more
     would have had to be kept.
@@ -39,7 +43,7 @@ class Bookmark:
     @property
     def needed(self) -> int:
         """The first instant whose answer is still needed: later ones are told by what changes."""
-        return max(self.seen, self.start)
+        return self.seen if self.start == OPEN else max(self.seen, self.start)
 
 
 class Bookmarks:

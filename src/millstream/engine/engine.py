@@ -45,7 +45,7 @@ from millstream.engine.results import Tails, rows_between
 from millstream.engine.retention import Retention
 from millstream.engine.runner import Runner
 from millstream.engine.stages import Planner
-from millstream.engine.task import EpochOutcome, EpochTask
+from millstream.engine.task import EpochOutcome, EpochTask, StateNames
 from millstream.engine.uniting import Newcomers, unite
 from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.aggregation.ranked_tree import RankedTree
@@ -665,14 +665,20 @@ class Engine:
             return edge
 
     def evaluate(
-        self, plan: lo.Node, options: Options, until: int, firsts: Mapping[str, int] = MappingProxyType({})
+        self,
+        plan: lo.Node,
+        options: Options,
+        until: int,
+        firsts: Mapping[str, int] = MappingProxyType({}),
+        read: Callable[[StateNames], None] = lambda states: None,
     ) -> Batch:
-        """A plan's rows from the kept history, final up to `until`; nothing is kept, and no epoch waits."""
+        """A plan's rows from the kept history, final up to `until`; nothing is kept, and no epoch waits. What the steps
+        hold in the end can be read."""
         edge, pipeline = self._prepare(plan, options)
         if edge in self._sources:
             return self.read(lambda snapshot: self._history(edge, snapshot))
         with self.reading(pipeline) as snapshot:
-            return self.evaluated(edge, pipeline, plan.schema, until, snapshot, firsts)
+            return self.evaluated(edge, pipeline, plan.schema, until, snapshot, firsts, read)
 
     def evaluated(
         self,
@@ -682,11 +688,13 @@ class Engine:
         until: int,
         snapshot: Snapshot,
         firsts: Mapping[str, int] = MappingProxyType({}),
+        read: Callable[[StateNames], None] = lambda states: None,
     ) -> Batch:
         """The same by the history of a snapshot, which must be there as long as it takes."""
         like = empty_batch(schema)
         with self._run_over_history(edge, pipeline, until, snapshot, firsts) as outcome:
             names = outcome.results.get(edge, ())
+            read(outcome.states)
             return pl.concat([like, *(self.store.read(name).select(like.columns) for name in names)])
 
     def hide(self, edge: str, catalog: Catalog) -> None:
@@ -863,6 +871,17 @@ class Engine:
             instants = numbers(read_history(self.store, file, self._sources[source].schema), START)
             found = np.sort(np.concatenate([found, instants[(instants >= first) & (instants <= heartbeat)]]))[:number]
         return int(found[number - 1]) if found.size >= number else INF
+
+    def number_before(self, source: str, first: int) -> int:
+        """How many elements of a source were accepted that lie before an instant, whether they are kept or not."""
+        progress, later = self.snapshot.progress(source), 0
+        for file in self.snapshot.history.get(source, ()):
+            if file.first >= first:
+                later += file.rows
+            elif file.last >= first:
+                instants = numbers(read_history(self.store, file, self._sources[source].schema), START)
+                later += int((instants >= first).sum())
+        return progress.arrived - progress.late - progress.shed - later
 
     @property
     def sources(self) -> Collection[str]:

@@ -20,6 +20,8 @@ class Past:
     notices: tuple[str, ...] = ()
     covered: bool = True
     counted: int = 0
+    # Where the first answerable instant is found by counting: of each window how many elements it has not seen.
+    unseen: tuple[int, ...] | None = None
 
     def entry(self) -> dict[str, Any]:
         """For the catalog."""
@@ -27,12 +29,18 @@ class Past:
         return {**found, "notices": list(self.notices)} if self.notices else found
 
     def content(self) -> list[Any]:
-        return [self.first, dict(self.kept), self.covered, self.counted]
+        unseen = [] if self.unseen is None else [self.unseen]
+        return [self.first, dict(self.kept), self.covered, self.counted, *unseen]
 
     @property
     def is_told(self) -> bool:
         """Whether the catalog has to say it."""
         return bool(self.kept or self.counted)
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """The last instant of each stream of which there is nothing."""
+        return {source: first - 1 for source, first in self.kept.items()}
 
 
 def common(pasts: Iterable[Past]) -> Mapping[str, int]:

@@ -8,7 +8,8 @@ j-th. Then
 where an arrival that is still to come is INF, and an end that comes later is said by (r_i, t(..), INF, -1).
 
 Keeps the elements beyond the frontier, which cannot be counted yet, the last N + L elements of each partition, and how
-many there were.
+many there were. Where it did not see all of the stream (RETAIN), it is told how many there were before (`before`), and
+keeps at which instant the (N + L)-th element from `since` on came: from then on all in it are such.
 """
 
 from __future__ import annotations
@@ -24,14 +25,19 @@ from millstream.kernel.segments import released
 from millstream.kernel.window import Rows
 from millstream.types import Schema
 
+COVERED, AT = "covered", "_at"
 _NUMBER, _ENTERS, _LEAVES, _SHOWN = "_number", "_enters", "_leaves", "_shown"
 
 
 class RowsWindow(Operator):
-    def __init__(self, schema: Schema, window: Rows, *, born: bool = False) -> None:
+    def __init__(
+        self, schema: Schema, window: Rows, *, born: bool = False, since: int | None = None, before: int = 0
+    ) -> None:
         self.schema = schema
         self.window = window
         self.born = born
+        self.since = since
+        self.before = before
         self.columns = value_columns(len(schema))
         self.partition = [value_column(index) for index in window.partition]
 
@@ -47,7 +53,20 @@ class RowsWindow(Operator):
         numbered = self._number(due, state)
         candidates = pl.concat([*state.get("recent", ()), numbered.with_columns(pl.lit(None, pl.Int64).alias(_SHOWN))])
         shown = self._show(candidates, numbered)
-        return self._rows(shown), {"pending": pending, **self._remember(shown, numbered, state)}
+        remembered = {**self._remember(shown, numbered, state), **self._covered(numbered, state)}
+        return self._rows(shown), {"pending": pending, **remembered}
+
+    def _covered(self, numbered: Batch, state: State) -> dict[str, tuple[Batch, ...]]:
+        """How many elements have come that count, and the instant of the last that is waited for."""
+        known = state.get(COVERED, ())
+        if self.since is None or (known and known[0][AT].item() is not None):
+            return {COVERED: known} if known else {}
+        count = known[0]["_count"].item() if known else 0
+        instants = numbered.filter(pl.col(START) >= self.since)[START]
+        wanted = self.window.rows + self.window.slide - count
+        at = instants[wanted - 1] if instants.len() >= wanted else None
+        counted = pl.DataFrame({"_count": [count + instants.len()], AT: pl.Series([at], dtype=pl.Int64)})
+        return {COVERED: (counted,)}
 
     def united(self, state: State, other: State) -> State:
         both = super().united(state, other)
@@ -61,7 +80,7 @@ class RowsWindow(Operator):
         place = pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
         counts = state.get("counts", ())
         if not self.partition:
-            before = counts[0]["_count"].item() if counts else 0
+            before = counts[0]["_count"].item() if counts else self.before
             numbered = ordered.with_columns((place + before).alias(_NUMBER))
         else:
             numbered = ordered.with_columns(place.over(self.partition).alias(_NUMBER))

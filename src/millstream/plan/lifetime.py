@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
 from millstream.kernel.batch import INF
-from millstream.kernel.window import BeginEnd, Now, Range, Rows, TimeSpecification, Tumble
+from millstream.kernel.window import BeginEnd, Now, Range, Rows, TimeSpecification, Tumble, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.births import joins_runs
 
@@ -23,30 +24,37 @@ def longest_window(plan: lo.Node) -> int:
     return max(sizes)
 
 
-def influence(plan: lo.Node, last: Mapping[str, int], nth: Callable[[str, int], int] = lambda source, n: INF) -> int:
-    """The last instant at which a plan's answer may depend on any element up to `last`, per source; -1 for none, INF
-    where nothing says when they are past. `nth` gives the instant of the n-th element after those, INF where there
-    are not so many: windows that count rows have seen them leave by then."""
+# An instant that is not known yet: as many rows as a window counts have not come.
+OPEN = INF - 2
+# Of a window that counts rows and whose elements up to an instant may be others: the instant from which on only later
+# ones are in it; OPEN where that is not known yet, INF where it never is.
+Covered = Callable[[lo.Window, int], int]
+
+
+def influence(plan: lo.Node, last: Mapping[str, int], covered: Covered = lambda window, seen: INF) -> int:
+    """The last instant at which a plan's answer may depend on any element up to `last`, per source; -1 for none, OPEN
+    where it is not known yet, INF where nothing says when they are past."""
     match plan:
         case lo.StreamScan():
             return last.get(plan.name, -1)
         case lo.TableScan():
             return INF if plan.log is not None and last.get(plan.log.feed, -1) >= 0 else -1
         case lo.Window():
-            seen = influence(plan.input, last, nth)
+            seen = influence(plan.input, last, covered)
             if seen < 0:
                 return -1
             if isinstance(plan.window, Rows):
-                return _influence_of_rows(plan.input, plan.window, nth)
+                found = INF if plan.window.partition or seen >= OPEN else covered(plan, seen)
+                return found if found >= OPEN else found - 1
             return _last_shown(plan.window, seen)
         case lo.Join() if joins_runs(plan):
             # Which version a run has met is decided by where it began, and it may be prolonged for ever.
-            return INF if max(influence(child, last, nth) for child in plan.children) >= 0 else -1
+            return INF if max(influence(child, last, covered) for child in plan.children) >= 0 else -1
         case lo.RelationToStream():
-            seen = influence(plan.input, last, nth)
-            return seen if seen < 0 or plan.operator == "rstream" else min(seen + 1, INF)
+            seen = influence(plan.input, last, covered)
+            return seen if seen < 0 or seen >= OPEN or plan.operator == "rstream" else seen + 1
         case _:
-            return max((influence(child, last, nth) for child in plan.children), default=-1)
+            return max((influence(child, last, covered) for child in plan.children), default=-1)
 
 
 def _last_shown(window: TimeSpecification, seen: int) -> int:
@@ -55,18 +63,39 @@ def _last_shown(window: TimeSpecification, seen: int) -> int:
         if window.begin is not None:
             return INF if seen >= window.begin else -1
         seen = seen if window.end is None else min(seen, window.end)
-    if seen >= INF - 1:
-        return INF
+    if seen >= OPEN:
+        return INF if isinstance(window, Unbounded) else seen
     return int(pl.select(window.interval(pl.lit(seen, pl.Int64))[1]).item()) - 1
 
 
-def _influence_of_rows(stream: lo.Node, window: Rows, nth: Callable[[str, int], int]) -> int:
-    """Elements of a partition may stay for ever; those of a slide are counted from the first one that ever came, and
-    those of derived streams by nobody."""
-    if window.partition or window.slide > 1 or not isinstance(stream, lo.StreamScan):
-        return INF
-    found = nth(stream.name, window.rows + window.slide)
-    return found - 1 if found < INF else INF
+@dataclass(frozen=True)
+class Counting:
+    """A window that counts rows and has not seen all of its stream: from which instant on its elements are the right
+    ones, and how many came before the first that it sees, where that matters."""
+
+    window: lo.Window
+    since: int
+    before: int = 0
+
+
+def countings(plan: lo.Node, last: Mapping[str, int]) -> list[Counting]:
+    """The windows that can be told when they have seen enough: those that count single rows, or rows of a base stream.
+    Not those above others that count, since nobody knows from when on these are right."""
+    found = (
+        Counting(node, seen + 1)
+        for node in plan.walk()
+        if isinstance(node, lo.Window) and isinstance(node.window, Rows) and can_be_counted(node)
+        if 0 <= (seen := influence(node.input, last)) < OPEN
+    )
+    return [*dict.fromkeys(found)]
+
+
+def can_be_counted(node: lo.Window) -> bool:
+    """Of slides it must be known how many elements there ever were."""
+    window = node.window
+    return isinstance(window, Rows) and (
+        not window.partition and (window.slide == 1 or isinstance(node.input, lo.StreamScan))
+    )
 
 
 def lives_one_tick(plan: lo.Node) -> bool:

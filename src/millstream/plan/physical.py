@@ -48,7 +48,7 @@ from millstream.plan.existence import existence_of
 from millstream.plan.expand_joins import columns, expand_join, swapped_join
 from millstream.plan.explain import describe
 from millstream.plan.fingerprint import Fingerprints, producer_of
-from millstream.plan.lifetime import longest_window
+from millstream.plan.lifetime import Counting, longest_window
 from millstream.plan.monotonic import is_non_retroactive, is_static
 from millstream.plan.patterns import Pattern, pattern_of
 from millstream.plan.rules.reduce_windows import is_row_wise_over
@@ -67,6 +67,7 @@ class Options:
     lazy_interval: int = 5  # percent of the window
     first_counted: int = 0  # failures before this instant are none
     lenient: bool = False  # whether what fails is tried elsewhere, and is nothing here
+    counting: tuple[Counting, ...] = ()  # windows that have not seen all of what they count
     apart: str = ""  # tells a plan whose state must not be that of another query's equal plan
 
 
@@ -261,7 +262,9 @@ class Lowering:
         window = node.window
         if isinstance(window, Rows):
             edge = self.lower(node.input) if _is_base(node.input) else self._elements(node.input)
-            return self._marked(self._step(node, RowsWindow(node.schema, window, born=self._born), edge), True)
+            found = next((each for each in self.options.counting if each.window == node), None)
+            told = {} if found is None else {"since": found.since, "before": found.before}
+            return self._marked(self._step(node, RowsWindow(node.schema, window, born=self._born, **told), edge), True)
         negative = self.options.strategy == "negative" and not isinstance(window, Unbounded)
         if isinstance(window, Now) and not negative and not self._born:
             return self.lower(node.input)  # streams are kept that way

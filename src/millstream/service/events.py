@@ -89,7 +89,7 @@ class Follows:
         yield b": following\n\n"
         while not query.has_ended and not self._service.stopping.is_set():
             moved = self._moved  # before looking, so that no commit is missed in between
-            if query.committed > place.seen and query.committed >= place.start:
+            if query.committed > query.begun(place).seen and query.committed >= place.start:
                 piece, until = await self._piece(query, place, body)
                 if until > place.seen:
                     place.seen = until

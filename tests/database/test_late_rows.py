@@ -1,0 +1,129 @@
+"""Late queries whose windows count rows: exact once enough have come, and not asked before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import millstream as ms
+
+MODES = ["eager", "lazy", "none"]
+
+
+def prepared(path: Path | None = None, rows: int = 50) -> ms.Database:
+    """RETAIN 16, of elements 0, 1, .. at the instants of the same numbers."""
+    db = ms.connect(path, engine="inprocess")
+    db.sinks.pause = 0.0
+    db.execute("CREATE STREAM s (k INT) TIMESTAMP BY ts RETAIN 16")
+    fed(db, range(rows))
+    return db
+
+
+def fed(db: ms.Database, ticks: range) -> None:
+    for tick in ticks:
+        db.insert("s", [(tick, tick)])
+
+
+def values(table: pa.Table) -> list[int]:
+    return sorted(row["k"] for row in table.to_pylist())
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("SELECT k FROM s [ROWS 5 SLIDE 3]", 32 + 8 - 1),
+        ("SELECT ISTREAM(k) FROM s [ROWS 5 SLIDE 3]", 32 + 8),
+        ("SELECT k FROM s SAMPLE (100 PERCENT) [ROWS 5]", 32 + 6 - 1),
+        ("SELECT k FROM (SELECT ISTREAM(k) FROM s [RANGE 2]) [ROWS 5]", 32 + 2 + 1 + 6 - 1),
+        ("SELECT k FROM (SELECT ISTREAM(k) FROM s [ROWS 5]) [RANGE 2]", 37 + 1 + 2),
+        ("SELECT k FROM (SELECT ISTREAM(k) FROM s [ROWS 5 SLIDE 2]) [RANGE 2]", 38 + 1 + 2),
+    ],
+)
+def test_where_exact_answers_begin(mode: str, text: str, first: int) -> None:
+    with prepared(rows=0) as whole, prepared() as db:
+        expected, query = whole.register(text), db.register(text, mode=mode)
+        fed(whole, range(50))
+        assert (query.first_tick, query.notices) == (first, [])
+        for upto in (50, 60):
+            fed(whole, range(50, upto))
+            fed(db, range(50, upto))
+            begin = query.first_tick
+            for at in range(begin, upto - 1):
+                own = query.result(at).to_pylist()
+                right = expected.result(at).to_pylist()
+                assert own == [row for row in right if row.get("_ts", begin) >= begin]
+        with pytest.raises(ms.TimeError, match="no longer kept"):
+            query.result(at=query.first_tick - 1)
+
+
+def test_what_counts_above_what_counts_is_never_covered() -> None:
+    with prepared() as db:
+        for text in (
+            "SELECT k FROM (SELECT ISTREAM(k) FROM s [ROWS 5 SLIDE 2]) [ROWS 3]",
+            "SELECT k FROM (SELECT ISTREAM(k) FROM s [RANGE 5]) [ROWS 3 SLIDE 2]",
+        ):
+            assert "its answers lack what came before" in db.register(text).notices[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_waited_for_lasts(tmp_path: Path, mode: str) -> None:
+    """Followers and sinks begin when it is known, over restarts and jumps of time."""
+    delivered: list[Any] = []
+
+    def deliver(number: int, changes: pa.Table) -> None:
+        delivered.extend(changes.to_pylist())
+
+    with prepared(tmp_path) as db:
+        answer = db.execute(f"REGISTER QUERY q MODE {mode.upper()} AS SELECT k FROM s [ROWS 20]")
+        assert "once its windows have counted 21 rows since" in answer.message
+        db.create_sink("all", "q", deliver)
+        fed(db, range(50, 52))
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.create_sink("all", "q", deliver)
+        query = db.query("q")
+        following = query.follow(timeout=0.01)
+        assert not query.changes().num_rows
+        fed(db, range(52, 53))
+        with pytest.raises(ms.TimeError, match="no longer kept"):
+            query.result()
+        assert not delivered
+        db.insert("s", [(53, 1000)])
+        assert query.first_tick == 999 - 16
+        assert not query.notices
+        (first, *_) = changes = next(following).to_pylist()
+        assert first["_ts"] == 32 + 20  # the 21st element that was seen
+        assert changes == delivered
+        assert sorted(row["k"] for row in changes) == [*range(33, 53)]
+        assert values(query.result()) == [*range(33, 53)]
+
+
+def test_ad_hoc_queries_count_what_is_kept() -> None:
+    with prepared() as db:
+        for text, right in (
+            ("SELECT k FROM s [ROWS 5 SLIDE 3]", [*range(43, 48)]),
+            ("SELECT k FROM (SELECT ISTREAM(k) FROM s [RANGE 2]) [ROWS 5]", [*range(44, 49)]),
+        ):
+            found = db.execute(text)
+            assert found.table is not None
+            assert (values(found.table), found.notices) == (right, ())
+        with pytest.raises(ms.TimeError, match=r"needs history[\s\S]*once its windows have counted"):
+            db.execute("SELECT k FROM s SAMPLE (100 PERCENT) [ROWS 30]")
+
+
+def test_late_templates_count_one_by_one() -> None:
+    with prepared() as db:
+        queries = db.register_many("SELECT k FROM s [ROWS 20] WHERE k >= ?", [0, 45])
+        fed(db, range(50, 60))
+        assert [values(query.result()) for query in queries] == [[*range(39, 59)], [*range(45, 59)]]
+
+
+@pytest.mark.parametrize("ask", ["result", "changes"])
+def test_the_error_says_what_is_waited_for(ask: str) -> None:
+    with prepared() as db:
+        query = db.register("SELECT k FROM s [ROWS 20]")
+        with pytest.raises(ms.TimeError, match=r"no longer kept[\s\S]*counted 21 rows[\s\S]*known once so many"):
+            getattr(query, ask)(48)
