@@ -15,10 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.engine.bookmarks import Bookmark
+from millstream.engine.bookmarks import OPEN, Bookmark
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
-from millstream.plan.lifetime import OPEN
 from millstream.query import Query
 from millstream.state.faults import reach
 from millstream.state.snapshot import SinkCursor, Snapshot

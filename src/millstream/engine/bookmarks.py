@@ -7,7 +7,7 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from millstream.plan.lifetime import OPEN
+from millstream.plan.lifetime import OPEN as OPEN
 
 if TYPE_CHECKING:
     from millstream.engine.keeping import Keeping
