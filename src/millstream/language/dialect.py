@@ -67,7 +67,28 @@ class QueryParser(SparkParser):
         # sqlglot would put the conditions into the query itself, where names mean something else.
         self._refuse("queries are not written with |>: use a subquery")
 
+    def _parse_csv(self, parse_method: Any, sep: Any = TokenType.COMMA) -> Any:
+        """sqlglot passes over what is missing between commas."""
+        first = self._match(sep, advance=False)
+
+        def parse_item() -> Any:
+            item = parse_method()
+            if item is None and (first or self._prev.token_type == sep):
+                self._refuse(f'unexpected "{self._curr.text}"' if self._curr else "the text ends too early")
+            return item
+
+        return super()._parse_csv(parse_item, sep)
+
+    def _parse_join(self, *args: Any, **kwargs: Any) -> Any:
+        comma = self._match(TokenType.COMMA, advance=False)
+        join = super()._parse_join(*args, **kwargs)
+        if comma and join is None:
+            self._refuse("expected a stream, table or subquery after the comma")
+        return join
+
     def _parse_table_parts(self, *args: Any, **kwargs: Any) -> Any:
+        if self._match(TokenType.DOT, advance=False):
+            self._refuse('unexpected "."')
         table = super()._parse_table_parts(*args, **kwargs)
         return self._parse_reading(table) if isinstance(table, exp.Table) else table
 
@@ -91,6 +112,8 @@ class QueryParser(SparkParser):
             item.set(SAMPLE, self._parse_stream_sample())
         if self._match(TokenType.L_BRACKET, advance=False):
             item.set(WINDOW, self._parse_stream_window())
+        if self._match_set((TokenType.STAR, TokenType.STRING), advance=False):
+            self._refuse(f'unexpected "{self._curr.text}"')  # sqlglot takes them for a wildcard and a name
         if self._curr.text.upper() == "FINAL" and self._curr.token_type != TokenType.IDENTIFIER:
             self._refuse("FINAL is not supported; as a name it needs AS")
         return item

@@ -43,15 +43,20 @@ def duration(size: exp.Expr, text: str) -> Duration:
                 place=place,
                 hint=did_you_mean(unit, [f"{name}S" for name in MICROSECONDS]),
             )
+        amount, sign = size.this, 1
+        if isinstance(amount, exp.Neg):
+            amount, sign = amount.this, -1
+        if not isinstance(amount, exp.Literal):
+            raise SyntaxError("the length of an interval is a constant", place=place)
         try:
-            microseconds = Decimal(size.this.name) * MICROSECONDS[unit]
+            microseconds = sign * Decimal(amount.name) * MICROSECONDS[unit]
         except InvalidOperation:
-            raise SyntaxError(f"{size.this.name!r} is not a number", place=place) from None
+            raise SyntaxError(f"{amount.name!r} is not a number", place=place) from None
         if not microseconds.is_finite():
-            raise SyntaxError(f"{size.this.name!r} is not a number", place=place)
+            raise SyntaxError(f"{amount.name!r} is not a number", place=place)
         if abs(microseconds) > MAX_MICROSECONDS:
             raise BindError(
-                f"{size.this.name} {unit} is too long", hint="an interval is at most 2^62 microseconds", place=place
+                f"{amount.name} {unit} is too long", hint="an interval is at most 2^62 microseconds", place=place
             )
         if microseconds != int(microseconds):
             raise SyntaxError("an interval finer than a microsecond", place=place)

@@ -11,7 +11,7 @@ import polars as pl
 from sqlglot import exp
 
 from millstream.bounds import MAX_TICK, last_tick
-from millstream.errors import BindError, InputError, Place
+from millstream.errors import BindError, Error, InputError, Place
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Expression, Literal
 from millstream.language.expressions import ExpressionBinder, UserCode
@@ -45,7 +45,11 @@ def constant(node: exp.Expr, text: str) -> Literal:
     if isinstance(bound, Literal):
         return bound
     check_depth(bound, place_of(node, text))
-    return Literal(bound.type, folded(bound))
+    try:
+        return Literal(bound.type, folded(bound))
+    except Error as error:
+        error.place = error.place or place_of(node, text)
+        raise
 
 
 def folded(expression: Expression) -> object:

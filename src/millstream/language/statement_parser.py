@@ -338,12 +338,16 @@ class StatementParser(QueryParser):
         options: list[tuple[str, str]] = []
         if self._match_text_seq("OPTIONS"):
             self._match_l_paren()
-            options = self._parse_csv(self._parse_option)
+            given: set[str] = set()
+            options = self._parse_csv(lambda: self._parse_option(given))
             self._match_r_paren()
         return st.External(source_format, tuple(options), Place(self.sql, start, self._prev.end + 1))
 
-    def _parse_option(self) -> tuple[str, str]:
+    def _parse_option(self, given: set[str]) -> tuple[str, str]:
         name = self._prev.text if self._match(TokenType.STRING) else self._name("an option", dotted=True).text
+        if name.lower() in given:
+            self._refuse(f"the option {name} stands twice")
+        given.add(name.lower())
         self._match(TokenType.EQ)
         if not (self._match_set((TokenType.STRING, TokenType.NUMBER)) or self._match_texts(("TRUE", "FALSE"))):
             self._refuse(f"expected a value for the option {name}")
