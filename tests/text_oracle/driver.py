@@ -157,7 +157,7 @@ class Run:
             right = query.can_fail and Evaluator(self.world, final).first_failure(query) is not None
             _same(f"whether {name} fails at once ({error})", True, right)
             return
-        past = past_of(self.world, query, self._operator(name))
+        past = past_of(self.world, query, self._operator(name)).believed(self._operator(name), found.notices)
         _same(f"whether {name} has notices", bool(found.notices), past.is_told)
         self.world.readers[name], self.pasts[name] = query.reads, past
         self.begins[name] = past.answerable(self.world, query, self.world.final(query.reads))
@@ -272,6 +272,7 @@ class Run:
             self._check_failed(f"{name}, asked ad hoc", lambda: self.db.execute(query.text.cql))
             return
         answer = self._told(lambda: self.db.execute(query.text.cql))
+        past = past.believed(self._operator(name), answer.notices)
         _same(f"whether {name}, asked ad hoc, has notices", bool(answer.notices), past.is_told)
         found, evaluator = Counter(_rows(answer.table)), Evaluator(self.world, now, past.kept)
         if self.db.query(name).kind == "stream":

@@ -10,7 +10,7 @@ Queries for which there is no F answer from the elements from K on, and their au
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.text_oracle.evaluator import Leaf, Query
@@ -25,6 +25,10 @@ class Past:
     first: int = 0
     kept: Mapping[str, int] = field(default_factory=dict)
     is_told: bool = False
+
+    def believed(self, operator: str | None, notices: Sequence[str]) -> Past:
+        """ISTREAM over what only grows may need nothing of before: without a notice it must be exact from K on."""
+        return Past(self.first) if self.kept and operator == "ISTREAM" and not notices else self
 
     def answerable(self, world: World, query: Query, final: int) -> int:
         retains = [world.streams[name].retain for name in query.reads & set(world.streams)]
