@@ -295,3 +295,21 @@ def test_notices_are_told_wherever_a_query_is(db: Any) -> None:
     assert notice in asked.message
     assert not db.execute(f"{text} [RANGE 2]").notices
     assert db.register(f"{text} [RANGE 2]").notices == []
+
+
+def test_what_is_no_longer_kept_is_not_answered(db: Any) -> None:
+    db.execute("CREATE STREAM r (k INT) TIMESTAMP BY ts RETAIN 10")
+    db.insert("r", [(tick, tick) for tick in range(50)])
+    counting = db.register("SELECT k FROM r [ROWS 20]")
+    assert "once its windows have counted 21 rows" in counting.notices[0]
+    query = db.register("SELECT k FROM r [RANGE 2]")
+    assert query.changes(since=40).num_rows == 16
+    asked: list[Callable[[], object]] = [
+        lambda: query.changes(since=39),
+        lambda: list(query.follow(since=39, timeout=0.05)),
+        lambda: counting.result(),
+        lambda: counting.changes(since=48),
+    ]
+    for ask in asked:
+        with pytest.raises(ms.TimeError, match="no longer kept"):
+            ask()
