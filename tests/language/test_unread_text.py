@@ -76,6 +76,8 @@ def db() -> Iterator[ms.Database]:
         ("SELECT CAST(1 AS DECIMAL(10,)) AS a", ")"),
         ("SELECT INTERVAL NOT '1' HOUR AS a", "INTERVAL NOT '1' HOUR"),
         ("INSERT INTO t VALUES (1, NOT 'x')", "NOT 'x'"),
+        ("SELECT '1' || 1 + 2 AS a", "'1' || 1 + 2"),
+        ("SELECT -1::STRING AS a", "-1::STRING"),
         ("INSERT INTO t VALUES (1, - 'x')", "- 'x'"),
         ("CREATE TABLE x (a INT) USING csv OPTIONS (path 'p', PATH 'q')", "'q'"),
     ],
@@ -95,3 +97,9 @@ def test_the_sign_of_an_interval_counts(db: ms.Database) -> None:
     ).table
     assert found is not None
     assert [found[name].to_pylist() for name in "abc"] == [[True], [True], [True]]
+
+
+def test_what_spark_reads_alike(db: ms.Database) -> None:
+    found = db.execute("SELECT X'1' AS a, X'1F' AS b, 1 + 2 || 3 AS c, 'a' || (1 + 2) AS d, (-1)::STRING AS e").table
+    assert found is not None
+    assert [found[name].to_pylist()[0] for name in "abcde"] == [b"\x01", b"\x1f", "33", "a3", "-1"]

@@ -125,6 +125,8 @@ class ExpressionBinder:
             return self._logic(node)
         if kind in _CHAINS and type(node.this) in _CHAINS[kind]:
             return self._chain(node)
+        if kind is exp.DPipe:
+            self._check_rank(node, [node.this, node.expression])
         if kind in _BINARY:
             return call(_BINARY[kind], [self.bind(node.this), self.bind(node.expression)])
         if kind in _UNARY:
@@ -149,6 +151,7 @@ class ExpressionBinder:
         """Operators of one rank, from left to right; the many terms of a long chain that are of one type at once."""
         kinds, nodes = chain_of(node, *_CHAINS[type(node)])
         operands = [self.bind(operand) for operand in nodes]
+        self._check_rank(node, nodes)
         few = len(operands) <= MANY_TERMS
         if type(node) is exp.DPipe and not few:
             return _concatenated(operands)
@@ -166,11 +169,24 @@ class ExpressionBinder:
                 signs.append(operator)
         return of_terms(terms, signs)
 
+    def _check_rank(self, node: exp.Expr, operands: Sequence[exp.Expr]) -> None:
+        """To Spark || and + are of one rank, to the parser they are not."""
+        if isinstance(node, exp.DPipe) and any(type(operand) in _SUMS for operand in operands[1:]):
+            raise NotSupportedError("+ and - behind || without parentheses", hint="write a || (b + c)")
+
     def _unary(self, node: exp.Expr) -> Expression:
         inner = node.this
         if isinstance(node, exp.Neg) and isinstance(inner, exp.Literal) and not inner.is_string:
             return number_literal("-" + inner.name)
+        if isinstance(node, exp.Neg) and isinstance(inner, exp.Cast) and self._is_signed_number(node, inner):
+            raise NotSupportedError("a sign before a number with ::", hint="write parentheses: (-1)::STRING")
         return call(_UNARY[type(node)], [self.bind(inner)])
+
+    def _is_signed_number(self, node: exp.Expr, inner: exp.Cast) -> bool:
+        """-1::STRING: to Spark the sign is the number's, to the parser it is that of the text."""
+        place, text = place_of(node, self.binder.text), self.binder.text
+        written = isinstance(inner.this, exp.Literal) and not inner.this.is_string
+        return written and "::" in text[place.start : place.end]
 
     def _column(self, node: exp.Column) -> Expression:
         if isinstance(node.this, exp.Star):
@@ -178,6 +194,13 @@ class ExpressionBinder:
         if node.args.get("db"):
             raise NameError(f'unknown column "{node.sql(dialect="spark")}"', hint="write column or item.column")
         return self.scope.resolve(node.table or None, node.name, place_of(node, self.binder.text))
+
+    def _bytes(self, node: exp.HexString) -> Expression:
+        digits = node.name if len(node.name) % 2 == 0 else f"0{node.name}"
+        try:
+            return Literal(types.BINARY, bytes.fromhex(digits))
+        except ValueError:
+            raise TypeError(f"{node.name!r} is not a hexadecimal number") from None
 
     def _literal(self, node: exp.Literal) -> Expression:
         return Literal(types.STRING, node.name) if node.is_string else number_literal(node.name)
@@ -374,7 +397,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[..., Expression]] = {
     exp.Literal: ExpressionBinder._literal,
     exp.Boolean: lambda _, node: TRUE if node.this else FALSE,
     exp.Null: lambda _, node: Literal(types.NULL, None),
-    exp.HexString: lambda _, node: Literal(types.BINARY, bytes.fromhex(node.name)),
+    exp.HexString: ExpressionBinder._bytes,
     exp.Paren: lambda self, node: self.bind(node.this),
     exp.Concat: ExpressionBinder._adjacent,
     exp.Cast: ExpressionBinder._cast,
