@@ -1,6 +1,6 @@
 """Queries as text, and what Spark SQL (ANSI mode, UTC) answers to them.
 
-`python -m tests.language.spark_texts` asks Spark and writes the answers beside the queries, so that the test needs none.
+`python -m tests.language.spark_texts` asks Spark and writes the answers beside the queries: the test needs none.
 """
 
 from __future__ import annotations
