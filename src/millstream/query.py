@@ -236,7 +236,7 @@ class Query:
             )
         if until <= self.begun(place).seen or until < place.start:
             return self._changes(empty_batch(self._bound.schema), -1, -1), place.seen
-        whole, since = place.is_new and self.kind == "relation", place.seen
+        whole, since = place.is_new and self.kind == "relation", max(place.seen, place.start - 1)
         start = place.start if whole else since
         rows = self._answer(lambda final: (start, until), whole=whole).rows
         if whole:

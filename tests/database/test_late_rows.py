@@ -101,6 +101,20 @@ def test_what_is_waited_for_lasts(tmp_path: Path, mode: str) -> None:
         assert values(query.result()) == [*range(33, 53)]
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_streams_that_wait_begin_one_tick_later(mode: str) -> None:
+    """Whoever followed them before it was known when is given what can be asked for, and nothing of before."""
+    delivered: list[Any] = []
+    with prepared() as db:
+        query = db.register("SELECT DSTREAM(k) FROM s [ROWS 20]", mode=mode)
+        db.create_sink("all", query.name, lambda number, changes: delivered.extend(changes.to_pylist()))
+        following = query.follow(timeout=0)
+        db.insert("s", [(tick, tick) for tick in range(50, 60)])
+        right = [{"_ts": tick, "_weight": 1, "k": tick - 20} for tick in range(32 + 20 + 1, 59)]
+        assert [row for changes in following for row in changes.to_pylist()] == right
+        assert delivered == right == query.changes().to_pylist()
+
+
 def test_ad_hoc_queries_count_what_is_kept() -> None:
     with prepared() as db:
         for text, right in (

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tests.text_oracle.cases import Advance, Case, Change, Insert, Register, Reopen, Step
 from tests.text_oracle.evaluator import Evaluator, Query, at, begun_at, changes
 from tests.text_oracle.kinds import Text
-from tests.text_oracle.past import Past, past_of
+from tests.text_oracle.past import OPEN, Past, past_of
 from tests.text_oracle.values import plain, plain_rows
 from tests.text_oracle.windows import Row
 from tests.text_oracle.world import World
@@ -157,11 +157,20 @@ class Run:
             right = query.can_fail and Evaluator(self.world, final).first_failure(query) is not None
             _same(f"whether {name} fails at once ({error})", True, right)
             return
-        past = past_of(self.world, query, self._operator(name)).believed(self._operator(name), found.notices)
-        _same(f"whether {name} has notices", bool(found.notices), past.is_told)
+        past, final = past_of(self.world, query, self._operator(name)), self.world.final(query.reads)
+        if past.waits:
+            found.wait()  # it counts what is kept
+        past = past.believed(self._operator(name), found.notices)
+        _same(f"whether {name} has notices", bool(found.notices), past.is_told(final))
         self.world.readers[name], self.pasts[name] = query.reads, past
-        self.begins[name] = past.answerable(self.world, query, self.world.final(query.reads))
+        self.begins[name] = past.answerable(self.world, query, final)
         self.delivered[name], self.followed[name] = [], []
+
+    def _past(self, name: str) -> Past:
+        """Of what is registered, now. Where it could not be asked until enough elements had come, it begins with F."""
+        past = self.pasts[name] = self.pasts[name].now(self.world, self.case.queries[name], self._operator(name))
+        self.begins[name] = past.first if self.begins[name] == OPEN else self.begins[name]
+        return past
 
     def _operator(self, name: str) -> str | None:
         """What grows only is a stream, also where nothing is written."""
@@ -186,6 +195,7 @@ class Run:
         self.db.query(name).wait()
         self.followed[name] += list(self.following[name])
         final = self.world.final(query.reads)
+        self._past(name)
         if self.case.forgets and final >= max(self.begins[name], 0):
             self.places[name] = self._shown(query, final)
         self._hold(name)
@@ -201,8 +211,8 @@ class Run:
         _same(f"columns of {name}", names, [column.name for column in query.columns])
         if final < 0:
             return
-        past = self.pasts[name]
-        _same(f"whether {name} has notices", bool(registered.notices), past.is_told)
+        past = self._past(name)
+        _same(f"whether {name} has notices", bool(registered.notices), past.is_told(final))
         evaluator, first = Evaluator(self.world, final, past.kept), past.answerable(self.world, query, final)
         is_stream = registered.kind == "stream"
         if query.operator is not None:
@@ -235,7 +245,8 @@ class Run:
     def _check_results(self, name: str, evaluator: Evaluator, is_stream: bool, first: int) -> None:
         query, registered = self.case.queries[name], self.db.query(name)
         shown, until = partial(self._shown, query), evaluator.until
-        asked = {until, min(self.case.scale.instant(4), until)} | ({first, first - 1} if self.case.forgets else set())
+        asked = {until, min(self.case.scale.instant(4), until)}
+        asked |= {first, first - 1} if self.case.forgets and first < OPEN else set()
         for instant in sorted(asked):
             if 0 <= instant < first:
                 self._check_forgotten(f"result of {name} at {instant}", partial(registered.result, at=shown(instant)))
@@ -273,7 +284,7 @@ class Run:
             return
         answer = self._told(lambda: self.db.execute(query.text.cql))
         past = past.believed(self._operator(name), answer.notices)
-        _same(f"whether {name}, asked ad hoc, has notices", bool(answer.notices), past.is_told)
+        _same(f"whether {name}, asked ad hoc, has notices", bool(answer.notices), past.is_told(now))
         found, evaluator = Counter(_rows(answer.table)), Evaluator(self.world, now, past.kept)
         if self.db.query(name).kind == "stream":
             first = past.answerable(self.world, query, now)

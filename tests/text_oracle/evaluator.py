@@ -27,7 +27,7 @@ class Leaf:
     columns: tuple[Column, ...]
     source: str | Query
     window: Window | None = None  # none for tables
-    percent: int = 100
+    percent: int | None = None  # of SAMPLE
 
 
 @dataclass(frozen=True)

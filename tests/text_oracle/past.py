@@ -4,31 +4,51 @@
     F     = the first instant from which no element before K can be in any window, nested windows composed
     first answerable = max(F, final - the least RETAIN)
 
-Queries for which there is no F answer from the elements from K on, and their authors are told.
+Windows that count rows are free of what came before K when the (N+L)-th element from there on comes: F may not be known
+yet, and until it is nothing can be asked. Queries for which there is no F answer from the elements from K on, and their
+authors are told.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tests.text_oracle.evaluator import Leaf, Query
+from tests.text_oracle.evaluator import Evaluator, Leaf, Query
+from tests.text_oracle.sampling import is_sampled
 from tests.text_oracle.windows import INF, Window
 from tests.text_oracle.world import World
+
+OPEN = INF - 2  # an instant that is not known yet: elements that are waited for have not come
 
 
 @dataclass(frozen=True)
 class Past:
-    """`first` is F, and `kept` is K of each stream where answers are made of what is kept."""
+    """`first` is F as far as it is known, `cut` is K of each stream that was cut, and `kept` the same where answers are
+    made of what is kept."""
 
     first: int = 0
     kept: Mapping[str, int] = field(default_factory=dict)
-    is_told: bool = False
+    cut: Mapping[str, int] = field(default_factory=dict)
+    notices: bool = False  # whether its author was told, and that for good
+    waits: bool = False  # for elements to be counted
 
     def believed(self, operator: str | None, notices: Sequence[str]) -> Past:
-        """ISTREAM over what only grows may need nothing of before: without a notice it must be exact from K on."""
+        """Of ISTREAM over what only grows an author need not be told: a rule may find that new rows are all that it
+        shows, so that it needs nothing of before. Without a notice it must be exact from K on."""
         return Past(self.first) if self.kept and operator == "ISTREAM" and not notices else self
+
+    def now(self, world: World, query: Query, operator: str | None) -> Past:
+        """With what has been counted up to now."""
+        if not self.waits:
+            return self
+        last = _Reach(world, self.cut, as_it_came=False).of(query, operator)
+        return replace(self, first=last + 1 if last < OPEN else OPEN)
+
+    def is_told(self, final: int) -> bool:
+        """What was to be waited for is told until it is there."""
+        return self.first > final if self.waits else self.notices
 
     def answerable(self, world: World, query: Query, final: int) -> int:
         retains = [world.streams[name].retain for name in query.reads & set(world.streams)]
@@ -45,37 +65,66 @@ def past_of(world: World, query: Query, operator: str | None) -> Past:
             kept[name] = max(stream.cut, final - stream.retain)
     if not kept:
         return Past()
-    last = _reach(world, query, operator, kept)
-    if last >= INF - 1:
-        return Past(max(kept.values()), kept, True)
-    return Past(last + 1, {}, last >= final)
+    last = _Reach(world, kept, as_it_came=True).of(query, operator)
+    if last > OPEN:
+        return Past(max(kept.values()), kept, kept, notices=True)
+    if last == OPEN:
+        return Past(OPEN, {}, kept, waits=True).now(world, query, operator)
+    return Past(last + 1, {}, kept, notices=last >= max(final, 0))
 
 
-def _reach(world: World, query: Query, operator: str | None, kept: Mapping[str, int]) -> int:
-    """The last instant at which an answer may depend on elements before K; -1 for none."""
-    read = [leaf for leaf in query.leaves if re.search(rf"\b{leaf.name}(_ordered)?\b", query.text.duck)]
-    seen = max((_reach_of_leaf(world, leaf, kept) for leaf in read), default=-1)
-    return seen if seen < 0 or operator in (None, "RSTREAM") else min(seen + 1, INF)
+@dataclass(frozen=True)
+class _Reach:
+    """The last instant at which an answer may depend on elements before K: -1 for none, OPEN where it is not known yet,
+    INF for ever. When a query comes, it is known of windows that count single elements of a base stream; others
+    count from then on."""
+
+    world: World
+    cut: Mapping[str, int]
+    as_it_came: bool
+
+    def of(self, query: Query, operator: str | None) -> int:
+        read = [leaf for leaf in query.leaves if re.search(rf"\b{leaf.name}(_ordered)?\b", query.text.duck)]
+        seen = max((self._of_leaf(leaf) for leaf in read), default=-1)
+        return seen if seen < 0 or seen >= OPEN or operator in (None, "RSTREAM") else seen + 1
+
+    def _of_leaf(self, leaf: Leaf) -> int:
+        if leaf.window is None:
+            return -1
+        if isinstance(leaf.source, Query):
+            seen = self.of(leaf.source, leaf.source.operator)
+        else:
+            seen = self.cut[leaf.source] - 1 if leaf.source in self.cut else -1
+        if seen < 0:
+            return -1
+        if leaf.window.form == "rows":
+            return self._of_rows(leaf, leaf.window, seen)
+        return leaf.window.last_shown(seen, self.world.half_open) if seen != OPEN else _of_open(leaf.window)
+
+    def _of_rows(self, leaf: Leaf, window: Window, seen: int) -> int:
+        """The (N+L)-th of the elements that are right finds none of the others."""
+        is_base = isinstance(leaf.source, str) and leaf.percent is None
+        if window.partition or seen >= OPEN or (window.slide > 1 and not is_base):
+            return INF
+        if self.as_it_came and not (is_base and window.slide == 1):
+            return OPEN
+        later = [instant for instant in self._instants(leaf) if instant > seen]
+        number = window.size + window.slide
+        return later[number - 1] - 1 if len(later) >= number else OPEN
+
+    def _instants(self, leaf: Leaf) -> list[int]:
+        """Of the elements that a window counts, in the order of time."""
+        if isinstance(leaf.source, Query):
+            evaluator = Evaluator(self.world, self.world.final(leaf.source.reads))
+            return [element.instant for element in evaluator.elements(leaf.source)]
+        stream = self.world.streams[leaf.source]
+        taken = zip(stream.elements, stream.numbers, strict=True)
+        found = (e.instant for e, number in taken if is_sampled(number, leaf.percent))
+        return sorted(instant for instant in found if instant <= stream.heartbeat)
 
 
-def _reach_of_leaf(world: World, leaf: Leaf, kept: Mapping[str, int]) -> int:
-    if leaf.window is None:
-        return -1
-    if isinstance(leaf.source, Query):
-        seen = _reach(world, leaf.source, leaf.source.operator, kept)
-    else:
-        seen = kept[leaf.source] - 1 if leaf.source in kept else -1
-    if seen < 0:
-        return -1
-    if leaf.window.form == "rows":
-        return _reach_of_rows(world, leaf, leaf.window, kept)
-    return leaf.window.last_shown(seen, world.half_open)
-
-
-def _reach_of_rows(world: World, leaf: Leaf, window: Window, kept: Mapping[str, int]) -> int:
-    """The elements that are kept, of which the (N+1)-th finds none of the others."""
-    if window.partition or window.slide > 1 or isinstance(leaf.source, Query):
+def _of_open(window: Window) -> int:
+    """How long a window shows what may be wrong up to an instant that is not known yet."""
+    if window.form == "unbounded" or window.begin is not None:
         return INF
-    stream = world.streams[leaf.source]
-    later = [e.instant for e in stream.ordered(stream.heartbeat) if e.instant >= kept[leaf.source]]
-    return later[window.size] - 1 if len(later) > window.size else INF
+    return OPEN if window.end is None else window.end + window.begin_age

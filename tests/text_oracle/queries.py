@@ -347,8 +347,8 @@ class QueryMaker:
         return self._named(Text(source.name, duck), source.columns)
 
     def _windowed(self, stream: Stream) -> Item:
-        over, percent = self._trailing or self._window(stream.columns), 100
-        sample = ""
+        over, sample = self._trailing or self._window(stream.columns), ""
+        percent: int | None = None
         if self.dice.chance(4):
             percent = self.dice.pick((100, 50, 0))
             sample = f" SAMPLE ({percent} PERCENT)"

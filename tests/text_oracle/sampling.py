@@ -12,5 +12,5 @@ def _mix(number: int) -> int:
     return z ^ (z >> 31)
 
 
-def is_sampled(number: int, percent: int, seed: int = 0) -> bool:
-    return percent == 100 or _mix(number ^ _mix(seed)) < percent * (1 << 64) // 100
+def is_sampled(number: int, percent: int | None, seed: int = 0) -> bool:
+    return percent is None or percent == 100 or _mix(number ^ _mix(seed)) < percent * (1 << 64) // 100

@@ -11,15 +11,12 @@ from tests.text_oracle.kept import KEPT
 BLOCK = 10
 
 
-def check_seeds(seeds: range, *, with_retain: bool = False) -> None:
+def check_seeds(seeds: range) -> None:
     """Few of them may be refused: those of the strategy `direct`, and what DESIGN leaves to users."""
     refused = 0
     for seed in seeds:
         try:
-            case = CaseMaker(SeededDice(seed)).case()
-            # `past.py` does not know yet that windows of ROWS wait for as many elements as they count.
-            if with_retain or not case.forgets:
-                check(case)
+            check(CaseMaker(SeededDice(seed)).case())
         except Refused:
             refused += 1
         except Exception as error:
@@ -41,4 +38,4 @@ def test_what_once_failed(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(300))
 def test_many_answers_are_those_of_duckdb(block: int) -> None:
-    check_seeds(range(1000 + block * BLOCK, 1000 + (block + 1) * BLOCK), with_retain=True)
+    check_seeds(range(1000 + block * BLOCK, 1000 + (block + 1) * BLOCK))
