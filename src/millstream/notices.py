@@ -27,7 +27,7 @@ from millstream.language.binder import BoundQuery
 from millstream.language.instants import shown_instant
 from millstream.plan import logical as lo
 from millstream.plan.lazy import is_fragile
-from millstream.plan.lifetime import OPEN, Counting, can_be_counted, countings, influence
+from millstream.plan.lifetime import OPEN, Counting, can_be_counted, counters, countings, influence
 from millstream.plan.physical import Lowering, Options
 
 
@@ -65,10 +65,11 @@ def _of_the_past(engine: Engine, bound: BoundQuery) -> Past:
         told = _told(bound, kept, "its answers lack what came before")
         return Past(kept, max(kept.values()), True, told, covered=False)
     if last == OPEN:
-        windows = countings(bound.plan, past.lost)
-        rows = max(each.window.window.rows + each.window.window.slide for each in windows)  # type: ignore[union-attr]
+        windows = countings(bound.plan, past.lost, partial(_covered_now, engine))
+        rows = max(each.window.window.rows + each.window.window.slide for each in windows.values())  # type: ignore[union-attr]
         told = _told(bound, kept, f"it can be asked once its windows have counted {rows} rows since, at most")
-        return Past(kept, OPEN, True, told, unseen=tuple(_before(engine, each) for each in windows))
+        unseen = tuple((place, each.since, _before(engine, each)) for place, each in windows.items())
+        return Past(kept, OPEN, True, told, unseen=unseen)
     notices = _told(bound, kept, f"it can be asked from {shown_instant(last + 1, bound.domain)} on")
     return Past(kept, last + 1, last >= final, notices if last >= final else ())
 
@@ -91,8 +92,8 @@ def counted_by(plan: lo.Node, past: Past) -> tuple[Counting, ...]:
     """The windows of a plan that are to tell when they have counted enough."""
     if past.unseen is None:
         return ()
-    windows = countings(plan, past.lost)
-    return tuple(replace(each, before=before) for each, before in zip(windows, past.unseen, strict=True))
+    windows = counters(plan)
+    return tuple(Counting(windows[place], since, before) for place, since, before in past.unseen)
 
 
 def found_by_counting(plan: lo.Node, past: Past, options: Options, engine: Engine, states: StateNames) -> int:
@@ -107,7 +108,7 @@ def found_by_counting(plan: lo.Node, past: Past, options: Options, engine: Engin
         return next((at for frame in found if (at := frame[AT].item()) is not None), OPEN)
 
     last = influence(plan, past.lost, covered)
-    return last if last == OPEN else last + 1
+    return last + 1 if last < OPEN else OPEN
 
 
 def counted_now(engine: Engine, bound: BoundQuery, past: Past, options: Options, now: int) -> tuple[Batch, Past]:
@@ -158,4 +159,5 @@ def past_in(entry: Entry, number: int | None = None) -> Past:
 def _past(content: Sequence[Any], notices: Sequence[str]) -> Past:
     found = [*content, *[0, {}, True, 0, None][len(content) :]]
     first, kept, covered, counted, unseen = found
-    return Past(kept, first, False, tuple(notices), covered, counted, None if unseen is None else tuple(unseen))
+    windows = None if unseen is None else tuple((place, since, before) for place, since, before in unseen)
+    return Past(kept, first, False, tuple(notices), covered, counted, windows)

@@ -41,6 +41,7 @@ def values(table: pa.Table) -> list[int]:
         ("SELECT k FROM (SELECT ISTREAM(k) FROM s [RANGE 2]) [ROWS 5]", 32 + 2 + 1 + 6 - 1),
         ("SELECT k FROM (SELECT ISTREAM(k) FROM s [ROWS 5]) [RANGE 2]", 37 + 1 + 2),
         ("SELECT k FROM (SELECT ISTREAM(k) FROM s [ROWS 5 SLIDE 2]) [RANGE 2]", 38 + 1 + 2),
+        ("SELECT k FROM (SELECT ISTREAM(k) FROM s [ROWS 3]) [ROWS 4]", 32 + 3 + 1 + 5 - 1),
     ],
 )
 def test_where_exact_answers_begin(mode: str, text: str, first: int) -> None:
@@ -60,11 +61,12 @@ def test_where_exact_answers_begin(mode: str, text: str, first: int) -> None:
             query.result(at=query.first_tick - 1)
 
 
-def test_what_counts_above_what_counts_is_never_covered() -> None:
+def test_what_counts_above_what_is_not_known_yet_is_never_covered() -> None:
     with prepared() as db:
         for text in (
             "SELECT k FROM (SELECT ISTREAM(k) FROM s [ROWS 5 SLIDE 2]) [ROWS 3]",
             "SELECT k FROM (SELECT ISTREAM(k) FROM s [RANGE 5]) [ROWS 3 SLIDE 2]",
+            "SELECT k FROM (SELECT ISTREAM(k) FROM s [ROWS 30]) [ROWS 3]",
         ):
             assert "its answers lack what came before" in db.register(text).notices[0]
 
@@ -99,6 +101,21 @@ def test_what_is_waited_for_lasts(tmp_path: Path, mode: str) -> None:
         assert changes == delivered
         assert sorted(row["k"] for row in changes) == [*range(33, 53)]
         assert values(query.result()) == [*range(33, 53)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_counts_above_what_counts_is_waited_for(tmp_path: Path, mode: str) -> None:
+    text = "SELECT k FROM (SELECT ISTREAM(k) FROM s [ROWS 3]) [ROWS 15]"
+    with prepared(tmp_path) as db:
+        db.register(text, name="q", mode=mode)
+        fed(db, range(50, 52))
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        query = db.query("q")
+        with pytest.raises(ms.TimeError, match="no longer kept"):
+            query.result()
+        fed(db, range(52, 54))
+        assert (query.first_tick, query.notices) == (32 + 3 + 1 + 16 - 1, [])
+        assert values(query.result()) == [*range(38, 53)]
 
 
 @pytest.mark.parametrize("mode", MODES)

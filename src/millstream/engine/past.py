@@ -20,8 +20,9 @@ class Past:
     notices: tuple[str, ...] = ()
     covered: bool = True
     counted: int = 0
-    # Where the first answerable instant is found by counting: of each window how many elements it has not seen.
-    unseen: tuple[int, ...] | None = None
+    # Where the first answerable instant is found by counting: the places of the windows that count, from which instant
+    # on their elements are right, and how many came before those that they see.
+    unseen: tuple[tuple[int, int, int], ...] | None = None
 
     def entry(self) -> dict[str, Any]:
         """For the catalog."""

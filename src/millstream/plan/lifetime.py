@@ -78,16 +78,19 @@ class Counting:
     before: int = 0
 
 
-def countings(plan: lo.Node, last: Mapping[str, int]) -> list[Counting]:
-    """The windows that can be told when they have seen enough: those that count single rows, or rows of a base stream.
-    Not those above others that count, since nobody knows from when on these are right."""
-    found = (
-        Counting(node, seen + 1)
-        for node in plan.walk()
-        if isinstance(node, lo.Window) and isinstance(node.window, Rows) and can_be_counted(node)
-        if 0 <= (seen := influence(node.input, last)) < OPEN
-    )
-    return [*dict.fromkeys(found)]
+def countings(plan: lo.Node, last: Mapping[str, int], covered: Covered) -> dict[int, Counting]:
+    """The windows that can be told when they have seen enough, by their places among those that count: those that count
+    single rows, or rows of a base stream. Not those above others of which nobody knows from when on they are right."""
+    return {
+        place: Counting(node, seen + 1)
+        for place, node in enumerate(counters(plan))
+        if 0 <= (seen := influence(node.input, last, covered)) < OPEN
+    }
+
+
+def counters(plan: lo.Node) -> list[lo.Window]:
+    """All windows of a plan that could count, each once."""
+    return [*dict.fromkeys(node for node in plan.walk() if isinstance(node, lo.Window) and can_be_counted(node))]
 
 
 def can_be_counted(node: lo.Window) -> bool:
