@@ -72,6 +72,32 @@ CASES = [
     ),
     ("SELECT v FROM A [RANGE 5] a WHERE (SELECT MAX(10/(b.v-5)) FROM B [RANGE 5] b WHERE b.x=a.x) > 0", MANY, True),
     ("SELECT (SELECT MAX(10/x) FROM A [RANGE 5]) AS m FROM C [RANGE 5]", MANY, True),
+    # EXISTS inside of EXISTS fails for rows of the outermost block that its other conditions keep.
+    *(
+        (
+            f"SELECT v FROM A [RANGE 5] a WHERE {where} AND {outer} (SELECT * FROM B [RANGE 5] b WHERE b.x = a.x AND "
+            f"{inner} (SELECT * FROM C [RANGE 5] c WHERE 10/(c.x-9) = b.v))",
+            MANY,
+            fails,
+        )
+        for where, fails in (("a.v = 6", False), ("a.v = 5", True))
+        for outer, inner in (("EXISTS", "EXISTS"), ("NOT EXISTS", "EXISTS"), ("EXISTS", "NOT EXISTS"))
+    ),
+    # It is true by another row than that on which what is inside fails.
+    (
+        "SELECT v FROM A [RANGE 5] WHERE x = 0 AND EXISTS (SELECT * FROM B [RANGE 5] b WHERE "
+        "NOT EXISTS (SELECT * FROM C [RANGE 5] c WHERE 10/(b.x-2) = c.x AND c.x = 9))",
+        {**MANY, "B": [(1, 5, 2), (2, 5, 2)]},
+        False,
+    ),
+    # Each of two fails, each inside of another.
+    (
+        "SELECT v FROM A [RANGE 5] WHERE EXISTS (SELECT * FROM B [RANGE 5] WHERE EXISTS "
+        "(SELECT * FROM C [RANGE 5] c WHERE 10/(c.x-9) = 1)) AND x IN (SELECT x FROM A [RANGE 5] WHERE NOT EXISTS "
+        "(SELECT * FROM C [RANGE 5] c WHERE 10/(c.v-9) = 1))",
+        MANY,
+        True,
+    ),
 ]
 
 

@@ -11,6 +11,8 @@ subquery of EXISTS or IN, is left to its value, NULL where it fails; and beside 
 
     the rows of the block on which f fails and all others are true or fail; of EXISTS, those that nothing else lets in
 
+Of an EXISTS inside of another, these are the rows of the outer one with the rows inside on which that fails.
+
 In the plan that comes out, what can fail is found in projections, aggregates and filters on top of blocks only.
 """
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from millstream.kernel.aggregation.accumulators import OVERFLOW_HINT
 from millstream.kernel.aggregation.aggregate_values import SEVERAL_HINT
@@ -70,12 +73,18 @@ def _possibly(condition: Expression) -> Expression:
     return possible(condition) if can_fail(condition) else condition
 
 
+# Existences that can fail: as they are where nothing fails; or true, or true or failing, also where something does.
+_Reading = Literal["usual", "sure", "possible"]
+_OPPOSITE: dict[_Reading, _Reading] = {"usual": "usual", "sure": "possible", "possible": "sure"}
+
+
 @dataclass
 class _Block:
     """How the conditions of a block are written this time: `form` of those that can fail, by number and by whether they
-    are keys; and the existence that is looked for errors in, if one is. It collects what it meets."""
+    are keys; `reading` of existences; and that which is looked for errors in, if one is. It collects what it meets."""
 
     form: Callable[[int, Expression, bool], Expression]
+    reading: _Reading = "usual"
     erring: int | None = None
     found: list[tuple[Expression, bool]] = field(default_factory=list)  # over the row of the block; whether it is a key
     existences: int = 0
@@ -88,6 +97,17 @@ class _Part:
 
     plan: lo.Node
     columns: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class _Partners:
+    """What an existence is about: rows, and conditions over pairs with them, of which some can fail."""
+
+    plan: lo.Node
+    conditions: Sequence[Expression]
+    fragile: tuple[Expression, ...]
+    existences: int  # inside, that can fail
+    erring: tuple[Expression, ...]  # of that which is looked for errors in
 
 
 class _Placing:
@@ -149,7 +169,7 @@ class _Placing:
         return [lo.Failing(lo.Filter(plan, failing), (condition,)) for failing in _ways_to_fail(condition)]
 
     def _failing_existence(self, node: lo.Node, number: int) -> lo.Node:
-        block = _Block(_as_possible, erring=number)
+        block = _Block(_as_possible, "possible", number)
         part = self._part(node, block)
         return lo.Failing(part.plan, block.in_existence)
 
@@ -208,40 +228,55 @@ class _Placing:
 
     def _existence(self, node: lo.Join, block: _Block) -> _Part:
         left = self._part(node.left, block)
-        inner = _Block(_as_possible)
-        right = self._part(node.right, inner)
-        for nested in range(inner.existences):
-            self.errors.append(self._failing_existence(node.right, nested))
-        width = len(left.plan.schema)
+        partners = self._partners(node, left, _Block(_as_possible))
+        # It can fail by conditions of its own, and by each existence inside of it that can.
+        first, ways = block.existences, bool(partners.fragile) + partners.existences
+        block.existences += ways
+        if block.erring is not None and first <= block.erring < first + ways:
+            return replace(left, plan=self._erring(node, left, partners, block.erring - first, block))
+        reading = block.reading if node.join == "semi" else _OPPOSITE[block.reading]
+        if partners.existences:
+            partners = self._partners(node, left, _Block(_as_possible, reading))
+        form = _possibly if reading == "possible" else held
+        condition = conjunction(list(map(form, partners.conditions)))
+        return replace(left, plan=replace(node, left=left.plan, right=partners.plan, condition=condition))
+
+    def _partners(self, node: lo.Join, left: _Part, inner: _Block) -> _Partners:
+        right, width = self._part(node.right, inner), len(left.plan.schema)
         conditions = conjuncts(_over(node.condition, _beside(left, right)))
         conditions += [shift_columns(condition, width) for condition, _ in inner.found]
-        fragile = tuple(filter(can_fail, conditions))
-        true = conjunction(list(map(held, conditions)))
-        if not fragile:
-            return replace(left, plan=replace(node, left=left.plan, right=right.plan, condition=true))
-        number, block.existences = block.existences, block.existences + 1
-        if block.erring is None or block.erring != number:
-            lenient = block.erring is not None and node.join == "semi"
-            condition = conjunction(list(map(_possibly, conditions))) if lenient else true
-            return replace(left, plan=replace(node, left=left.plan, right=right.plan, condition=condition))
-        block.in_existence = fragile
-        return replace(left, plan=_erring(left.plan, right.plan, conditions, fragile, true))
+        erring = tuple(shift_columns(condition, width) for condition in inner.in_existence)
+        return _Partners(right.plan, conditions, tuple(filter(can_fail, conditions)), inner.existences, erring)
+
+    def _erring(self, node: lo.Join, left: _Part, partners: _Partners, way: int, block: _Block) -> lo.Node:
+        """Pairs of rows on which an EXISTS fails in this way and none is false, unless another makes it true."""
+        sure, own = partners, way == 0 and bool(partners.fragile)
+        if partners.existences:
+            erring = None if own else way - bool(partners.fragile)
+            sure = self._partners(node, left, _Block(_as_possible, "sure"))
+            partners = self._partners(node, left, _Block(_as_possible, "possible", erring))
+        conditions = list(map(_possibly, partners.conditions))
+        if own:
+            conditions.append(_any_of([way for condition in partners.fragile for way in _ways_to_fail(condition)]))
+        block.in_existence = partners.fragile if own else partners.erring
+        pairs = lo.Filter(lo.Join(left.plan, partners.plan, "inner"), conjunction(conditions))
+        true = conjunction(list(map(held, sure.conditions)))
+        return _without(pairs, lo.Filter(lo.Join(left.plan, sure.plan, "inner"), true), columns(left.plan.schema))
 
 
-def _erring(
-    left: lo.Node, right: lo.Node, conditions: Sequence[Expression], fragile: Sequence[Expression], true: Expression
-) -> lo.Node:
-    """Pairs of rows on which a condition of an EXISTS fails and none is false; unless it is true by another partner."""
-    ways = [failing for condition in fragile for failing in _ways_to_fail(condition)]
-    failing = ways[0]
-    for another in ways[1:]:
-        failing = Call(BOOLEAN, "or", (failing, another))
-    pairs = lo.Filter(lo.Join(left, right, "inner"), conjunction([*map(_possibly, conditions), failing]))
-    own = columns(left.schema)
-    matched = lo.Project(lo.Filter(lo.Join(left, right, "inner"), true), own, tuple(column.name for column in own))
+def _without(pairs: lo.Node, matched: lo.Node, own: tuple[Column, ...]) -> lo.Node:
+    """The pairs whose own columns, the first, are in none that is matched."""
     width = len(pairs.schema)
     same = [Call(BOOLEAN, "<=>", (column, replace(column, index=column.index + width))) for column in own]
-    return lo.Join(pairs, matched, "anti", conjunction(list(same)))
+    names = tuple(column.name for column in own)
+    return lo.Join(pairs, lo.Project(matched, own, names), "anti", conjunction(list(same)))
+
+
+def _any_of(conditions: Sequence[Expression]) -> Expression:
+    found = conditions[0]
+    for another in conditions[1:]:
+        found = Call(BOOLEAN, "or", (found, another))
+    return found
 
 
 def _whole(plan: lo.Node) -> _Part:
