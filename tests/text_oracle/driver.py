@@ -160,7 +160,7 @@ class Run:
         past, final = past_of(self.world, query, self._operator(name)), self.world.final(query.reads)
         if past.waits:
             found.wait()  # it counts what is kept
-        past = past.believed(self._operator(name), found.notices)
+        past = past.believed(self.world, query, self._operator(name), found.notices)
         _same(f"whether {name} has notices", bool(found.notices), past.is_told(final))
         self.world.readers[name], self.pasts[name] = query.reads, past
         self.begins[name] = past.answerable(self.world, query, final)
@@ -283,7 +283,7 @@ class Run:
             self._check_failed(f"{name}, asked ad hoc", lambda: self.db.execute(query.text.cql))
             return
         answer = self._told(lambda: self.db.execute(query.text.cql))
-        past = past.believed(self._operator(name), answer.notices)
+        past = past.believed(self.world, query, self._operator(name), answer.notices)
         _same(f"whether {name}, asked ad hoc, has notices", bool(answer.notices), past.is_told(now))
         found, evaluator = Counter(_rows(answer.table)), Evaluator(self.world, now, past.kept)
         if self.db.query(name).kind == "stream":

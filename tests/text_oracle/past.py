@@ -33,17 +33,21 @@ class Past:
     cut: Mapping[str, int] = field(default_factory=dict)
     notices: bool = False  # whether its author was told, and that for good
     waits: bool = False  # for elements to be counted
+    reduces: bool = False
 
-    def believed(self, operator: str | None, notices: Sequence[str]) -> Past:
-        """Of ISTREAM over what only grows an author need not be told: a rule may find that new rows are all that it
-        shows, so that it needs nothing of before. Without a notice it must be exact from K on."""
-        return Past(self.first) if self.kept and operator == "ISTREAM" and not notices else self
+    def believed(self, world: World, query: Query, operator: str | None, notices: Sequence[str]) -> Past:
+        """ISTREAM, row by row, over windows that never end is RSTREAM over NOW, which needs nothing of before. A rule
+        makes it so, unless it is disabled: an author who is told of no lack must have exact answers from that F on."""
+        if not self.kept or any("lack what came before" in notice for notice in notices):
+            return self
+        reduced = _past(world, self.cut, query, operator, reduces=True)
+        return self if reduced.kept else reduced
 
     def now(self, world: World, query: Query, operator: str | None) -> Past:
         """With what has been counted up to now."""
         if not self.waits:
             return self
-        last = _Reach(world, self.cut, as_it_came=False).of(query, operator)
+        last = _Reach(world, self.cut, as_it_came=False, reduces=self.reduces).of(query, operator)
         return replace(self, first=last + 1 if last < OPEN else OPEN)
 
     def is_told(self, final: int) -> bool:
@@ -58,19 +62,21 @@ class Past:
 
 def past_of(world: World, query: Query, operator: str | None) -> Past:
     """Of a query that comes now."""
-    final, kept = world.final(query.reads), {}
+    final, cut = world.final(query.reads), {}
     for name in query.reads & set(world.streams):
         stream = world.streams[name]
         if stream.cut and stream.retain is not None:
-            kept[name] = max(stream.cut, final - stream.retain)
-    if not kept:
-        return Past()
-    last = _Reach(world, kept, as_it_came=True).of(query, operator)
+            cut[name] = max(stream.cut, final - stream.retain)
+    return _past(world, cut, query, operator) if cut else Past()
+
+
+def _past(world: World, cut: Mapping[str, int], query: Query, operator: str | None, *, reduces: bool = False) -> Past:
+    last = _Reach(world, cut, as_it_came=True, reduces=reduces).of(query, operator)
     if last > OPEN:
-        return Past(max(kept.values()), kept, kept, notices=True)
+        return Past(max(cut.values()), cut, cut, notices=True)
     if last == OPEN:
-        return Past(OPEN, {}, kept, waits=True).now(world, query, operator)
-    return Past(last + 1, {}, kept, notices=last >= max(final, 0))
+        return Past(OPEN, {}, cut, waits=True, reduces=reduces).now(world, query, operator)
+    return Past(last + 1, {}, cut, notices=last >= max(world.final(query.reads), 0))
 
 
 @dataclass(frozen=True)
@@ -82,24 +88,30 @@ class _Reach:
     world: World
     cut: Mapping[str, int]
     as_it_came: bool
+    reduces: bool  # ISTREAM over what only grows to RSTREAM over NOW
 
     def of(self, query: Query, operator: str | None) -> int:
         read = [leaf for leaf in query.leaves if re.search(rf"\b{leaf.name}(_ordered)?\b", query.text.duck)]
+        if self.reduces and operator == "ISTREAM" and _is_row_wise(query, read):
+            return max((self._below(leaf) for leaf in read), default=-1)
         seen = max((self._of_leaf(leaf) for leaf in read), default=-1)
         return seen if seen < 0 or seen >= OPEN or operator in (None, "RSTREAM") else seen + 1
 
     def _of_leaf(self, leaf: Leaf) -> int:
         if leaf.window is None:
             return -1
-        if isinstance(leaf.source, Query):
-            seen = self.of(leaf.source, leaf.source.operator)
-        else:
-            seen = self.cut[leaf.source] - 1 if leaf.source in self.cut else -1
+        seen = self._below(leaf)
         if seen < 0:
             return -1
         if leaf.window.form == "rows":
             return self._of_rows(leaf, leaf.window, seen)
         return leaf.window.last_shown(seen, self.world.half_open) if seen != OPEN else _of_open(leaf.window)
+
+    def _below(self, leaf: Leaf) -> int:
+        """Below its window."""
+        if isinstance(leaf.source, Query):
+            return self.of(leaf.source, leaf.source.operator)
+        return self.cut[leaf.source] - 1 if leaf.source in self.cut else -1
 
     def _of_rows(self, leaf: Leaf, window: Window, seen: int) -> int:
         """The (N+L)-th of the elements that are right finds none of the others."""
@@ -121,6 +133,20 @@ class _Reach:
         taken = zip(stream.elements, stream.numbers, strict=True)
         found = (e.instant for e, number in taken if is_sampled(number, leaf.percent))
         return sorted(instant for instant in found if instant <= stream.heartbeat)
+
+
+_NOT_ROW_WISE = re.compile(
+    r"\b(DISTINCT|GROUP BY|HAVING|JOIN|EXISTS|EXCEPT|INTERSECT|LIMIT|UNION(?! ALL)|OVER)\b"
+    r"|\b(COUNT|SUM|AVG|MIN|MAX|stddev\w*|var_\w+|bool_or|bool_and|first|last) ?\(",
+    re.IGNORECASE,
+)
+
+
+def _is_row_wise(query: Query, read: Sequence[Leaf]) -> bool:
+    """Selections and projections of windows that never end, and UNION ALL of such."""
+    grows = all(leaf.window is not None and leaf.window.form == "unbounded" for leaf in read)
+    branches = len(re.findall(r"\bUNION ALL\b", query.text.duck)) + 1
+    return grows and len(read) <= branches and not _NOT_ROW_WISE.search(query.text.duck)
 
 
 def _of_open(window: Window) -> int:
