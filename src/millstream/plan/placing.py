@@ -235,7 +235,7 @@ class _Placing:
         if block.erring is not None and first <= block.erring < first + ways:
             return replace(left, plan=self._erring(node, left, partners, block.erring - first, block))
         reading = block.reading if node.join == "semi" else _OPPOSITE[block.reading]
-        if partners.existences:
+        if partners.existences and reading != "usual":
             partners = self._partners(node, left, _Block(_as_possible, reading))
         form = _possibly if reading == "possible" else held
         condition = conjunction(list(map(form, partners.conditions)))
