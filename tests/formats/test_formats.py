@@ -1,0 +1,63 @@
+"""Directories that earlier versions made are opened, answer as they did, and go on as new ones do."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.formats import contents
+from tests.formats.make import FIRST, HERE, REST
+
+import millstream as ms
+from millstream.state.snapshot import to_json
+
+MADE = ("epoch", "history", "states", "results", "queries", "backfills")
+VERSIONS = sorted(path.name.removesuffix(".tar.gz") for path in HERE.glob("format_*.tar.gz"))
+
+
+@pytest.fixture(params=VERSIONS)
+def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A directory as it was kept, and what its queries answered."""
+    with tarfile.open(HERE / f"{request.param}.tar.gz") as packed:
+        packed.extractall(tmp_path, filter="data")
+    return tmp_path / "db", json.loads((HERE / f"{request.param}.json").read_text())
+
+
+def test_there_is_a_directory_for_the_format_of_today() -> None:
+    assert VERSIONS
+
+
+def test_it_answers_as_it_did(kept: tuple[Path, dict[str, Any]]) -> None:
+    directory, expected = kept
+    with ms.connect(directory, engine="inprocess") as db:
+        assert contents.answers(db) == expected
+
+
+def test_it_goes_on_as_one_that_is_made_today(kept: tuple[Path, dict[str, Any]]) -> None:
+    delivered: list[dict[str, Any]] = []
+
+    def deliver(number: int, changes: pa.Table) -> None:
+        delivered.extend(changes.to_pylist())
+
+    with ms.connect(kept[0], engine="inprocess") as old, ms.connect(engine="inprocess") as new:
+        before = old.query("sums").changes()
+        old.create_sink("out", "sums", deliver)
+        contents.feed(old, REST)
+        contents.define(new)
+        contents.feed(new, [*FIRST, *REST])
+        assert contents.answers(old) == contents.answers(new)
+        assert [*before.to_pylist(), *delivered] == old.query("sums").changes().to_pylist()
+
+
+def test_what_was_kept_is_taken_over_and_not_made_anew(kept: tuple[Path, dict[str, Any]]) -> None:
+    """Plans have the names that they had, so that nothing is computed again from history."""
+    (newest,) = sorted((kept[0] / "manifest").glob("manifest-*.json"))[-1:]
+    before = json.loads(newest.read_text().split("\n", 1)[1])["snapshot"]
+    with ms.connect(kept[0], engine="inprocess") as db:
+        contents.answers(db)
+        after = json.loads(json.dumps(to_json(db.engine.snapshot)))
+        assert {part: after[part] for part in MADE} == {part: before[part] for part in MADE}
