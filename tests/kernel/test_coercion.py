@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 
 from millstream import errors
+from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.coercion import can_cast, cast, common_type
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Cast, Column, Literal
-from millstream.kernel.scalar.literals import number_literal
+from millstream.kernel.scalar.literals import convert_instant, number_literal
 from millstream.types import (
     BIGINT,
     BINARY,
@@ -149,3 +150,21 @@ def test_numbers_in_a_text(text: str, kind: DataType, value: object) -> None:
 def test_numbers_that_are_none(text: str) -> None:
     with pytest.raises(errors.TypeError):
         number_literal(text)
+
+
+@pytest.mark.parametrize("target", [TIMESTAMP, TIMESTAMP_NTZ, DATE])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-01-01", "2026-02-30", "2026-13-01", "0001-01-01", "9999-12-31 23:59:59.999999",
+        "2026-01-01 01:02:03", "2026-01-01 24:00:00", "2026-01-01 23:59:60", "2026-01-01 01:02:03.5",
+        "2026-01-01 01:02:03.123", "2026-01-01 01:02:03.123456", "2026-01-01T01:02:03Z", " 2026-01-01", "2024-02-29",
+    ],
+)  # fmt: skip
+def test_instants_in_plain_form_are_read_as_in_columns(text: str, target: DataType) -> None:
+    column = Cast(target, Column(STRING, 0, "text"), lenient=True)
+    read = evaluate(pl.DataFrame({value_column(0): [text]}), [column], ["value"]).item()
+    quickly = convert_instant(text, target)
+    assert quickly is None or quickly == read
+    made = cast(Literal(STRING, text), target)
+    assert (made.value if isinstance(made, Literal) else None) == read

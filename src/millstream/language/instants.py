@@ -12,15 +12,16 @@ from sqlglot import exp
 
 from millstream.bounds import MAX_TICK, last_tick
 from millstream.errors import BindError, Error, InputError, Place
+from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.evaluate import evaluate
-from millstream.kernel.scalar.expressions import Expression, Literal
+from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, Literal
 from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope
 from millstream.language.syntax import place_of
 from millstream.plan.definitions import TimeDomain
 from millstream.plan.depth import check_depth
-from millstream.types import DataType
+from millstream.types import NULL, DataType, to_polars
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -38,13 +39,20 @@ class ConstantsOnly:
         raise BindError("a subquery where a constant is wanted")
 
 
-def constant(node: exp.Expr, text: str) -> Literal:
-    """The value of an expression without columns."""
+def bound_constant(node: exp.Expr, text: str) -> Expression:
+    """An expression without columns."""
     with all_read(node, text):
         bound = ExpressionBinder(ConstantsOnly(text), Scope(), "a constant").bind(node)
+    if not isinstance(bound, Literal):
+        check_depth(bound, place_of(node, text))
+    return bound
+
+
+def constant(node: exp.Expr, text: str) -> Literal:
+    """The value of an expression without columns."""
+    bound = bound_constant(node, text)
     if isinstance(bound, Literal):
         return bound
-    check_depth(bound, place_of(node, text))
     try:
         return Literal(bound.type, folded(bound))
     except Error as error:
@@ -60,6 +68,49 @@ def folded(expression: Expression) -> object:
         return evaluate(pl.DataFrame({"_row": [0]}), [expression], ["value"]).item()
     except (OverflowError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         raise InputError(f"{expression} is too far away", detail="a constant is of the years 1 to 9999") from None
+
+
+def folded_together(expressions: Sequence[Expression]) -> list[object] | None:
+    """The values of many bound expressions that read no column, those of one form at once; None where one fails."""
+    values: list[object] = [None] * len(expressions)
+    forms: dict[Expression, tuple[list[int], list[list[Literal]]]] = {}
+    for place, expression in enumerate(expressions):
+        if isinstance(expression, Literal):
+            values[place] = expression.value
+        else:
+            literals: list[Literal] = []
+            places, given = forms.setdefault(_form(expression, literals), ([], []))
+            places.append(place)
+            given.append(literals)
+    try:
+        for form, (places, given) in forms.items():
+            for place, value in zip(places, _computed(form, given), strict=True):
+                values[place] = value
+    except (Error, OverflowError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
+    return values
+
+
+# What takes constants by rows as it takes columns; others may want to know them before they run.
+_BY_ROWS = ("+", "-", "*", "/", "%", "||", "concat", "negate")
+
+
+def _form(expression: Expression, literals: list[Literal]) -> Expression:
+    """An expression with its constants put into columns, as far as it is computed alike then."""
+    if isinstance(expression, Literal) and expression.type != NULL:
+        literals.append(expression)
+        return Column(expression.type, len(literals) - 1, "a constant")
+    if isinstance(expression, Cast) or (isinstance(expression, Call) and expression.function in _BY_ROWS):
+        return expression.with_children(tuple(_form(child, literals) for child in expression.children))
+    return expression
+
+
+def _computed(form: Expression, given: list[list[Literal]]) -> list[object]:
+    columns: dict[str, pl.Series] = {"_row": pl.Series(range(len(given)))}
+    for index, literals in enumerate(zip(*given, strict=True)):
+        values = [literal.value for literal in literals]
+        columns[value_column(index)] = pl.Series(values, dtype=to_polars(literals[0].type))
+    return evaluate(pl.DataFrame(columns), [form], ["value"]).to_series().to_list()
 
 
 def instant(value: object, domain: TimeDomain, place: Place | None = None) -> int:

@@ -22,7 +22,7 @@ from millstream.kernel.scalar.expressions import Cast, Column, Expression
 from millstream.kernel.scalar.literals import convert_number, number_literal
 from millstream.types import BOOLEAN, NULL, STRING, DataType, Schema, to_polars
 
-_TEXT = r"'(?P<text>[^'\\]*)'(?!')"
+_TEXT = r"'(?P<text>(?:[^'\\]|'')*)'(?!')"
 _TYPE = r"[A-Za-z_]+(?:\s*\(\s*\d+\s*(?:,\s*\d+\s*)?\))?"
 _NUMBER = r"(?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:BD|[LSYFD])?)(?![\w.])"
 _VALUE = re.compile(
@@ -89,7 +89,7 @@ def _constant(found: re.Match[str]) -> Constant:
     if (number := found["number"]) is not None:
         return _number(number)
     if (text := found["text"]) is not None:
-        return Constant(STRING, text)
+        return Constant(STRING, text.replace("''", "'"))
     if (word := found["word"]) is not None:
         return _WORDS[word.lower()]
     if (kind := found["kind"]) is not None:

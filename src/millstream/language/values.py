@@ -11,14 +11,14 @@ from millstream.kernel.scalar.coercion import can_cast, cast
 from millstream.kernel.scalar.expressions import Column, Expression, Literal
 from millstream.language import statements as st
 from millstream.language.expressions import ExpressionBinder
-from millstream.language.instants import ConstantsOnly, constant, folded
+from millstream.language.instants import ConstantsOnly, bound_constant, constant, folded, folded_together
 from millstream.language.literal_rows import by_position
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope, Source
 from millstream.language.statement_parser import parsed_insert
 from millstream.language.syntax import place_of
 from millstream.plan.depth import check_depth
-from millstream.types import NULL, STRING, DataType, Schema
+from millstream.types import NULL, STRING, DataType, Field, Schema
 
 
 def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...]]:
@@ -30,7 +30,6 @@ def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...
         if made is not None:
             return made
         statement = parsed_insert(text)  # to find out where something is wrong
-    rows = []
     for number, row in enumerate(statement.rows, 1):
         if len(row) != len(positions):
             raise InputError(
@@ -38,11 +37,10 @@ def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...
                 detail=f"the columns are {', '.join(columns[index].name for index in positions)}",
                 place=place_of(row[0], text) if row else statement.place,
             )
-        values: list[object] = [None] * len(columns)
-        for index, value in zip(positions, row, strict=True):
-            values[index] = _assigned(constant(value, text), columns[index].type, columns[index].name, value, text)
-        rows.append(tuple(values))
-    return rows
+    found: list[list[object]] = [[None] * len(statement.rows) for _ in columns]
+    for given, index in enumerate(positions):
+        found[index] = _column([row[given] for row in statement.rows], columns[index], text)
+    return list(zip(*found, strict=True))
 
 
 def condition_on(where: exp.Expr | None, columns: Schema, owner: str, text: str) -> Expression | None:
@@ -92,6 +90,17 @@ def _binder(columns: Schema, owner: str, text: str, clause: str) -> ExpressionBi
     scope = Scope()
     scope.sources = [Source(owner, columns, 0)]
     return ExpressionBinder(ConstantsOnly(text), scope, clause)
+
+
+def _column(nodes: Sequence[exp.Expr], field: Field, text: str) -> list[object]:
+    """The constants for a column, computed together; one by one where some fail, to say which."""
+    bound = [bound_constant(node, text) for node in nodes]
+    together = folded_together(
+        [_coerced(value, field.type, field.name, node, text) for value, node in zip(bound, nodes, strict=True)]
+    )
+    if together is not None:
+        return together
+    return [_assigned(constant(node, text), field.type, field.name, node, text) for node in nodes]
 
 
 def _assigned(value: Literal, kind: DataType, name: str, node: exp.Expr, text: str) -> object:

@@ -20,6 +20,7 @@ from millstream.types import (
     MAX_DECIMAL_PRECISION,
     SMALLINT,
     TIMESTAMP,
+    TIMESTAMP_NTZ,
     TINYINT,
     DataType,
     decimal,
@@ -27,6 +28,7 @@ from millstream.types import (
 )
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(BD|[LSYFD])?", re.IGNORECASE)
+_INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?: [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.(?:[0-9]{3}|[0-9]{6}))?)?")
 _HALF_UP = Context(prec=2 * MAX_DECIMAL_PRECISION + 2, rounding=ROUND_HALF_UP)
 _DAY = 86_400_000_000  # microseconds
 _FIRST_DAY, _LAST_DAY = (day.toordinal() - dt.date(1970, 1, 1).toordinal() for day in (dt.date.min, dt.date.max))
@@ -72,6 +74,19 @@ def _decimal_literal(value: Decimal, text: str) -> Literal:
 def in_integer_range(value: int, kind: DataType) -> bool:
     bits = INTEGER_BITS[kind]
     return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+
+
+def convert_instant(value: object, target: DataType) -> dt.datetime | dt.date | None:
+    """The instant or day that a text in ISO's plain form names; None where it is none, or of another form."""
+    if not isinstance(value, str) or target not in (TIMESTAMP, TIMESTAMP_NTZ, DATE) or not _INSTANT.fullmatch(value):
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    if target == DATE:
+        return moment.date()
+    return moment.replace(tzinfo=dt.UTC) if target == TIMESTAMP else moment
 
 
 def convert_number(value: object, target: DataType) -> int | float | Decimal | None:
