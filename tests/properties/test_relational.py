@@ -17,7 +17,7 @@ def check(case: Case) -> None:
     check_case(case)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(cases(RELATIONAL))
 def test_the_engine_answers_as_the_oracle(case: Case) -> None:
     check(case)
