@@ -104,6 +104,7 @@ def test_a_source_that_goes_quiet_lets_the_others_go_on(db: ms.Database, tmp_pat
     assert keys(both) == [1, 2, 2, 2, 4]
 
 
+@pytest.mark.slow
 def test_a_source_that_cannot_keep_up_is_shed_until_it_can(db: ms.Database, tmp_path: Path) -> None:
     def slow(column: pl.Series) -> pl.Series:
         if (column == 1).any():

@@ -37,7 +37,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]
 @pytest.mark.parametrize(
     "point",
     [
-        "segment-written",  # the task is tried again after all of it was written
+        # The task is tried again after all of it was written.
+        pytest.param("segment-written", marks=pytest.mark.slow),
         pytest.param("segment-half-written", marks=pytest.mark.slow),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -67,7 +68,9 @@ def test_thirty_days_of_files_in_one_run_are_delivered_whole(session: SparkSessi
     for number in range(6):
         part = [hour for hour in hours if hour // 120 == number]
         stamps = pa.array([beginning + timedelta(hours=hour) for hour in part], pa.timestamp("us", "UTC"))
-        pq.write_table(pa.table({"k": pa.array(part, pa.int32()), "ts": stamps}), tmp_path / "in" / f"{number}.parquet")
+        file = tmp_path / "in" / f"{number}.parquet"
+        pq.write_table(pa.table({"k": pa.array(part, pa.int32()), "ts": stamps}), file)
+        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark reads the oldest first, and those of one moment anyhow
     with ms.connect(tmp_path / "db", spark=session) as db:
         db.execute(
             f"""CREATE STREAM s (k INT) TIMESTAMP BY ts TIMESTAMP
