@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.engine.failing import Rows, failure
 from tests.properties.driver import in_process
 
 import millstream as ms
@@ -101,26 +102,14 @@ CASES = [
 ]
 
 
-def failed(text: str, rows: dict[str, list[tuple[int, int, int]]], setting: str, mode: str, when: str) -> bool:
+def failed(text: str, rows: Rows, setting: str, mode: str, when: str) -> bool:
     with in_process() as db:
-        db.execute(STREAMS)
-        if setting:
-            db.execute(setting)
-        try:
-            query = db.register(text, mode=mode) if when == "early" else None
-            for name, some in rows.items():
-                db.insert(name, some)
-            db.advance(to=20)
-            query = query or db.register(text, mode=mode)
-            query.result()
-            query.changes()
-        except ms.EvaluationError:
-            return True
-        return False
+        db.execute(f"{STREAMS}; {setting}")
+        return bool(failure(db, text, rows, mode, when))
 
 
 @pytest.mark.parametrize(("text", "rows", "fails"), CASES)
-def test_it_fails_in_every_way_or_in_none(text: str, rows: dict[str, list[tuple[int, int, int]]], fails: bool) -> None:
+def test_it_fails_in_every_way_or_in_none(text: str, rows: Rows, fails: bool) -> None:
     assert [failed(text, rows, *way) for way in WAYS] == [fails] * len(WAYS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from tests.engine.failing import failure
 from tests.properties.driver import in_process
 
 import millstream as ms
@@ -74,17 +75,7 @@ def _outcome(text: str, mode: str, when: str) -> str:
     with in_process() as db:
         db.create_aggregate("picky", Picky, returns="bigint")
         db.execute(STREAMS)
-        try:
-            query = db.register(text, mode=mode) if when == "early" else None
-            for name, rows in ROWS.items():
-                db.insert(name, rows)
-            db.advance(to=20)
-            query = query or db.register(text, mode=mode)
-            query.result()
-            query.changes()
-        except ms.EvaluationError as error:
-            return str(error)
-    return ""
+        return failure(db, text, ROWS, mode, when)
 
 
 @pytest.mark.parametrize("definition", [Picky, Retracting])

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 def parted(engine: Engine, task: EpochTask, outcome: EpochOutcome, moved: Snapshot) -> tuple[EpochOutcome, Snapshot]:
     """What an epoch comes to where groups go on without those of their queries that fail, which are put aside."""
     for group in engine.groups.broken(outcome.failures):
-        outcome, moved = _Parting(engine, group, task, outcome).settled(outcome, moved)
+        parting = _Parting(engine, group, task, outcome)
+        try:
+            outcome, moved = parting.settled(outcome, moved)
+        except BaseException:
+            engine.sweep(parting.written)
+            raise
     return outcome, moved
 
 
@@ -85,6 +90,7 @@ class _Parting:
         below = {step: self.before.states[step] for step in steps - group.above if step in self.before.states}
         kept = engine.groups.only_of(group, self.before.states, numbers_of(rows))
         tables: dict[str, Names] = engine.groups.written(rows)
+        self.written += [*state_names(kept), *state_names({"": tables})]
         outcome = engine.runner.run(
             replace(
                 engine.task_of(group.pipeline, self.arrived),
@@ -96,5 +102,5 @@ class _Parting:
                 shown=(group.edge,),
             )
         )
-        self.written += [*state_names(kept), *state_names({"": tables}), *outcome.names()]
+        self.written += outcome.names()
         return outcome

@@ -92,7 +92,7 @@ def folded_together(expressions: Sequence[Expression]) -> list[object] | None:
 
 
 # What takes constants by rows as it takes columns; others may want to know them before they run.
-_BY_ROWS = ("+", "-", "*", "/", "%", "||", "concat", "negate")
+_BY_ROWS = ("+", "-", "*", "/", "%", "||", "concat", "negative")
 
 
 def _form(expression: Expression, literals: list[Literal]) -> Expression:

@@ -119,7 +119,7 @@ def assigned(constants: Sequence[Constant], kind: DataType) -> list[object] | No
         alike.setdefault((source, to), []).append(place)
     try:
         for (source, to), places in alike.items():
-            if not _is_assignable(to or source, kind):
+            if not is_assignable(to or source, kind):
                 return None
             made = _converted([constants[place].value for place in places], source, to, kind)
             for place, value in zip(places, made, strict=True):
@@ -139,7 +139,7 @@ def _converted(values: list[object], source: DataType, to: DataType | None, kind
     return _cast(source, (kind,) if to is None else (to, kind), values)
 
 
-def _is_assignable(source: DataType, kind: DataType) -> bool:
+def is_assignable(source: DataType, kind: DataType) -> bool:
     """As ANSI assigns: numbers to numbers, texts only to texts, timestamps also from their text."""
     same = source in (kind, NULL) or (source.is_numeric and kind.is_numeric)
     temporal = kind.is_temporal and (source.is_temporal or source == STRING)

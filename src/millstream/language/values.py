@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from millstream.errors import Error, InputError, NameError, TypeError, did_you_mean
-from millstream.kernel.scalar.coercion import can_cast, cast
+from millstream.kernel.scalar.coercion import cast
 from millstream.kernel.scalar.expressions import Column, Expression, Literal
 from millstream.language import statements as st
 from millstream.language.expressions import ExpressionBinder
 from millstream.language.instants import ConstantsOnly, bound_constant, constant, folded, folded_together
-from millstream.language.literal_rows import by_position
+from millstream.language.literal_rows import by_position, is_assignable
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope, Source
 from millstream.language.statement_parser import parsed_insert
 from millstream.language.syntax import place_of
 from millstream.plan.depth import check_depth
-from millstream.types import NULL, STRING, DataType, Field, Schema
+from millstream.types import DataType, Field, Schema
 
 
 def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...]]:
@@ -112,9 +112,6 @@ def _assigned(value: Literal, kind: DataType, name: str, node: exp.Expr, text: s
 
 
 def _coerced(value: Expression, kind: DataType, name: str, node: exp.Expr, text: str) -> Expression:
-    """As ANSI assigns: numbers to numbers, texts only to texts, timestamps also from their text."""
-    same = value.type == kind or value.type == NULL or (value.type.is_numeric and kind.is_numeric)
-    temporal = kind.is_temporal and (value.type.is_temporal or value.type == STRING)
-    if not (same or temporal) or not can_cast(value.type, kind):
+    if not is_assignable(value.type, kind):
         raise TypeError(f'column "{name}" is {kind}, not {value.type}', place=place_of(node, text))
     return cast(value, kind)

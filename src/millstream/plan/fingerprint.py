@@ -8,10 +8,8 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from millstream.kernel.scalar.expressions import NOTED, Expression, Literal
+from millstream.kernel.scalar.expressions import Expression, Literal, noted
 from millstream.types import DataType
-
-_WRITTEN = f"{NOTED}written"
 
 
 class Fingerprints:
@@ -28,7 +26,7 @@ class Fingerprints:
     def _canonical(self, value: object) -> str:
         if is_dataclass(value) and not isinstance(value, type):
             if isinstance(value, Expression):
-                return _of_expression(value)
+                return noted(value, "written", _of_part)  # it is written for one plan after the other
             known = self._written.get(id(value))
             if known is None:
                 known = self._written[id(value)] = value, _of_fields(value, self._canonical)
@@ -36,15 +34,6 @@ class Fingerprints:
         if isinstance(value, tuple):
             return f"[{','.join(map(self._canonical, value))}]"
         return f"{type(value).__name__}:{value!r}"
-
-
-def _of_expression(expression: Expression) -> str:
-    """It stays with the expression, which is written down for one plan after the other; of its parts nothing stays."""
-    known = expression.__dict__.get(_WRITTEN)
-    if known is None:
-        known = _of_part(expression)
-        object.__setattr__(expression, _WRITTEN, known)
-    return str(known)
 
 
 def _of_part(value: object) -> str:

@@ -13,24 +13,25 @@ from typing import Any, TypeVar
 
 from millstream.types import BOOLEAN, DataType
 
-NOTED = "_noted_"  # begins the names of attributes that are worked out
-_HASH = f"{NOTED}hash"
-_COLUMNS = f"{NOTED}columns"
+_NOTED = "_noted_"  # begins the names of attributes that are worked out
 _Class = TypeVar("_Class", bound=type)
+_Value = TypeVar("_Value")
+
+
+def noted(node: Expression, name: str, worked_out: Callable[[Any], _Value]) -> _Value:
+    """What is worked out of a node once and stays with it in this process: long conditions are asked for it often."""
+    name = f"{_NOTED}{name}"
+    known: _Value | None = node.__dict__.get(name)
+    if known is None:
+        known = worked_out(node)
+        object.__setattr__(node, name, known)
+    return known
 
 
 def hashed_once(kind: _Class) -> _Class:
-    """Have a class of nodes remember their hashes: those of long conditions are asked for again and again."""
+    """Have a class of nodes remember their hashes."""
     worked_out: Any = kind.__hash__
-
-    def remembered(self: Any) -> int:
-        known = self.__dict__.get(_HASH)
-        if known is None:
-            known = worked_out(self)
-            object.__setattr__(self, _HASH, known)
-        return int(known)
-
-    kind.__hash__ = remembered  # type: ignore[method-assign, assignment]
+    kind.__hash__ = lambda self: noted(self, "hash", worked_out)  # type: ignore[method-assign, assignment, misc]
     return kind
 
 
@@ -48,7 +49,7 @@ class Expression:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if not name.startswith(NOTED)}
+        return {name: value for name, value in self.__dict__.items() if not name.startswith(_NOTED)}
 
     def walk(self) -> Iterator[Expression]:
         waiting: list[Expression] = [self]
@@ -300,11 +301,11 @@ def chained(function: str, conditions: Sequence[Expression]) -> Expression:
 
 
 def columns_used(expression: Expression) -> set[int]:
-    known = expression.__dict__.get(_COLUMNS)
-    if known is None:
-        known = frozenset(node.index for node in expression.walk() if isinstance(node, Column))
-        object.__setattr__(expression, _COLUMNS, known)
-    return set(known)
+    return set(noted(expression, "columns", _columns_used))
+
+
+def _columns_used(expression: Expression) -> frozenset[int]:
+    return frozenset(node.index for node in expression.walk() if isinstance(node, Column))
 
 
 def shift_columns(expression: Expression, offset: int) -> Expression:
