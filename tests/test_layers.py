@@ -29,7 +29,7 @@ LAYERS: dict[str, set[str]] = {
     "declarations": BASE | {"plan"},
     "feeds": BASE | {"state", "kernel", "plan", "engine", "catalog", "inputs"},
     "definitions": BASE | {"plan", "language", "engine", "catalog", "inputs", "feeds"},
-    "user_code": BASE | {"kernel", "language"},
+    "user_code": BASE | {"kernel", "language", "declarations"},
     "modes": BASE | {"kernel", "plan", "engine", "declarations"},
     "parameters": BASE | {"engine", "kernel"},
     "notices": BASE | {"kernel", "plan", "language", "engine", "declarations"},

@@ -55,7 +55,15 @@ from millstream.registry import Registry, check_query_name, statement_text
 from millstream.settings import Settings
 from millstream.sinks import CALLABLE, Deliver, Sink, Sinks
 from millstream.types import DataType
-from millstream.user_code import aggregate_of, function_of
+from millstream.user_code import (
+    aggregate_entry,
+    aggregate_from,
+    aggregate_of,
+    as_written_now,
+    function_entry,
+    function_from,
+    function_of,
+)
 
 
 @dataclass(frozen=True)
@@ -264,9 +272,9 @@ class Database:
     def _recover_object(self, entry: Entry) -> None:
         match entry["kind"]:
             case "function":
-                self.code = self.code.with_function(self._pickler.unpack(entry["body"]))
+                self.code = self.code.with_function(function_from(entry, self._pickler))
             case "aggregate":
-                self.code = self.code.with_aggregate(entry["name"], *self._pickler.unpack(entry["body"]))
+                self.code = self.code.with_aggregate(entry["name"], *aggregate_from(entry, self._pickler))
             case "query":
                 self.registry.recover_query(entry)
             case "template":
@@ -343,25 +351,25 @@ class Database:
         Equal rows must give equal results.
         """
         function = function_of(name, body, returns, columns)
-        if self._is_new("function", name, self._pickler.pack(function)):
+        if self._is_new("function", name, function_entry(function, self._pickler)):
             self.code = self.code.with_function(function)
 
     @under_way
     def create_aggregate(self, name: str, definition: type[UserAggregate], returns: str) -> None:
         """Make a Python class usable as an aggregate: initialize, iterate, terminate, and retract if it can."""
         aggregate = aggregate_of(name, definition, returns)
-        if self._is_new("aggregate", name, self._pickler.pack(aggregate)):
+        if self._is_new("aggregate", name, aggregate_entry(*aggregate, self._pickler)):
             self.code = self.code.with_aggregate(name.lower(), *aggregate)
 
-    def _is_new(self, kind: str, name: str, body: str) -> bool:
+    def _is_new(self, kind: str, name: str, content: Entry) -> bool:
         """Declare users' code; saying again what an earlier process said is welcome, and changes nothing."""
         with self.engine.lock:
             found = self.declared.find("function", name) or self.declared.find("aggregate", name)
             if found is not None:
-                if (found["kind"], found["body"]) == (kind, body):
+                if as_written_now(found, self._pickler) == {"kind": kind, "name": name.lower(), **content}:
                     return False
                 raise CatalogError(f'there is a function "{name}" already', hint="choose another name")
-            self._declare(self.declared.with_entry(kind, name, body=body))
+            self._declare(self.declared.with_entry(kind, name, **content))
             return True
 
     def _declare(self, declared: Declarations) -> None:

@@ -1,10 +1,15 @@
-"""Functions and aggregates in Python, as users hand them over: checked, and made what queries call."""
+"""Functions and aggregates in Python, as users hand them over: checked, made what queries call, and kept as entries.
+
+An entry holds the user's own object and plain values, so that no class of ours is named on disk.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
+from millstream.declarations import Entry, Pickler
 from millstream.errors import BindError
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.functions_user import UserFunction
@@ -26,6 +31,40 @@ def aggregate_of(name: str, definition: type[UserAggregate], returns: str) -> tu
     if missing:
         raise BindError(f"aggregate {name} has no method {missing[0]}")
     return definition, parse_type(returns)
+
+
+def function_entry(function: UserFunction, pickler: Pickler) -> dict[str, Any]:
+    return {"body": pickler.pack(function.body), "returns": asdict(function.returns), "columns": function.columns}
+
+
+def function_from(entry: Entry, pickler: Pickler) -> UserFunction:
+    body = pickler.unpack(entry["body"])
+    if "returns" not in entry:  # up to format 3 all of it was pickled
+        old: UserFunction = body
+        return old
+    return UserFunction(entry["name"], body, DataType(**entry["returns"]), entry["columns"])
+
+
+def aggregate_entry(definition: type[UserAggregate], returns: DataType, pickler: Pickler) -> dict[str, Any]:
+    return {"body": pickler.pack(definition), "returns": asdict(returns)}
+
+
+def aggregate_from(entry: Entry, pickler: Pickler) -> tuple[type[UserAggregate], DataType]:
+    body = pickler.unpack(entry["body"])
+    if "returns" not in entry:
+        old: tuple[type[UserAggregate], DataType] = body
+        return old
+    return body, DataType(**entry["returns"])
+
+
+def as_written_now(entry: Entry, pickler: Pickler) -> Entry:
+    """An entry of users' code as this version writes it, so that it is known again when it is said again."""
+    if "returns" in entry:
+        return entry
+    named = {"kind": entry["kind"], "name": entry["name"]}
+    if entry["kind"] == "function":
+        return named | function_entry(function_from(entry, pickler), pickler)
+    return named | aggregate_entry(*aggregate_from(entry, pickler), pickler)
 
 
 def _check_name(name: str) -> None:

@@ -399,7 +399,7 @@ def test_a_group_of_another_version_is_made_again_from_history(reopen: Open, tmp
     (catalog,) = (tmp_path / "db" / "manifest").glob("catalog-*.json")
     (manifest,) = (tmp_path / "db" / "manifest").glob("manifest-*.json")
     for path, kind in ((catalog, "catalog"), (manifest, "manifest")):
-        body = read_whole(path, kind, FORMAT)
+        body = read_whole(path, kind, [FORMAT])
         write_whole(path, kind, FORMAT, body.replace(b"groupedselection-", b"olderselection--"))
     db = reopen()
     db.insert("s", [(8, 8, "y", 4)])

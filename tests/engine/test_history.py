@@ -114,7 +114,7 @@ def test_files_that_lie_flat_are_still_read_and_laid_out_when_merged(path: Path)
     from millstream.state.files import read_whole, write_whole
     from millstream.state.manifest import FORMAT
 
-    body = read_whole(manifest, "manifest", FORMAT)
+    body = read_whole(manifest, "manifest", [FORMAT])
     write_whole(manifest, "manifest", FORMAT, body.replace(b"history/s/_period=0/", b"history/s/"))
     with opened(path) as db:
         assert len(db.engine.history("s")) == 30

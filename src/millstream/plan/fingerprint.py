@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from millstream.kernel.scalar.expressions import Expression, Literal, noted
+from millstream.plan.tags import TAGS
 from millstream.types import DataType
 
 
@@ -33,7 +34,7 @@ class Fingerprints:
             return known[1]
         if isinstance(value, tuple):
             return f"[{','.join(map(self._canonical, value))}]"
-        return f"{type(value).__name__}:{value!r}"
+        return _of_value(value)
 
 
 def _of_part(value: object) -> str:
@@ -42,15 +43,20 @@ def _of_part(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{','.join([_of_part(part) for part in value])}]"
     if type(value) is Literal:
-        return f"Literal({_of_type(value.type)},{_of_part(value.value)})"
+        return f"{TAGS[Literal]}({_of_type(value.type)},{_of_part(value.value)})"
     if is_dataclass(value) and not isinstance(value, type):
         return _of_fields(value, _of_part)
+    return _of_value(value)
+
+
+def _of_value(value: object) -> str:
+    """Texts, numbers and other values of Python's own; classes of users, which say where they are defined."""
     return f"{type(value).__name__}:{value!r}"
 
 
 def _of_fields(value: Any, written: Callable[[object], str]) -> str:
     given = ((getattr(value, name), always) for name, always in _counted(type(value)))  # type: ignore[arg-type]
-    return f"{type(value).__name__}({','.join([written(part) for part, always in given if always or part])})"
+    return f"{TAGS[type(value)]}({','.join([written(part) for part, always in given if always or part])})"
 
 
 @cache

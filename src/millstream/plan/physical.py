@@ -52,6 +52,7 @@ from millstream.plan.lifetime import Counting, longest_window
 from millstream.plan.monotonic import is_non_retroactive, is_static
 from millstream.plan.patterns import Pattern, pattern_of
 from millstream.plan.rules.reduce_windows import is_row_wise_over
+from millstream.plan.tags import STEP_TAGS
 from millstream.types import Schema
 
 CLOCK = "_clock"  # the source that carries no rows, only how far time has come
@@ -446,7 +447,7 @@ class Lowering:
         return kind(span, groups, lazy)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
-        name = f"{type(operator).__name__.lower()}-{self._fingerprints.of(node)}"
+        name = f"{STEP_TAGS[type(operator)]}-{self._fingerprints.of(node)}"
         return self._named(name, operator, *inputs, awaited=awaited)
 
     def _named(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:

@@ -34,6 +34,7 @@ from millstream.kernel.window import Rows
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.monotonic import is_non_retroactive
+from millstream.plan.tags import TAGS
 from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field
 
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
@@ -293,7 +294,7 @@ def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression])
 def _as_such(node: lo.Node) -> tuple[object, ...]:
     """An operator, whatever it stands on."""
     own = (part.name for part in fields(node) if part.compare and part.name != "input")
-    return type(node).__name__, *(getattr(node, name) for name in own)
+    return TAGS[type(node)], *(getattr(node, name) for name in own)
 
 
 class _Lifting:

@@ -6,7 +6,7 @@ import errno
 import os
 import uuid
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from millstream.errors import StateError
@@ -99,7 +99,7 @@ def _written(path: Path, kind: str, version: int, body: bytes) -> Path:
     return temporary
 
 
-def read_whole(path: Path, kind: str, version: int) -> bytes:
+def read_whole(path: Path, kind: str, versions: Sequence[int]) -> bytes:
     """The body of a file; one that is damaged, or of another format, is refused."""
     try:
         content = path.read_bytes()
@@ -111,9 +111,9 @@ def read_whole(path: Path, kind: str, version: int) -> bytes:
     words = header.decode("ascii", "replace").split(" ")
     if len(words) != 5 or words[0] != _MAGIC or words[1] != kind:
         raise damaged(path, f"its first line is not that of a {kind}")
-    if words[2] != str(version):
+    if words[2] not in map(str, versions):
         raise StateError(
-            f"{path} has format {words[2]}, and this version of Millstream reads format {version}",
+            f"{path} has format {words[2]}, and this version of Millstream reads {' and '.join(map(str, versions))}",
             detail="nothing was changed",
             hint="open the database with the version of Millstream that wrote it, or a newer one",
         )

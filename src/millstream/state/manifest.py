@@ -27,7 +27,8 @@ from millstream.state.files import checksum, damaged, read_whole, write_new, wri
 from millstream.state.notes import OF_OLD, Notes, Record
 from millstream.state.snapshot import Snapshot, from_json, to_json
 
-FORMAT = 3
+FORMAT = 4  # 4: users' code is kept without classes of ours
+READABLE = (3, FORMAT)
 _OLD = re.compile(r"(?:catalog|notes)-(\d{10})(?:-\w+)?\.(?:json|log)|.*\.tmp|notes\.log")
 _ATTEMPTS = 100  # to take over from a process that goes on committing
 
@@ -211,11 +212,11 @@ class Manifests:
         path = self._newest()
         if path is None:
             return None
-        content = json.loads(read_whole(path, "manifest", FORMAT))
+        content = json.loads(read_whole(path, "manifest", READABLE))
         if self._path(content["version"]) != path:
             raise damaged(path, f"it is manifest {content['version']} by what it holds")
         name = content["catalog"]
-        catalog = tuple(json.loads(read_whole(self.directory / name, "catalog", FORMAT)))
+        catalog = tuple(json.loads(read_whole(self.directory / name, "catalog", READABLE)))
         layout = self._known_layout(Layout(**content["layout"]), path)
         snapshot = from_json(content["snapshot"], catalog)
         version = content["version"]
@@ -312,7 +313,7 @@ def _removed(path: Path) -> bool:
 
 
 def _owner(path: Path) -> str:
-    return str(json.loads(read_whole(path, "manifest", FORMAT)).get("owner", "another process"))
+    return str(json.loads(read_whole(path, "manifest", READABLE)).get("owner", "another process"))
 
 
 def _not_written(path: Path, error: OSError) -> StateError:

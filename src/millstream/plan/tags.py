@@ -1,0 +1,134 @@
+"""What stands for a class in names on disk: renaming or moving a class never touches a stored plan's name.
+
+A tag is given once. A class that means something new gets a new one; a tag that was used is not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from millstream.kernel import (
+    change_log,
+    elements,
+    existence,
+    failures,
+    join,
+    join_tree,
+    linear,
+    matches,
+    multiplicity,
+    rows_window,
+    runs,
+    sample,
+    stem_join,
+    streams,
+    tree_shape,
+    window,
+)
+from millstream.kernel.aggregation import aggregate, ranked_tree
+from millstream.kernel.producers import Taken
+from millstream.kernel.scalar import expressions as ex
+from millstream.kernel.scalar.functions_user import UserCall, UserFunction
+from millstream.kernel.sharing import (
+    expand,
+    expanded_selection,
+    grouped_selection,
+    keyed_selection,
+    matched_selection,
+    tree_selection,
+)
+from millstream.plan import logical as lo
+from millstream.types import DataType, Field
+
+TAGS: Mapping[type, str] = {
+    # logical nodes and what they hold
+    lo.Aggregate: "Aggregate",
+    lo.AggregateCall: "AggregateCall",
+    lo.ChangeSource: "ChangeSource",
+    lo.Checked: "Checked",
+    lo.Consumer: "Consumer",
+    lo.Distinct: "Distinct",
+    lo.Expand: "Expand",
+    lo.Failing: "Failing",
+    lo.Filter: "Filter",
+    lo.Guard: "Guard",
+    lo.Join: "Join",
+    lo.JoinTree: "JoinTree",
+    lo.MatchScan: "MatchScan",
+    lo.MatchedSelection: "MatchedSelection",
+    lo.Matches: "Matches",
+    lo.OneRow: "OneRow",
+    lo.Project: "Project",
+    lo.QueryRows: "QueryRows",
+    lo.RankedTree: "RankedTree",
+    lo.RelationToStream: "RelationToStream",
+    lo.Sample: "Sample",
+    lo.Selection: "Selection",
+    lo.SetOperation: "SetOperation",
+    lo.Shortened: "Shortened",
+    lo.Stamped: "Stamped",
+    lo.StemJoin: "StemJoin",
+    lo.StreamScan: "StreamScan",
+    lo.TableScan: "TableScan",
+    lo.TreeSelection: "TreeSelection",
+    lo.Window: "Window",
+    tree_shape.Join: "Join",
+    window.BeginEnd: "BeginEnd",
+    window.Now: "Now",
+    window.Range: "Range",
+    window.Rows: "Rows",
+    window.Tumble: "Tumble",
+    window.Unbounded: "Unbounded",
+    # expressions and types
+    ex.Call: "Call",
+    ex.Case: "Case",
+    ex.Cast: "Cast",
+    ex.Column: "Column",
+    ex.InList: "InList",
+    ex.Literal: "Literal",
+    ex.Parameter: "Parameter",
+    ex.Reported: "Reported",
+    ex.Tried: "Tried",
+    UserCall: "UserCall",
+    UserFunction: "UserFunction",
+    DataType: "DataType",
+    Field: "Field",
+}
+
+STEP_TAGS: Mapping[type, str] = {
+    aggregate.Aggregate: "aggregate",
+    ranked_tree.RankedTree: "rankedtree",
+    change_log.ChangeLog: "changelog",
+    elements.Elements: "elements",
+    existence.ExistenceJoin: "existencejoin",
+    failures.Failing: "failing",
+    join.InnerJoin: "innerjoin",
+    join.NonRetroactiveJoin: "nonretroactivejoin",
+    join_tree.JoinTree: "jointree",
+    linear.Filter: "filter",
+    linear.OneRow: "onerow",
+    linear.Project: "project",
+    linear.Shorten: "shorten",
+    linear.Stamp: "stamp",
+    linear.UnionAll: "unionall",
+    matches.Matches: "matches",
+    multiplicity.DirectMultiplicity: "directmultiplicity",
+    multiplicity.DistinctStar: "distinctstar",
+    multiplicity.Multiplicity: "multiplicity",
+    runs.CountedRuns: "countedruns",
+    runs.ForetoldRuns: "foretoldruns",
+    rows_window.RowsWindow: "rowswindow",
+    sample.Sample: "sample",
+    expand.Expand: "expand",
+    expanded_selection.ExpandedSelection: "expandedselection",
+    grouped_selection.GroupedSelection: "groupedselection",
+    keyed_selection.KeyedSelection: "keyedselection",
+    matched_selection.KeptSelection: "keptselection",
+    matched_selection.MatchedSelection: "matchedselection",
+    tree_selection.TreeSelection: "treeselection",
+    stem_join.StemJoin: "stemjoin",
+    streams.ChangeStream: "changestream",
+    Taken: "taken",
+    window.NegativeTimeWindow: "negativetimewindow",
+    window.TimeWindow: "timewindow",
+}

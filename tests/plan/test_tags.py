@@ -1,0 +1,51 @@
+"""Names on disk do not follow the names of classes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from millstream.kernel.operator import Operator
+from millstream.kernel.scalar.expressions import Column
+from millstream.plan import logical as lo
+from millstream.plan.fingerprint import fingerprint
+from millstream.plan.tags import STEP_TAGS, TAGS
+from millstream.types import BIGINT, Field
+
+ABSTRACT = {lo.ManyJoin}
+NAMED_OTHERWISE = {"Failures", "Checked"}  # their steps are named by the queries that they serve
+
+
+def _all_below(kind: type) -> set[type]:
+    return {found for below in kind.__subclasses__() for found in (below, *_all_below(below))}
+
+
+def test_every_node_has_a_tag() -> None:
+    nodes = {kind for kind in _all_below(lo.Node) if not kind.__name__.startswith("_")} - ABSTRACT
+    assert nodes <= set(TAGS)
+
+
+def test_every_operator_that_a_step_is_named_by_has_a_tag() -> None:
+    leaves = {
+        kind for kind in _all_below(Operator) if not kind.__subclasses__() and kind.__module__.startswith("millstream")
+    }
+    assert {kind.__name__ for kind in leaves - set(STEP_TAGS)} <= NAMED_OTHERWISE
+
+
+def test_a_renamed_class_keeps_the_fingerprints_of_its_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = lo.Distinct(lo.TableScan("t", (Field("a", BIGINT),), "T"))
+    before = fingerprint((plan, Column(BIGINT, 0)))
+    monkeypatch.setattr(lo.Distinct, "__name__", "DuplicateElimination")
+    monkeypatch.setattr(lo.TableScan, "__module__", "elsewhere")
+    monkeypatch.setattr(Column, "__qualname__", "Position")
+    assert fingerprint((plan, Column(BIGINT, 0))) == before
+
+
+def test_a_class_without_a_tag_is_not_written() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Unknown:
+        value: int
+
+    with pytest.raises(KeyError):
+        fingerprint(Unknown(1))
