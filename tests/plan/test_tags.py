@@ -35,11 +35,11 @@ def test_every_operator_that_a_step_is_named_by_has_a_tag() -> None:
 
 def test_a_renamed_class_keeps_the_fingerprints_of_its_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = lo.Distinct(lo.TableScan("t", (Field("a", BIGINT),), "T"))
-    before = fingerprint((plan, Column(BIGINT, 0)))
+    before = fingerprint((plan, Column(BIGINT, 0, "a")))
     monkeypatch.setattr(lo.Distinct, "__name__", "DuplicateElimination")
     monkeypatch.setattr(lo.TableScan, "__module__", "elsewhere")
     monkeypatch.setattr(Column, "__qualname__", "Position")
-    assert fingerprint((plan, Column(BIGINT, 0))) == before
+    assert fingerprint((plan, Column(BIGINT, 0, "a"))) == before
 
 
 def test_a_class_without_a_tag_is_not_written() -> None:
