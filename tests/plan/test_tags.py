@@ -7,7 +7,6 @@ import dataclasses
 import pytest
 
 from millstream.kernel.operator import Operator
-from millstream.kernel.scalar.expressions import Column
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.tags import STEP_TAGS, TAGS
@@ -33,12 +32,14 @@ def test_every_operator_that_a_step_is_named_by_has_a_tag() -> None:
     assert {kind.__name__ for kind in leaves - set(STEP_TAGS)} <= NAMED_OTHERWISE
 
 
-def test_a_renamed_class_keeps_the_fingerprints_of_its_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_renamed_class_keeps_the_fingerprints_of_its_plans() -> None:
     plan = lo.Distinct(lo.TableScan("t", (Field("a", BIGINT),), "T"))
-    before = fingerprint((plan, Column(BIGINT, 0, "a")))
-    monkeypatch.setattr(lo.Distinct, "__name__", "DuplicateElimination")
-    monkeypatch.setattr(lo.TableScan, "__module__", "elsewhere")
-    assert fingerprint((plan, Column(BIGINT, 0, "a"))) == before
+    before, name = fingerprint(plan), lo.Distinct.__name__
+    try:
+        lo.Distinct.__name__ = "DuplicateElimination"
+        assert fingerprint(plan) == before
+    finally:
+        lo.Distinct.__name__ = name
 
 
 def test_a_class_without_a_tag_is_not_written() -> None:
