@@ -15,11 +15,11 @@ from typing import Self
 import numpy as np
 import polars as pl
 
-from millstream.kernel import time_queue
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, changes, value_columns
 from millstream.kernel.keys import KEY, key_codes, stable_order
-from millstream.kernel.segments import gather
-from millstream.kernel.time_queue import TIME
+from millstream.kernel.storage import time_queue
+from millstream.kernel.storage.segments import gather
+from millstream.kernel.storage.time_queue import TIME
 
 COUNT = "count"
 

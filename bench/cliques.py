@@ -15,13 +15,13 @@ import polars as pl
 from bench.experiment import Sample, with_more
 
 from millstream.kernel.batch import END, START, WEIGHT
-from millstream.kernel.demand import COUNTS, JustInTime, Tally
-from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.just_in_time.gates import COUNTS, JustInTime, Tally
+from millstream.kernel.just_in_time.tree_shape import Shape, left_deep
+from millstream.kernel.multiway.join_tree import JoinTree
+from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.expressions import Call, Column, Expression, conjunction
-from millstream.kernel.stem_join import StemJoin
-from millstream.kernel.tree_shape import Shape, left_deep
-from millstream.kernel.window import Range
+from millstream.kernel.windows.time import Range
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.just_in_time import is_just_in_time_cheaper

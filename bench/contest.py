@@ -23,7 +23,7 @@ from bench.profiles import write_profile
 from bench.queries import QUERIES, Plan, lower
 
 from millstream.plan.cost import Statistics
-from millstream.plan.physical import Options
+from millstream.plan.lowering.lower import Options
 
 
 @dataclass(frozen=True)

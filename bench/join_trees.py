@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 from millstream.kernel.batch import Batch
-from millstream.kernel.join import InnerJoin
+from millstream.kernel.joins.pairwise import InnerJoin
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.scalar.expressions import Call, Column, Expression, conjunction
 from millstream.types import BIGINT, BOOLEAN, Schema

@@ -21,9 +21,9 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT
-from millstream.kernel.join import InnerJoin
-from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
+from millstream.kernel.joins.pairwise import InnerJoin
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.types import BIGINT, Field, Schema
 
 WIDE: Schema = (Field("key", BIGINT), Field("value", BIGINT))

@@ -9,12 +9,12 @@ from bench.network import SCHEMA
 
 import millstream as ms
 from millstream.errors import BindError
-from millstream.kernel.join import KeyedJoin
+from millstream.kernel.joins.pairwise import KeyedJoin
 from millstream.kernel.pipeline import Pipeline
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
 from millstream.plan.cost import Statistics
-from millstream.plan.physical import Lowering, Options
+from millstream.plan.lowering.lower import Lowering, Options
 from millstream.plan.rewrite import rewrite
 
 _QUERY_1 = """

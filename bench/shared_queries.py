@@ -12,6 +12,7 @@ import polars as pl
 from bench.experiment import Sample
 
 from millstream.kernel.batch import Batch, batch_schema, value_column
+from millstream.kernel.eddy.filter_routing import Memory, policy
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, conjunction
 from millstream.kernel.scalar.functions import call
@@ -20,7 +21,6 @@ from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.index import index_of
 from millstream.kernel.sharing.parameters import QUERY, synopsis_of
 from millstream.kernel.sharing.predicates import shape_of
-from millstream.kernel.sharing.routing import Memory, policy
 from millstream.types import BIGINT, Field
 
 ATTRIBUTES = "abcde"

@@ -20,7 +20,7 @@ from bench.pictures import grid
 from bench.shared_queries import sampled
 
 from millstream.kernel.batch import Batch, batch_schema
-from millstream.kernel.join import InnerJoin
+from millstream.kernel.joins.pairwise import InnerJoin
 from millstream.kernel.operator import NO_STATE, Progress
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import TRUE, Column, Expression, Literal, Parameter

@@ -21,8 +21,8 @@ from bench.experiment import Bar, Experiment, Measurement, Sample, Settings, Tri
 from bench.pictures import bars as bar_of_each
 
 from millstream.kernel.batch import END, START, WEIGHT
-from millstream.kernel.demand import JustInTime
-from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.just_in_time.gates import JustInTime
+from millstream.kernel.multiway.join_tree import JoinTree
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

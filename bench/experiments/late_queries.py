@@ -25,7 +25,8 @@ from bench.pictures import bars as draw_bars
 from bench.resident import resident
 
 import millstream as ms
-from millstream.engine import backfill, engine
+from millstream.engine import engine
+from millstream.engine.history import backfill
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,7 +14,7 @@ from bench.pictures import grid
 from bench.shared_queries import sampled
 
 import millstream as ms
-from millstream.language.filling import with_constants
+from millstream.language.bind_parameters import with_constants
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -21,7 +21,7 @@ from bench.pictures import grid
 
 import millstream as ms
 from millstream.database import Database
-from millstream.language.filling import with_constants
+from millstream.language.bind_parameters import with_constants
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,8 @@ from bench.pictures import bars as draw_bars
 
 from bench import kernel_join
 from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import Operator
-from millstream.kernel.stem_join import StemJoin
 from millstream.types import BIGINT, Field, Schema
 
 if TYPE_CHECKING:

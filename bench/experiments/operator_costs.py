@@ -19,14 +19,14 @@ from bench.operators import Alternative, trial
 from bench.pictures import bars as draw_bars
 
 from bench import kernel_aggregate
-from millstream.kernel import linear
 from millstream.kernel.aggregation.aggregate import Aggregate
-from millstream.kernel.existence import ExistenceJoin
-from millstream.kernel.join import InnerJoin
-from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
+from millstream.kernel.joins.existence import ExistenceJoin
+from millstream.kernel.joins.pairwise import InnerJoin
 from millstream.kernel.operator import Operator
+from millstream.kernel.relational import linear
+from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.scalar.expressions import Call, Column, Literal
-from millstream.kernel.synopsis import Consolidated
+from millstream.kernel.storage.synopsis import Consolidated
 from millstream.types import BIGINT, BOOLEAN
 
 if TYPE_CHECKING:

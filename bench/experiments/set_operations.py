@@ -10,7 +10,7 @@ from bench.kernel_join import BATCH, ELEMENTS, KEYS, NARROW, WINDOW, stream
 from bench.operators import Alternative, trial
 from bench.pictures import bars as draw_bars
 
-from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
+from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from bench.experiment import Bar, Experiment, Measurement, Sample, Settings, Tri
 from bench.pictures import lines
 from bench.shared_queries import SCHEMA, Queries, Stepping, random_queries, sampled, stream
 
-from millstream.kernel.linear import Filter
+from millstream.kernel.relational.linear import Filter
 from millstream.kernel.sharing.parameters import synopsis_of, with_values
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from bench.kernel_join import BATCH, ELEMENTS, KEYS, WIDE, WINDOW, stream
 from bench.operators import Alternative, trial
 from bench.pictures import bars as draw_bars
 
-from millstream.kernel.join import InnerJoin
+from millstream.kernel.joins.pairwise import InnerJoin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

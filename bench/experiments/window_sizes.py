@@ -19,7 +19,7 @@ from bench.pictures import lines
 
 from bench import kernel_aggregate, kernel_join
 from millstream.kernel.aggregation.aggregate import Aggregate
-from millstream.kernel.join import InnerJoin
+from millstream.kernel.joins.pairwise import InnerJoin
 from millstream.kernel.operator import Operator
 
 if TYPE_CHECKING:

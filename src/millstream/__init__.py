@@ -21,7 +21,7 @@ from millstream.errors import (
     TimeError,
     TypeError,
 )
-from millstream.inputs import InsertResult
+from millstream.ingest.insert import InsertResult
 from millstream.query import Query
 
 __version__ = "0.1.0"

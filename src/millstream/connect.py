@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from millstream.catalog.entries import Pickler
 from millstream.database import Database
-from millstream.declarations import Pickler
 from millstream.engine.engine import Engine
-from millstream.engine.external import External
+from millstream.engine.epochs.runner import InProcessRunner, Runner
 from millstream.engine.life import check_not_forked
-from millstream.engine.runner import InProcessRunner, Runner
 from millstream.errors import SetupError, StateError
+from millstream.ingest.external import External
 from millstream.kernel.distribution import HASH
 from millstream.state.files import sync_directory
 from millstream.state.layout import CHECKPOINTS, MANIFESTS, check_can_be_new, has_manifest
@@ -30,7 +30,7 @@ from millstream.state.store import DirectoryStore, MemoryStore
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from millstream.remote.database import RemoteDatabase
+    from millstream.client.database import RemoteDatabase
 
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _AT_EXIT = 10.0  # seconds that what is under way may take when the interpreter ends; what is left is not committed
@@ -71,7 +71,7 @@ def connect(
             raise SetupError(
                 "a service runs where it is", hint="connect to its address without spark=, master=, engine="
             )
-        from millstream.remote.database import RemoteDatabase
+        from millstream.client.database import RemoteDatabase
 
         return RemoteDatabase(path, token)
     if token is not None:

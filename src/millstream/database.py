@@ -13,13 +13,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from millstream.catalog import CatalogOfObjects, kind_of
-from millstream.declarations import Declarations, Entry, Pickler
-from millstream.definitions import Definitions
+from millstream.catalog.entries import Declarations, Entry, Pickler
+from millstream.catalog.objects import CatalogOfObjects, kind_of
+from millstream.catalog.user_code import (
+    aggregate_entry,
+    aggregate_from,
+    aggregate_of,
+    as_written_now,
+    function_entry,
+    function_from,
+    function_of,
+)
+from millstream.connectors.feeds import Feeds, feed_of
+from millstream.connectors.sinks import CALLABLE, Deliver, Sink, Sinks
+from millstream.connectors.source_loop import Pump, needs_spark
 from millstream.engine.answers import elements_between, relation_at
 from millstream.engine.backups import PAUSED, Backup, backup
 from millstream.engine.engine import Engine
-from millstream.engine.external import External
 from millstream.engine.life import Life, under_way
 from millstream.engine.limits import Limits
 from millstream.engine.reports import OperatorReport, as_text
@@ -31,8 +41,8 @@ from millstream.errors import (
     NotSupportedError,
     did_you_mean,
 )
-from millstream.feeds import Feeds, feed_of
-from millstream.inputs import Inputs, InsertResult
+from millstream.ingest.external import External
+from millstream.ingest.insert import Inputs, InsertResult
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.language import statements as st
 from millstream.language.binder import Binder, BoundQuery
@@ -40,30 +50,20 @@ from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
 from millstream.language.statement_parser import parse, parse_query
 from millstream.names import shown_name, why_unusable
-from millstream.notices import check_now, counted_now, of_the_past
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
-from millstream.plan.lazy import DISABLED_RULES
 from millstream.plan.logical import has_no_heartbeat, sources
-from millstream.plan.physical import CLOCK, Options
+from millstream.plan.lowering.lower import CLOCK, Options
+from millstream.plan.lowering.matches import DISABLED_RULES
 from millstream.plan.rewrite import rewrite, rule_names
 from millstream.plan.rules.gather_joins import JoinChoice
-from millstream.pump import Pump, needs_spark
+from millstream.queries.notices import check_now, counted_now, of_the_past
+from millstream.queries.registry import Registry, check_query_name, statement_text
 from millstream.query import Query
-from millstream.registry import Registry, check_query_name, statement_text
 from millstream.settings import Settings
-from millstream.sinks import CALLABLE, Deliver, Sink, Sinks
+from millstream.statements.definitions import Definitions
 from millstream.types import DataType
-from millstream.user_code import (
-    aggregate_entry,
-    aggregate_from,
-    aggregate_of,
-    as_written_now,
-    function_entry,
-    function_from,
-    function_of,
-)
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,17 @@ import pyarrow as pa
 
 from millstream.engine.answers import changes_between, elements_between, first_instants, from_instant, relation_at
 from millstream.engine.bookmarks import Bookmark as Bookmark
-from millstream.engine.keeping import Answer, Keeping, Span
+from millstream.engine.epochs.task import StateNames
+from millstream.engine.history.past import WHOLE, Past
 from millstream.engine.life import Life, under_way
-from millstream.engine.past import WHOLE, Past
-from millstream.engine.task import StateNames
+from millstream.engine.materialization import Answer, Keeping, Span
 from millstream.errors import ClosedError, Error, EvaluationError, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import instant, shown_instant
+from millstream.plan.analysis.lifetime import OPEN, influence
 from millstream.plan.definitions import TimeDomain
 from millstream.plan.explain import explain
-from millstream.plan.lifetime import OPEN, influence
 from millstream.plan.logical import QUERY, Kind, has_no_heartbeat
 from millstream.state.snapshot import Snapshot
 from millstream.types import Schema, arrow_schema

@@ -10,12 +10,12 @@ from typing import Any
 import polars as pl
 
 import millstream as ms
-from millstream.declarations import Pickler
+from millstream.catalog.entries import Pickler
+from millstream.connectors.feeds import Feeds
 from millstream.engine.engine import Engine
-from millstream.engine.landed import MALFORMED_COLUMNS, Landed, LandedBatch
-from millstream.engine.rows import typed_table
-from millstream.engine.runner import InProcessRunner
-from millstream.feeds import Feeds
+from millstream.engine.epochs.runner import InProcessRunner
+from millstream.ingest.landed import MALFORMED_COLUMNS, Landed, LandedBatch
+from millstream.ingest.typed_rows import typed_table
 from millstream.plan.definitions import StreamDefinition
 from millstream.state.snapshot import SparkBatch
 from millstream.state.store import MemoryStore

@@ -13,7 +13,7 @@ from hypothesis import strategies as some
 from tests.database.feeding import Fed
 
 import millstream as ms
-from millstream.feeds import Pace
+from millstream.connectors.feeds import Pace
 from millstream.state.snapshot import SparkBatch
 
 STREAM = "CREATE STREAM s (a INT) TIMESTAMP BY ts HEARTBEAT {}"

@@ -9,7 +9,7 @@ import pytest
 
 import millstream as ms
 from millstream.database import Database
-from millstream.kernel.sharing.postings import Postings
+from millstream.kernel.lazy.postings import Postings
 from millstream.language.binder import Binder
 
 STREAMS = """

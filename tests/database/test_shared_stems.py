@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream as ms
-from millstream.engine import task
+from millstream.engine.epochs import task
 
 STREAMS = """
 CREATE STREAM a (k INT, x INT, y INT) TIMESTAMP BY ts;

@@ -108,7 +108,7 @@ def test_parameters_are_checked(db):
 
 HTTP = """
 import sys
-from millstream.engine.rows import typed_table
+from millstream.ingest.typed_rows import typed_table
 from millstream.errors import Error
 from millstream.types import DATE, INT, TIMESTAMP, Field, decimal
 from millstream.wire.media import Format

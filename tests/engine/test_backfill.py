@@ -17,7 +17,7 @@ import pytest
 
 import millstream as ms
 from millstream.database import Database
-from millstream.engine.backfill import Backfills
+from millstream.engine.history.backfill import Backfills
 
 SUMS = "SELECT k, SUM(v) AS total FROM s [RANGE 15] GROUP BY k"
 QUERIES = {
@@ -153,7 +153,7 @@ def test_closing_does_not_wait_and_opening_begins_again(tmp_path: Path, monkeypa
     monkeypatch.setattr(Backfills, "_take", slow)
     monkeypatch.setattr(Backfills, "_finish", lambda *_: pytest.fail("closed long ago"))
     monkeypatch.setattr(Backfills, "_rows_left", lambda *_: 1_000)  # it never comes to an end
-    monkeypatch.setattr("millstream.engine.backfill._SHRINKING", 2)
+    monkeypatch.setattr("millstream.engine.history.backfill._SHRINKING", 2)
     for name, text in QUERIES.items():
         db.register(text, name=name)
     assert begun.wait(60)

@@ -11,7 +11,7 @@ from millstream.kernel.batch import ARRIVAL, END, START, WEIGHT
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
-from millstream.plan.physical import Lowering, Options
+from millstream.plan.lowering.lower import Lowering, Options
 from millstream.plan.rewrite import rewrite
 from millstream.plan.rules.gather_joins import JoinChoice
 

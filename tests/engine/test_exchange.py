@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import millstream as ms
-from millstream.engine.exchange import SKEW_ROWS, Load, is_skewed, skews, split
+from millstream.engine.epochs.exchange import SKEW_ROWS, Load, is_skewed, skews, split
 from millstream.kernel.distribution import HASH, shards_of
 
 

@@ -15,8 +15,8 @@ import pytest
 import millstream as ms
 from millstream import kernel
 from millstream.errors import StateError
-from millstream.kernel.linear import Project
 from millstream.kernel.operator import Operator
+from millstream.kernel.relational.linear import Project
 
 for module in pkgutil.walk_packages(kernel.__path__, "millstream.kernel."):
     importlib.import_module(module.name)

@@ -11,8 +11,8 @@ import pytest
 
 import millstream as ms
 from millstream.database import Database
-from millstream.engine.merging import history_merges
-from millstream.engine.periods import ROWS, UNKNOWN, period_length
+from millstream.engine.epochs.merging import history_merges
+from millstream.engine.epochs.periods import ROWS, UNKNOWN, period_length
 from millstream.state.snapshot import HistoryFile
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import millstream as ms
 from millstream.database import Database
-from millstream.engine.backfill import Backfills
+from millstream.engine.history.backfill import Backfills
 
 COUNTS = "SELECT count(*) AS n, sum(v) AS total FROM s [RANGE UNBOUNDED] WHERE v >= ?"
 PAIRS = "SELECT count(*) AS n FROM s [RANGE UNBOUNDED] a, s [RANGE UNBOUNDED] b WHERE a.k = b.k AND a.v >= ?"

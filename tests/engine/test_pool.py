@@ -18,9 +18,9 @@ from tests.properties.queries import LONG
 
 import millstream as ms
 from millstream.database import Database
-from millstream.kernel import memory
 from millstream.kernel.keys import KEY
-from millstream.kernel.probing import equal_pairs
+from millstream.kernel.storage import memory
+from millstream.kernel.storage.probing import equal_pairs
 from millstream.state.pool import PROCESSES, Pool
 from millstream.state.store import DirectoryStore
 

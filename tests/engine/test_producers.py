@@ -13,8 +13,8 @@ from tests.engine.test_consumers import SCHEMA, THREE, TWO
 
 import millstream as ms
 from millstream.database import Database
-from millstream.kernel.join import InnerJoin
-from millstream.kernel.producers import Producer
+from millstream.kernel.joins.pairwise import InnerJoin
+from millstream.kernel.just_in_time.producers import Producer
 
 BATCHES, TIMES = 6, 240
 SETTINGS = "SET join_plan = 'tree'; SET jit = on"

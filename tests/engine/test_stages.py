@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import millstream as ms
-from millstream.engine.stages import Planner, StagePlan
+from millstream.engine.epochs.stages import Planner, StagePlan
 
 SETUP = """
 CREATE STREAM S (k INT, a INT, b STRING) TIMESTAMP BY ts;

@@ -8,10 +8,10 @@ import pytest
 
 import millstream as ms
 from millstream.database import Database
-from millstream.kernel.join import InnerJoin
-from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.joins.pairwise import InnerJoin
+from millstream.kernel.multiway.join_tree import JoinTree
+from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import Operator
-from millstream.kernel.stem_join import StemJoin
 
 SCHEMA = """
 CREATE STREAM A (k INT, x INT) TIMESTAMP BY ts;

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernel.aggregates import SCHEMA, B, D, K, Midrange, N, Parity, Runner, S, X, batch, call, comparable
 
-from millstream.kernel import time_queue
 from millstream.kernel.aggregation import change_points, ordered_bag, sorted_runs
 from millstream.kernel.aggregation.aggregate import Aggregate, AggregateCall
 from millstream.kernel.batch import INF
+from millstream.kernel.storage import time_queue
 from millstream.types import BIGINT, DOUBLE, DataType
 
 # Brute force

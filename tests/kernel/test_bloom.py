@@ -7,8 +7,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.kernel.bloom import BloomFilter, bloom_of
 from millstream.kernel.keys import mixed, word_of
+from millstream.kernel.storage.bloom import BloomFilter, bloom_of
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)))

@@ -9,11 +9,11 @@ import pytest
 from tests.kernel.test_join import Row, batch
 from tests.kernel.test_stem_join import compare
 
-from millstream.kernel.consumers import Consumer
-from millstream.kernel.demand import JustInTime, Tally
-from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.just_in_time.consumers import Consumer
+from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.just_in_time.producers import Taken
+from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
-from millstream.kernel.producers import Taken
 from millstream.kernel.scalar.expressions import Column
 from millstream.types import BIGINT, Field, Schema
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernel.test_stem_join import compare
 
-from millstream.kernel import crossing
-from millstream.kernel.crossing import Crossing
+from millstream.kernel.just_in_time import crossing
+from millstream.kernel.just_in_time.crossing import Crossing
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import Call, Expression, conjunction
 from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, DataType, to_polars

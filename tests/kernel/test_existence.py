@@ -26,9 +26,9 @@ from tests.kernel.test_join import (
 )
 
 from millstream.kernel.batch import INF
-from millstream.kernel.existence import ExistenceJoin
-from millstream.kernel.multiplicity import DistinctStar, Multiplicity, SetOperation
-from millstream.kernel.synopsis import Consolidated
+from millstream.kernel.joins.existence import ExistenceJoin
+from millstream.kernel.relational.multiplicity import DistinctStar, Multiplicity, SetOperation
+from millstream.kernel.storage.synopsis import Consolidated
 from millstream.types import BIGINT, DOUBLE, STRING, Field, Schema
 
 LEFT: Schema = (Field("k", BIGINT), Field("a", STRING))

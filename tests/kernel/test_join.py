@@ -18,12 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream import types
-from millstream.kernel import keys, probing, synopsis
+from millstream.kernel import keys
 from millstream.kernel.batch import BORN, INF, batch_schema
-from millstream.kernel.join import InnerJoin, NonRetroactiveJoin
+from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.keys import key_codes, order_codes
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.expressions import TRUE, Call, Column, Expression, Literal, conjunction
+from millstream.kernel.storage import probing, synopsis
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, STRING, Field, Schema
 
 Row = tuple[Any, ...]  # values, start, end, weight (and born)
@@ -134,7 +135,7 @@ def odd_sizes(collide: bool) -> Iterator[None]:
         stack.enter_context(patch.object(synopsis, "_SMALLEST_CLASS", 1))
         if collide:
             stack.enter_context(patch.object(keys, "mix_bits", lambda codes: codes & np.uint64(1)))
-            for module in ("join", "stem", "multiplicity"):
+            for module in ("joins.pairwise", "joins.stem", "relational.multiplicity"):
                 stack.enter_context(patch(f"millstream.kernel.{module}.are_codes_exact", lambda *_: False))
         yield
 

@@ -16,12 +16,12 @@ from tests.kernel.test_join import Row, Source, batch, check_steps, odd_sizes, s
 from tests.kernel.test_stem_join import CHAIN, CONDITIONS, PAIR, STAR, Holds, column, compare, equal, joined, run
 
 from millstream.kernel.batch import BORN, INF
-from millstream.kernel.demand import JustInTime, Tally
-from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.just_in_time.tree_shape import Shape, demands_of, left_deep, tree_of
+from millstream.kernel.multiway.join_tree import JoinTree
+from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.expressions import Expression, conjunction
-from millstream.kernel.stem_join import StemJoin
-from millstream.kernel.tree_shape import Shape, demands_of, left_deep, tree_of
 from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, DataType, Field, Schema
 
 ALWAYS = JustInTime(adaptive=False)

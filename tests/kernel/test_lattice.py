@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from tests.kernel.test_join import Row, batch
 from tests.kernel.test_join_tree import ALWAYS, LATTICE, clique, outputs_of, random_inputs, shapes, tally
 
-from millstream.kernel import lattice_gate
 from millstream.kernel.batch import END, INF
-from millstream.kernel.blacklist import Flags
-from millstream.kernel.demand import JustInTime, Tally
-from millstream.kernel.join_graph import Access, Inputs, JoinGraph
-from millstream.kernel.join_tree import JoinTree
+from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
+from millstream.kernel.just_in_time import lattice_gate
+from millstream.kernel.just_in_time.blacklist import Flags
+from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.just_in_time.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
+from millstream.kernel.just_in_time.marks import Marks
+from millstream.kernel.just_in_time.partners import Link, Words, words_of
+from millstream.kernel.just_in_time.tree_shape import Join, left_deep, tree_of
 from millstream.kernel.keys import Codes, mixed
-from millstream.kernel.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
-from millstream.kernel.marks import Marks
+from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
-from millstream.kernel.partners import Link, Words, words_of
-from millstream.kernel.tree_shape import Join, left_deep, tree_of
 
 Keys = tuple[int, ...]
 SubTuple = tuple[tuple[int, ...], Keys]  # components, and the key of each

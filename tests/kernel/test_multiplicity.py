@@ -28,8 +28,8 @@ from tests.kernel.test_join import (
 )
 
 from millstream.kernel.batch import INF
-from millstream.kernel.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.types import BIGINT, DOUBLE, STRING, Field, Schema
 
 ONE: Schema = (Field("v", STRING),)

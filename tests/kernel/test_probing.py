@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from millstream.kernel import directory, probing
 from millstream.kernel.hashing import mix_bits
 from millstream.kernel.keys import KEY, Codes
 from millstream.kernel.operator import Segment
+from millstream.kernel.storage import directory, probing
 
 
 def _segment(codes: Codes) -> Segment:

@@ -9,15 +9,15 @@ from tests.kernel.test_consumers import A, B, S, Y
 from tests.kernel.test_join import Row, batch
 from tests.kernel.test_stem_join import compare
 
-from millstream.kernel.consumers import Alternatives, Consumer
-from millstream.kernel.demand import JustInTime
-from millstream.kernel.join_tree import JoinTree
-from millstream.kernel.linear import Project
+from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
+from millstream.kernel.just_in_time.gates import JustInTime
+from millstream.kernel.just_in_time.producers import OTHER, Producer, Taken
+from millstream.kernel.multiway.join_tree import JoinTree
+from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Progress, State
 from millstream.kernel.pipeline import Pipeline, Step
-from millstream.kernel.producers import OTHER, Producer, Taken
+from millstream.kernel.relational.linear import Project
 from millstream.kernel.scalar.expressions import Column
-from millstream.kernel.stem_join import StemJoin
 from millstream.types import BIGINT
 
 END = 100

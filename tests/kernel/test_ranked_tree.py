@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall, resolve_aggregate
-from millstream.kernel.aggregation.ranked_tree import (
+from millstream.kernel.batch import END, START, WEIGHT, Batch, empty_batch, value_column
+from millstream.kernel.lazy.ranked_tree import (
     FAN,
     RankedTree,
     TreeShape,
@@ -27,7 +28,6 @@ from millstream.kernel.aggregation.ranked_tree import (
     size_of,
     timed_rows,
 )
-from millstream.kernel.batch import END, START, WEIGHT, Batch, empty_batch, value_column
 from millstream.kernel.operator import NO_STATE, Progress
 from millstream.types import BIGINT, DOUBLE, INT, STRING, DataType, Field, Schema, to_polars
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from tests.kernel.test_join import Bag, Row, batch, check_steps, floats, less, odd_sizes, small, sources, texts
 
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT
-from millstream.kernel.demand import JustInTime, Tally
 from millstream.kernel.distribution import by_key
+from millstream.kernel.eddy.stem_routing import POLICIES, Experience
+from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, conjunction
-from millstream.kernel.stem_join import StemJoin
-from millstream.kernel.stem_routing import POLICIES, Experience
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, STRING, DataType, Field, Schema
 
 PAIR: Schema = (Field("k", BIGINT), Field("x", BIGINT))

@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from millstream.kernel.batch import END, START, WEIGHT
-from millstream.kernel.join import InnerJoin
+from millstream.kernel.joins.pairwise import InnerJoin
 from millstream.kernel.operator import NO_STATE, Progress, State
-from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
+from millstream.kernel.storage.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
 from millstream.types import BIGINT, Field
 
 SCHEMA = (Field("k", BIGINT), Field("v", BIGINT))

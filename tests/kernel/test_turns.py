@@ -13,14 +13,14 @@ from tests.kernel.test_join import Row, Source, batch, check_steps, odd_sizes, s
 from tests.kernel.test_join_tree import ALWAYS, clique, every_two_equal, outputs_of, random_inputs
 from tests.kernel.test_stem_join import PAIR, compare, joined
 
-from millstream.kernel import turns
 from millstream.kernel.batch import INF
-from millstream.kernel.demand import JustInTime, Tally
+from millstream.kernel.just_in_time import resuspension as turns
+from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.just_in_time.resuspension import Turns
 from millstream.kernel.keys import key_codes
+from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.expressions import conjunction
-from millstream.kernel.stem_join import StemJoin
-from millstream.kernel.turns import Turns
 
 CENTER = conjunction([compare("=", 0, 2), compare("=", 1, 4)])  # a.k = b.k, a.x = c.k
 

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.kernel.window import BeginEnd, Now, Range, TimeSpecification, Tumble, Unbounded
+from millstream.kernel.windows.time import BeginEnd, Now, Range, TimeSpecification, Tumble, Unbounded
 
 small = st.integers(0, 9)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import millstream as ms
-from millstream.kernel.existence import ExistenceJoin
-from millstream.kernel.multiplicity import DistinctStar, Multiplicity
+from millstream.kernel.joins.existence import ExistenceJoin
+from millstream.kernel.relational.multiplicity import DistinctStar, Multiplicity
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, Statistics
-from millstream.plan.physical import Lowering, Options
+from millstream.plan.lowering.lower import Lowering, Options
 from millstream.plan.rewrite import rewrite
 
 ALIKE = {"s": SourceStatistics(1, 10_000, (1_000,)), "t": SourceStatistics(1, 10_000, (1_000,))}

@@ -6,7 +6,7 @@ import pytest
 
 import millstream as ms
 from millstream.kernel.batch import INF
-from millstream.plan.lifetime import influence
+from millstream.plan.analysis.lifetime import influence
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from tests.properties.queries import LINEAR, RELATIONAL, Profile
 
 import millstream as ms
 from millstream.database import Database
-from millstream.engine.backfill import Backfills
+from millstream.engine.history.backfill import Backfills
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ from tests.properties.queries import LINEAR, RELATIONAL
 
 import millstream as ms
 from millstream.database import Database
-from millstream.engine.backfill import Backfills
-from millstream.language.filling import with_constants
+from millstream.engine.history.backfill import Backfills
+from millstream.language.bind_parameters import with_constants
 
 STREAMS = """
     CREATE STREAM s (a INT, b BIGINT, f DOUBLE, t STRING, g BOOLEAN) TIMESTAMP BY ts;

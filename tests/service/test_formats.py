@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 
 import millstream as ms
 from millstream import types
-from millstream.engine.rows import typed_table
+from millstream.ingest.typed_rows import typed_table
 from millstream.types import Field, Schema, arrow_schema, decimal
 from millstream.wire.media import Format, accepted, sent
 from millstream.wire.rows import columns_of, decode, encode

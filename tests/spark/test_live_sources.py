@@ -22,7 +22,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream as ms
-from millstream.engine.external import Feed
+from millstream.ingest.external import Feed
 
 pytestmark = pytest.mark.spark
 

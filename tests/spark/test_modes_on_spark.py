@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream as ms
-from millstream.engine import keeping
+from millstream.engine import materialization as keeping
 
 STREAMS = "CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts; CREATE STREAM T (a INT, c INT) TIMESTAMP BY ts"
 QUERIES = {

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream as ms
-from millstream.language.filling import with_constants
+from millstream.language.bind_parameters import with_constants
 
 STREAM = "CREATE STREAM s (a INT, b INT, t STRING) TIMESTAMP BY ts"
 TEMPLATES: dict[str, list[tuple[object, ...]]] = {

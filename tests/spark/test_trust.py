@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream as ms
-from millstream.kernel import linear
+from millstream.kernel.relational import linear
 from millstream.spark import session as sessions
 
 pytestmark = pytest.mark.spark

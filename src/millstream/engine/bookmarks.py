@@ -7,10 +7,10 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from millstream.plan.lifetime import OPEN as OPEN
+from millstream.plan.analysis.lifetime import OPEN as OPEN
 
 if TYPE_CHECKING:
-    from millstream.engine.keeping import Keeping
+    from millstream.engine.materialization import Keeping
 
 
 class Kept(Protocol):

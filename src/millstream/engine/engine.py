@@ -18,14 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from millstream.engine.backfill import Backfills
-from millstream.engine.committing import CommitLock
-from millstream.engine.exchange import Skew
-from millstream.engine.extents import Extent, Extents, Wanted
-from millstream.engine.groups import Group, Groups, failure_key, query_tables
-from millstream.engine.life import Life
-from millstream.engine.limits import Limits, Notice, notices
-from millstream.engine.merging import (
+from millstream.engine.epochs.exchange import Skew
+from millstream.engine.epochs.merging import (
     HistoryMerge,
     MatchEdges,
     Merge,
@@ -34,33 +28,39 @@ from millstream.engine.merging import (
     result_merges,
     with_merged,
 )
+from millstream.engine.epochs.parts import Cut, Part, late_key, read_history, write_history
+from millstream.engine.epochs.periods import period_length
+from millstream.engine.epochs.runner import Runner
+from millstream.engine.epochs.stages import Planner
+from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
+from millstream.engine.extents import Extent, Extents, Wanted
+from millstream.engine.groups.admission import Group, Groups, failure_key, query_tables
+from millstream.engine.groups.failures import parted
+from millstream.engine.history.backfill import Backfills
+from millstream.engine.history.merge_producers import Newcomers, unite
+from millstream.engine.history.past import WHOLE, Past
+from millstream.engine.history.pins import Pins
+from millstream.engine.life import Life
+from millstream.engine.limits import Limits, Notice, notices
+from millstream.engine.lock import CommitLock
 from millstream.engine.needs import EVERYTHING, Asked, Needs, may_have, needs_of
-from millstream.engine.parting import parted
-from millstream.engine.parts import Cut, Part, late_key, read_history, write_history
-from millstream.engine.past import WHOLE, Past
-from millstream.engine.periods import period_length
-from millstream.engine.pins import Pins
 from millstream.engine.reports import MemoryReport, OperatorReport, bytes_by_step, report
 from millstream.engine.results import Tails, rows_between
 from millstream.engine.retention import Retention
-from millstream.engine.runner import Runner
-from millstream.engine.stages import Planner
-from millstream.engine.task import EpochOutcome, EpochTask, StateNames
-from millstream.engine.uniting import Newcomers, unite
 from millstream.errors import EvaluationError, StateError, told
-from millstream.kernel.aggregation.ranked_tree import RankedTree
 from millstream.kernel.batch import INF, START, Batch, concat, empty_batch
 from millstream.kernel.distribution import HASH
-from millstream.kernel.matches import Matches
+from millstream.kernel.lazy.matched_selection import MatchedSelection
+from millstream.kernel.lazy.matches import Matches
+from millstream.kernel.lazy.ranked_tree import RankedTree
+from millstream.kernel.lazy.tree_selection import TreeSelection
 from millstream.kernel.pipeline import Pipeline
-from millstream.kernel.segments import numbers
-from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.sharing.parameters import QUERY
-from millstream.kernel.sharing.tree_selection import TreeSelection
+from millstream.kernel.storage.segments import numbers
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
-from millstream.plan.physical import CLOCK, Lowering, Options
-from millstream.plan.sharing import QUERY_ROWS, Shape
+from millstream.plan.grouping import QUERY_ROWS, Shape
+from millstream.plan.lowering.lower import CLOCK, Lowering, Options
 from millstream.state.faults import reach
 from millstream.state.manifest import Journal, Layout, NoJournal
 from millstream.state.notes import Record

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from millstream.kernel.batch import END, INF, START
-from millstream.kernel.segments import numbers
+from millstream.kernel.storage.segments import numbers
 
 _REMEMBERED = 200_000  # segments
 

@@ -15,14 +15,14 @@ import polars as pl
 
 from millstream.engine.reports import bytes_of, shown_bytes
 from millstream.errors import EvaluationError
-from millstream.kernel.aggregation.ranked_tree import RankedTree, counts_of, is_tree, size_of
 from millstream.kernel.batch import value_column
-from millstream.kernel.matches import Matches
+from millstream.kernel.lazy.matched_selection import MatchedSelection
+from millstream.kernel.lazy.matches import Matches
+from millstream.kernel.lazy.postings import Postings, is_packed
+from millstream.kernel.lazy.ranked_tree import RankedTree, counts_of, is_tree, size_of
+from millstream.kernel.lazy.tree_selection import TreeSelection
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, lineage_of
-from millstream.kernel.sharing.matched_selection import MatchedSelection
-from millstream.kernel.sharing.postings import Postings, is_packed
-from millstream.kernel.sharing.tree_selection import TreeSelection
 
 if TYPE_CHECKING:
     from millstream.engine.engine import Engine

@@ -23,19 +23,19 @@ from types import MappingProxyType
 import numpy as np
 import polars as pl
 
-from millstream.kernel import linear
 from millstream.kernel.batch import value_columns
+from millstream.kernel.lazy.matched_selection import MatchedSelection
+from millstream.kernel.lazy.tree_selection import TreeSelection
 from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Pipeline, Step
+from millstream.kernel.relational import linear
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Call, Column, Expression, InList, Literal, conjunction, conjuncts
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
-from millstream.kernel.sharing.matched_selection import MatchedSelection
 from millstream.kernel.sharing.parameters import never_fails, with_values
-from millstream.kernel.sharing.tree_selection import TreeSelection
-from millstream.kernel.window import TimeWindow
+from millstream.kernel.windows.time import TimeWindow
 from millstream.types import BOOLEAN, FLOAT, DataType, to_polars
 
 Value = int | str | float | Decimal | dt.date

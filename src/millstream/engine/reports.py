@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from millstream.kernel.demand import COUNTS, Tally
+from millstream.kernel.just_in_time.gates import COUNTS, Tally
 from millstream.kernel.pipeline import Pipeline
 from millstream.state.pool import PROCESSES, PoolUse
 from millstream.state.snapshot import Names, state_names

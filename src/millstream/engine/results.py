@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 
 import polars as pl
 
-from millstream.kernel.aggregation import ranked_tree
 from millstream.kernel.batch import END, INF, START
-from millstream.kernel.segments import numbers, only
+from millstream.kernel.lazy import ranked_tree
+from millstream.kernel.storage.segments import numbers, only
 
 
 class Tails:

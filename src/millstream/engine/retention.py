@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from millstream.engine.bookmarks import Bookmark, Bookmarks
-from millstream.engine.keeping import Nothing
+from millstream.engine.materialization import Nothing
 from millstream.kernel.batch import INF
 from millstream.plan import logical as lo
-from millstream.plan.lifetime import influence
+from millstream.plan.analysis.lifetime import influence
 from millstream.state.snapshot import HistoryFile, Snapshot
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch
+from millstream.kernel.just_in_time.producers import Producer, Taken
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.producers import Producer, Taken
 from millstream.kernel.stepping import stepped
 
 

@@ -28,10 +28,10 @@ from millstream.language.unnest import plan_block
 from millstream.language.windows import bind_sample, bind_window
 from millstream.names import shown_name, why_unusable
 from millstream.plan import logical as lo
+from millstream.plan.analysis.depth import check_depth
+from millstream.plan.analysis.lifetime import lives_one_tick
+from millstream.plan.analysis.monotonic import is_monotonic
 from millstream.plan.definitions import Definition, StreamDefinition, TableDefinition, TimeDomain
-from millstream.plan.depth import check_depth
-from millstream.plan.lifetime import lives_one_tick
-from millstream.plan.monotonic import is_monotonic
 from millstream.settings import Settings
 from millstream.types import Field, Schema
 

@@ -19,8 +19,8 @@ from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope
 from millstream.language.syntax import place_of
+from millstream.plan.analysis.depth import check_depth
 from millstream.plan.definitions import TimeDomain
-from millstream.plan.depth import check_depth
 from millstream.types import NULL, DataType, to_polars
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

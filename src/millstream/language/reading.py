@@ -17,7 +17,7 @@ from sqlglot import exp
 from millstream.errors import NotSupportedError
 from millstream.language.nesting import room_to_nest
 from millstream.language.syntax import StreamOperator, place_of
-from millstream.plan.depth import too_deep
+from millstream.plan.analysis.depth import too_deep
 
 # What the parser sets by itself, whatever the text: how it would print `/` and `||`, how a name was quoted. Names are
 # compared without case in any case. `whole` says how an operator is printed.

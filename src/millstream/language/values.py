@@ -17,7 +17,7 @@ from millstream.language.reading import all_read
 from millstream.language.scope import Scope, Source
 from millstream.language.statement_parser import parsed_insert
 from millstream.language.syntax import place_of
-from millstream.plan.depth import check_depth
+from millstream.plan.analysis.depth import check_depth
 from millstream.types import DataType, Field, Schema
 
 

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from millstream.bounds import MAX_ROWS
 from millstream.errors import BindError, Error, NameError, did_you_mean
-from millstream.kernel.window import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
+from millstream.kernel.windows.time import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
 from millstream.language.definer import ticks
 from millstream.language.durations import duration
 from millstream.language.instants import constant, instant

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from math import exp, log2, prod
 
 from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, columns_used, conjunction, conjuncts
-from millstream.kernel.window import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
+from millstream.kernel.windows.time import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
 from millstream.plan import logical as lo
-from millstream.plan.keys import split_condition
-from millstream.plan.patterns import Pattern, pattern_of
+from millstream.plan.analysis.keys import split_condition
+from millstream.plan.analysis.patterns import Pattern, pattern_of
 
 # Nanoseconds per unit of each term, as `millstream bench operator_costs` measures them: windows of 100,000 elements,
 # 20,000 keys, batches of 10,000, one thread of a 2-core cloud machine. Only their ratios matter.

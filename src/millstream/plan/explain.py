@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernel.join_graph import JoinGraph
-from millstream.kernel.tree_shape import shown_shape
-from millstream.kernel.window import Rows
+from millstream.kernel.joins.graph import JoinGraph
+from millstream.kernel.just_in_time.tree_shape import shown_shape
+from millstream.kernel.windows.time import Rows
 from millstream.plan import logical as lo
-from millstream.plan.keys import split_condition
-from millstream.plan.patterns import pattern_of
+from millstream.plan.analysis.keys import split_condition
+from millstream.plan.analysis.patterns import pattern_of
 from millstream.types import show_schema
 
 

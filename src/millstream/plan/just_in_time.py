@@ -16,8 +16,8 @@ from math import prod
 
 from millstream.kernel.scalar.expressions import Column
 from millstream.plan import logical as lo
+from millstream.plan.analysis.keys import split_condition
 from millstream.plan.cost import UNKNOWN_SELECTIVITY, Statistics, estimate
-from millstream.plan.keys import split_condition
 
 # As `millstream bench just_in_time` has it: with fewer rows stored for nothing, a tree that makes them is as fast.
 LEAST_USELESS = 60_000

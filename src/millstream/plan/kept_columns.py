@@ -1,18 +1,18 @@
 """What joins keep of their inputs (their SteMs), so that a new one can keep the same.
 
 A join that reads fewer columns of some rows than another one keeps already is given those columns as well: then both
-keep the same segments (`kernel.common_work`), and the new one adds nothing to them.
+keep the same segments (`kernel.storage.shared_work`), and the new one adds nothing to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
 
-from millstream.kernel.join import InnerJoin
-from millstream.kernel.linear import Project
+from millstream.kernel.joins.pairwise import InnerJoin
+from millstream.kernel.just_in_time.producers import Producer
 from millstream.kernel.operator import Operator, Progress
 from millstream.kernel.pipeline import Pipeline, Step
-from millstream.kernel.producers import Producer
+from millstream.kernel.relational.linear import Project
 from millstream.kernel.scalar.expressions import Column
 from millstream.plan.cost import Kept
 from millstream.plan.fingerprint import producer_of

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate, can_overflow
-from millstream.kernel.consumers import Consumer as AskingConsumer
-from millstream.kernel.failures import ERROR
+from millstream.kernel.just_in_time.consumers import Consumer as AskingConsumer
+from millstream.kernel.just_in_time.tree_shape import Shape
+from millstream.kernel.relational.failures import ERROR
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
-from millstream.kernel.tree_shape import Shape
-from millstream.kernel.window import WindowSpecification
+from millstream.kernel.windows.time import WindowSpecification
 from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field, Schema
 
 UserDefinition = type[UserAggregate]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection
 
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
-from millstream.plan.placing import place_failures
 from millstream.plan.rules.add_consumers import add_consumers
 from millstream.plan.rules.commute_windows import commute_windows
 from millstream.plan.rules.foretell_negation import foretell_negation
 from millstream.plan.rules.gather_joins import ANY, JoinChoice, gather_joins
 from millstream.plan.rules.merge_projections import merge_projections
 from millstream.plan.rules.order_joins import order_joins
+from millstream.plan.rules.place_failures import place_failures
 from millstream.plan.rules.prune_columns import prune_columns
 from millstream.plan.rules.pull_up_negation import pull_up_negation
 from millstream.plan.rules.push_distinct import push_distinct

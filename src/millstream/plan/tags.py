@@ -7,36 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millstream.kernel import (
-    change_log,
-    elements,
-    existence,
-    failures,
-    join,
-    join_tree,
-    linear,
-    matches,
-    multiplicity,
-    rows_window,
-    runs,
-    sample,
-    stem_join,
-    streams,
-    tree_shape,
-    window,
-)
-from millstream.kernel.aggregation import aggregate, ranked_tree
-from millstream.kernel.producers import Taken
+from millstream.kernel.aggregation import aggregate
+from millstream.kernel.joins import existence
+from millstream.kernel.joins import pairwise as join
+from millstream.kernel.just_in_time import tree_shape
+from millstream.kernel.just_in_time.producers import Taken
+from millstream.kernel.lazy import matched_selection, matches, ranked_tree, tree_selection
+from millstream.kernel.multiway import join_tree, stem_join
+from millstream.kernel.relational import change_log, failures, linear, multiplicity, runs
 from millstream.kernel.scalar import expressions as ex
 from millstream.kernel.scalar.functions_user import UserCall, UserFunction
-from millstream.kernel.sharing import (
-    expand,
-    expanded_selection,
-    grouped_selection,
-    keyed_selection,
-    matched_selection,
-    tree_selection,
-)
+from millstream.kernel.sharing import expand, expanded_selection, grouped_selection, keyed_selection
+from millstream.kernel.windows import elements, sample, streams
+from millstream.kernel.windows import rows as rows_window
+from millstream.kernel.windows import time as window
 from millstream.plan import logical as lo
 from millstream.types import DataType, Field
 

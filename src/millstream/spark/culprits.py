@@ -14,9 +14,9 @@ from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from millstream.engine.stages import StagePlan
-from millstream.engine.task import EpochWork, ShardOutcome
-from millstream.engine.traces import deaths, forget
+from millstream.engine.epochs.stages import StagePlan
+from millstream.engine.epochs.task import EpochWork, ShardOutcome
+from millstream.engine.epochs.traces import deaths, forget
 from millstream.errors import EvaluationError, StateError
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.scalar.functions_user import UserFunction

@@ -17,8 +17,8 @@ import polars as pl
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from millstream.engine.exchange import Envelope
-from millstream.engine.task import ShardOutcome
+from millstream.engine.epochs.exchange import Envelope
+from millstream.engine.epochs.task import ShardOutcome
 from millstream.errors import Error
 
 SCHEMA = "kind string, flow string, shard int, origin int, content binary"

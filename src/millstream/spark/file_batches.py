@@ -15,8 +15,8 @@ from urllib.parse import unquote
 import polars as pl
 from pyspark.sql import SparkSession
 
-from millstream.engine.landed import FILE_COLUMNS, Landed, LandedBatch
 from millstream.errors import InputError
+from millstream.ingest.landed import FILE_COLUMNS, Landed, LandedBatch
 from millstream.plan.definitions import StreamDefinition
 from millstream.spark.formats import ON_BAD_FILE, Format
 from millstream.spark.landing import Landing, Piece, land

@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyspark import SparkContext, TaskContext, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.engine.exchange import Envelope
-from millstream.engine.stages import StagePlan
-from millstream.engine.task import EpochWork, ShardOutcome, run_here, run_stage, take_in
+from millstream.engine.epochs.exchange import Envelope
+from millstream.engine.epochs.stages import StagePlan
+from millstream.engine.epochs.task import EpochWork, ShardOutcome, run_here, run_stage, take_in
 from millstream.errors import StateError
 from millstream.spark import envelopes
 from millstream.spark.culprits import WorkerDied

@@ -20,10 +20,10 @@ import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
 
-from millstream import utf8
 from millstream.bounds import MAX_TICK
-from millstream.engine.landed import RAW, REASON
 from millstream.errors import StateError
+from millstream.ingest import utf8
+from millstream.ingest.landed import RAW, REASON
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, too_long
 from millstream.plan.definitions import TimeDomain
 from millstream.spark import formats

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millstream.bounds import MAX_TICK
-from millstream.engine.landed import Landed
+from millstream.ingest.landed import Landed
 from millstream.plan.definitions import StreamDefinition
 from millstream.spark.shapes import UNREADABLE, BadFile, explained
 from millstream.types import arrow_schema

@@ -16,16 +16,8 @@ from itertools import count
 
 from pyspark.sql import SparkSession
 
-from millstream.engine.stages import Planner, StagePlan
-from millstream.engine.task import (
-    EpochOutcome,
-    EpochTask,
-    EpochWork,
-    ShardOutcome,
-    prepare,
-    run_here,
-    settle,
-)
+from millstream.engine.epochs.stages import Planner, StagePlan
+from millstream.engine.epochs.task import EpochOutcome, EpochTask, EpochWork, ShardOutcome, prepare, run_here, settle
 from millstream.kernel.operator import EVERYWHERE
 from millstream.spark.culprits import WorkerDied, has_user_code, run_without_culprits
 from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled

@@ -16,9 +16,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millstream.engine.external import Feed, Taker
-from millstream.engine.landed import LandedBatch
 from millstream.errors import Error, InputError
+from millstream.ingest.external import Feed, Taker
+from millstream.ingest.landed import LandedBatch
 from millstream.plan.definitions import ExternalData, TableDefinition
 from millstream.spark import sinks
 from millstream.spark.file_batches import FileBatches, landed_rows

@@ -13,13 +13,13 @@ from tests.kernel.sharing.conditions import NO_TIME
 
 from millstream.errors import InputError
 from millstream.kernel.batch import batch_schema, value_columns
+from millstream.kernel.eddy.filter_routing import FLOOR, Experience, Memory, policy
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, conjunction
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing.eddy import Eddy
 from millstream.kernel.sharing.grouped_selection import EDDY, GroupedSelection
 from millstream.kernel.sharing.index import Index, index_of
 from millstream.kernel.sharing.predicates import shape_of
-from millstream.kernel.sharing.routing import FLOOR, Experience, Memory, policy
 from millstream.types import BIGINT, Field
 
 

@@ -7,8 +7,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.kernel.lazy.postings import BITS, DENSE, LISTED, Postings, is_packed, merged, pack, pack_lineage
 from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, WORDS, bitmap
-from millstream.kernel.sharing.postings import BITS, DENSE, LISTED, Postings, is_packed, merged, pack, pack_lineage
 
 Pairs = set[tuple[int, int]]
 

@@ -41,7 +41,7 @@ from millstream.kernel.aggregation.replacement import replacements
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, empty_batch, value_column
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.operator import Operator, Progress, State, own
-from millstream.kernel.time_queue import TIME
+from millstream.kernel.storage.time_queue import TIME
 from millstream.types import Field, Schema, to_polars
 
 __all__ = ["Aggregate", "AggregateCall", "UserAggregate", "resolve_aggregate"]

@@ -10,7 +10,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from millstream.errors import EvaluationError
-from millstream.kernel import time_queue
 from millstream.kernel.aggregation import accumulators, change_points, exact_sum
 from millstream.kernel.aggregation.accumulators import COPIES, Accumulator, Totals, accumulators_of
 from millstream.kernel.aggregation.aggregate_calls import EXTREMES, AggregateCall
@@ -24,7 +23,8 @@ from millstream.kernel.aggregation.sorted_runs import Runs
 from millstream.kernel.aggregation.user_aggregate import UserAggregation
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, value_column
 from millstream.kernel.operator import Segment, State
-from millstream.kernel.time_queue import TIME
+from millstream.kernel.storage import time_queue
+from millstream.kernel.storage.time_queue import TIME
 from millstream.types import STRING, Schema, to_polars
 
 Bools = NDArray[np.bool_]

@@ -20,7 +20,7 @@ from millstream.kernel.aggregation.exact_sum import Limbs
 from millstream.kernel.aggregation.group_table import GROUP, Arrivals
 from millstream.kernel.aggregation.instants import Instants, PointOrder
 from millstream.kernel.batch import END, INF, START, WEIGHT
-from millstream.kernel.time_queue import TIME
+from millstream.kernel.storage.time_queue import TIME
 
 Int64s = NDArray[np.int64]
 # Summing pays once a pane stands for this many rows.

@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from millstream.kernel.memory import can_merge
 from millstream.kernel.operator import Segment
+from millstream.kernel.storage.memory import can_merge
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -12,10 +12,10 @@ from time import perf_counter
 
 import numpy as np
 
+from millstream.kernel.eddy.filter_routing import Experience, Memory, Policy
 from millstream.kernel.keys import Positions
 from millstream.kernel.sharing.index import BlockFilter, IndexedBlock
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
-from millstream.kernel.sharing.routing import Experience, Memory, Policy
 
 # A chunk: its bitmaps stay in the cache, and it is large enough that what is done once for it does not count.
 _BYTES, _MOST_ROWS = 1 << 20, 1 << 13

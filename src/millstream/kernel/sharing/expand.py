@@ -26,7 +26,6 @@ from millstream.kernel.batch import ARRIVAL, WEIGHT, Batch, concat
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.keys import Positions, key_codes, stable_order
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.segments import gather, numbers
 from millstream.kernel.sharing.keyed_selection import expanded, with_query
 from millstream.kernel.sharing.lineage import (
     BLOCK,
@@ -38,6 +37,7 @@ from millstream.kernel.sharing.lineage import (
     lineage_of,
     popcounts,
 )
+from millstream.kernel.storage.segments import gather, numbers
 from millstream.types import Schema
 
 _FEW = 16  # rows from which a group is added up by itself

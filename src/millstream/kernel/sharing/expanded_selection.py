@@ -13,10 +13,10 @@ import polars as pl
 from millstream.kernel.batch import WEIGHT, Batch, concat
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.segments import summed
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.selected import Room
+from millstream.kernel.storage.segments import summed
 
 _PIECE = 1 << 15  # rows; smaller pieces cost more calls, larger ones more memory
 

@@ -22,6 +22,8 @@ import numpy as np
 
 from millstream.kernel.batch import Batch
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
+from millstream.kernel.eddy.filter_routing import Memory
+from millstream.kernel.eddy.filter_routing import policy as routing_policy
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.block import Residual
@@ -31,8 +33,6 @@ from millstream.kernel.sharing.lineage import WORD_BITS, Bitmaps, any_bit, expan
 from millstream.kernel.sharing.parameters import synopsis_of
 from millstream.kernel.sharing.predicates import Shape, shape_of
 from millstream.kernel.sharing.residual import holds
-from millstream.kernel.sharing.routing import Memory
-from millstream.kernel.sharing.routing import policy as routing_policy
 from millstream.kernel.sharing.selected import Room, Selected
 from millstream.types import Schema
 

@@ -21,7 +21,6 @@ from millstream.kernel.batch import Batch, concat, value_column
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.keys import KEY, Positions, are_codes_exact, key_codes, stable_order
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
-from millstream.kernel.probing import equal_pairs, equal_values
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import (
     TRUE,
@@ -31,11 +30,12 @@ from millstream.kernel.scalar.expressions import (
     conjunction,
     conjuncts,
 )
-from millstream.kernel.segments import gather
 from millstream.kernel.sharing.identity import Recent, number_of, serial_of
 from millstream.kernel.sharing.normal_form import is_attribute
 from millstream.kernel.sharing.parameters import QUERY, never_fails, parameters_as_columns, parameters_used, synopsis_of
 from millstream.kernel.sharing.residual import holds
+from millstream.kernel.storage.probing import equal_pairs, equal_values
+from millstream.kernel.storage.segments import gather
 from millstream.types import BIGINT, Field, Schema
 
 _OPERAND, _PART, _ROW = "operand", "part", "row"

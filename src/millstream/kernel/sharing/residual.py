@@ -15,8 +15,8 @@ from millstream.kernel.scalar.evaluate import attempt, can_fail, failures
 from millstream.kernel.scalar.expressions import Expression, columns_used, conjuncts, fails, possible
 from millstream.kernel.scalar.functions_user import UserCall
 from millstream.kernel.scalar.program import error_of
-from millstream.kernel.segments import gather
 from millstream.kernel.sharing.parameters import parameters_as_columns, parameters_used
+from millstream.kernel.storage.segments import gather
 
 _ROW = "_row"
 

@@ -13,8 +13,8 @@ import polars as pl
 
 from millstream.kernel.batch import Batch, concat
 from millstream.kernel.keys import Positions
-from millstream.kernel.segments import gather
 from millstream.kernel.sharing.lineage import BLOCK, Bitmaps, Flags, lineage_series
+from millstream.kernel.storage.segments import gather
 
 _PIECE = 1 << 25  # bytes of room at a time
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from millstream.kernel.consumers import spreading_class
-from millstream.kernel.join_graph import JoinGraph, equal_column
+from millstream.kernel.joins.graph import JoinGraph, equal_column
+from millstream.kernel.just_in_time.consumers import spreading_class
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import (
     Column,
@@ -28,10 +28,10 @@ from millstream.kernel.scalar.expressions import (
     shift_columns,
 )
 from millstream.plan import logical as lo
+from millstream.plan.analysis.keys import split_condition
+from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.cost import Statistics, made_joins
 from millstream.plan.fingerprint import fingerprint, producer_of
-from millstream.plan.keys import split_condition
-from millstream.plan.monotonic import is_non_retroactive
 
 Asked = tuple[lo.Consumer, ...]
 

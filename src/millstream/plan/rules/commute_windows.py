@@ -9,7 +9,7 @@ between is not made at all. Row-based windows count what passes the filter, so t
 from __future__ import annotations
 
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.window import Now, Rows, Unbounded
+from millstream.kernel.windows.time import Now, Rows, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.rules.reduce_windows import is_row_wise_over, with_window

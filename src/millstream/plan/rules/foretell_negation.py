@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.plan import logical as lo
+from millstream.plan.algebra.existence import existence_of
+from millstream.plan.analysis.patterns import Pattern, pattern_of
 from millstream.plan.cost import Statistics, is_foretelling_cheaper
-from millstream.plan.existence import existence_of
-from millstream.plan.patterns import Pattern, pattern_of
 
 
 def foretell_negation(plan: lo.Node, statistics: Statistics) -> lo.Node:

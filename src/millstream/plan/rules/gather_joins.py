@@ -25,7 +25,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import count
 
-from millstream.kernel.join_graph import JoinGraph, equal_column
+from millstream.kernel.joins.graph import JoinGraph, equal_column
+from millstream.kernel.just_in_time.tree_shape import Shape
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import (
     Call,
@@ -37,13 +38,12 @@ from millstream.kernel.scalar.expressions import (
     map_columns,
     shift_columns,
 )
-from millstream.kernel.tree_shape import Shape
 from millstream.plan import logical as lo
-from millstream.plan.column_keys import extended
+from millstream.plan.algebra.column_keys import extended
+from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.cost import Statistics, estimate, made_joins
 from millstream.plan.fingerprint import fingerprint, producer_of
 from millstream.plan.just_in_time import is_just_in_time_cheaper
-from millstream.plan.monotonic import is_non_retroactive
 from millstream.plan.rules.add_consumers import Asked, asked_of
 from millstream.plan.rules.merge_projections import merge_projections
 

@@ -24,9 +24,9 @@ from millstream.kernel.scalar.expressions import (
     map_columns,
 )
 from millstream.plan import logical as lo
+from millstream.plan.analysis.keys import split_condition
+from millstream.plan.analysis.monotonic import is_changing_table, is_non_retroactive
 from millstream.plan.cost import Statistics
-from millstream.plan.keys import split_condition
-from millstream.plan.monotonic import is_changing_table, is_non_retroactive
 from millstream.types import BOOLEAN
 
 

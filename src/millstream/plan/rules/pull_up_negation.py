@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, Expression, map_columns
 from millstream.plan import logical as lo
+from millstream.plan.algebra.outer_joins import swapped_join
+from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.cost import Statistics, cost
-from millstream.plan.expand_joins import swapped_join
-from millstream.plan.monotonic import is_non_retroactive
 
 
 def pull_up_negation(plan: lo.Node, statistics: Statistics) -> lo.Node:

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, columns_used, map_columns
 from millstream.plan import logical as lo
+from millstream.plan.analysis.keys import split_condition
+from millstream.plan.analysis.patterns import Pattern, pattern_of
 from millstream.plan.cost import Statistics, cost
-from millstream.plan.keys import split_condition
-from millstream.plan.patterns import Pattern, pattern_of
 
 
 def push_distinct(plan: lo.Node, statistics: Statistics) -> lo.Node:

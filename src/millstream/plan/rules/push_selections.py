@@ -22,8 +22,8 @@ from millstream.kernel.scalar.expressions import (
     shift_columns,
 )
 from millstream.plan import logical as lo
+from millstream.plan.analysis.keys import side_of
 from millstream.plan.cost import Statistics
-from millstream.plan.keys import side_of
 
 
 def push_selections(plan: lo.Node, statistics: Statistics) -> lo.Node:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.kernel.window import Now, TimeSpecification, Unbounded
+from millstream.kernel.windows.time import Now, TimeSpecification, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, map_columns
-from millstream.kernel.window import Range
+from millstream.kernel.windows.time import Range
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.rules.merge_projections import merge_projections

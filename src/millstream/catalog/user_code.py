@@ -1,0 +1,75 @@
+"""Functions and aggregates in Python, as users hand them over: checked, made what queries call, and kept as entries.
+
+An entry holds the user's own object and plain values, so that no class of ours is named on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from millstream.catalog.entries import Entry, Pickler
+from millstream.errors import BindError
+from millstream.kernel.aggregation.aggregate_calls import UserAggregate
+from millstream.kernel.scalar.functions_user import UserFunction
+from millstream.language.statement_parser import parse_type
+from millstream.names import shown_name, why_unusable
+from millstream.types import DataType
+
+
+def function_of(name: str, body: Callable[..., Any], returns: str, columns: str) -> UserFunction:
+    _check_name(name)
+    if columns not in ("polars", "arrow"):
+        raise BindError(f"columns is 'polars' or 'arrow', not {columns!r}")
+    return UserFunction(name.lower(), body, parse_type(returns), "arrow" if columns == "arrow" else "polars")
+
+
+def aggregate_of(name: str, definition: type[UserAggregate], returns: str) -> tuple[type[UserAggregate], DataType]:
+    _check_name(name)
+    missing = [part for part in ("initialize", "iterate", "terminate") if not hasattr(definition, part)]
+    if missing:
+        raise BindError(f"aggregate {name} has no method {missing[0]}")
+    return definition, parse_type(returns)
+
+
+def function_entry(function: UserFunction, pickler: Pickler) -> dict[str, Any]:
+    return {"body": pickler.pack(function.body), "returns": asdict(function.returns), "columns": function.columns}
+
+
+def function_from(entry: Entry, pickler: Pickler) -> UserFunction:
+    body = pickler.unpack(entry["body"])
+    if "returns" not in entry:  # up to format 3 all of it was pickled
+        old: UserFunction = body
+        return old
+    return UserFunction(entry["name"], body, DataType(**entry["returns"]), entry["columns"])
+
+
+def aggregate_entry(definition: type[UserAggregate], returns: DataType, pickler: Pickler) -> dict[str, Any]:
+    return {"body": pickler.pack(definition), "returns": asdict(returns)}
+
+
+def aggregate_from(entry: Entry, pickler: Pickler) -> tuple[type[UserAggregate], DataType]:
+    body = pickler.unpack(entry["body"])
+    if "returns" not in entry:
+        old: tuple[type[UserAggregate], DataType] = body
+        return old
+    return body, DataType(**entry["returns"])
+
+
+def as_written_now(entry: Entry, pickler: Pickler) -> Entry:
+    """An entry of users' code as this version writes it, so that it is known again when it is said again."""
+    if "returns" in entry:
+        return entry
+    named = {"kind": entry["kind"], "name": entry["name"]}
+    if entry["kind"] == "function":
+        return named | function_entry(function_from(entry, pickler), pickler)
+    return named | aggregate_entry(*aggregate_from(entry, pickler), pickler)
+
+
+def _check_name(name: str) -> None:
+    reason = why_unusable(name)
+    if reason is None and not name.isidentifier():
+        reason = "a function's name has letters, digits and _"
+    if reason is not None:
+        raise BindError(f'"{shown_name(name)}" cannot be a function\'s name', detail=reason)

@@ -1,0 +1,1 @@
+"""What feeds a database from outside and what is fed by it: sources, their loop, sinks."""

@@ -1,0 +1,469 @@
+"""The work of an epoch, as plain functions from segment names to segment names.
+
+A task carries names and operators, never rows, so that it can be sent to any process that sees the store. It is planned
+as stages (`stages`), and a stage is run once per shard: it takes the flows that were sent to the shard, runs its steps
+over them and the shard's state, and sends flows on. Only names, counts and failures come back to the driver.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import reduce
+
+from millstream.engine.epochs.exchange import Envelope, Load, Skew, skews, split
+from millstream.engine.epochs.merging import Merge, ResultMerge, perform
+from millstream.engine.epochs.parts import Part, late_key, take, write_history
+from millstream.engine.epochs.stages import Planner, Send, StagePlan, StageStep
+from millstream.engine.epochs.traces import trace
+from millstream.errors import EvaluationError
+from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
+from millstream.kernel.operator import EVERYWHERE, Horizons, Keeping, Progress, Segment, State
+from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, limited_values
+from millstream.kernel.sharing.lineage import of_equal_width
+from millstream.kernel.stepping import stepped
+from millstream.kernel.storage import memory
+from millstream.kernel.storage.shared_work import in_common
+from millstream.kernel.storage.synopsis import have_same_rows
+from millstream.state.pool import Account, PoolUse
+from millstream.state.snapshot import HistoryFile, Names, state_names
+from millstream.state.store import Store, Writer
+from millstream.types import Schema
+
+StateNames = Mapping[str, Mapping[str, Names]]
+_pause: ContextVar[Callable[[], None]] = ContextVar("pause", default=lambda: None)
+UNITED_EVERY = 64  # epochs
+
+
+@dataclass(frozen=True)
+class EpochTask:
+    """Push the arrived parts of the sources through the concerned steps, from one frontier to the next.
+
+    `pipeline` has all that the concerned steps are made of, since that decides where their state is; `empty` the
+    columns of its sources, `late` those of the tables of late elements, `before` and `after` the sources' frontiers.
+    `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way, `periods` the
+    lengths of those by which the history of each source is laid out. The `settled` edges have been as far as `after`
+    before: rows come on them from the past, and time does not pass. `owner` tells a task that works beside the epochs
+    on state of its own, under the names of steps that may be theirs too.
+    """
+
+    epoch: int
+    pipeline: Pipeline
+    concerned: frozenset[str]
+    arrived: Mapping[str, tuple[Part, ...]]
+    empty: Mapping[str, Batch]
+    states: StateNames = field(default_factory=dict)
+    before: Mapping[str, int] = field(default_factory=dict)
+    after: Mapping[str, int] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    late: Mapping[str, Schema] = field(default_factory=dict)
+    merges: tuple[Merge, ...] = ()
+    periods: Mapping[str, int] = field(default_factory=dict)
+    settled: frozenset[str] = frozenset()
+    owner: str = ""
+    synced: bool = True  # what is written is on disk in the end
+    largest_value: int = MAX_VALUE_BYTES  # that files may have and functions may make
+
+    @property
+    def arriving(self) -> int:
+        """How many rows arrive."""
+        return sum(part.rows for parts in self.arrived.values() for part in parts)
+
+
+@dataclass(frozen=True)
+class EpochOutcome:
+    """The names that the task wrote: the new states whole, the results and the history as additions; what it counted:
+    rows, seconds and bytes of memory per step, late and shed elements per source; and the pools it took from."""
+
+    states: StateNames = field(default_factory=dict)
+    results: Mapping[str, Names] = field(default_factory=dict)
+    history: Mapping[str, tuple[HistoryFile, ...]] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    memory: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    shed: Mapping[str, int] = field(default_factory=dict)
+    merged: tuple[Merge, ...] = ()
+    failures: Mapping[str, EvaluationError] = field(default_factory=dict)
+    skew: tuple[Skew, ...] = ()
+    orphans: tuple[str, ...] = ()  # written for steps that failed, and of no use to anyone
+    pools: tuple[PoolUse, ...] = ()  # one per process
+
+    def names(self) -> list[str]:
+        """All segments that were written or kept: of states, of results, and of merged results."""
+        results = [name for names in self.results.values() for name in names]
+        merged = [name for merge in self.merged if isinstance(merge, ResultMerge) for name in merge.made]
+        return [*state_names(self.states), *results, *merged, *self.orphans]
+
+
+@dataclass(frozen=True)
+class EpochWork:
+    """What a stage must know of an epoch beside its plan."""
+
+    epoch: int
+    arrived: tuple[tuple[str, Part], ...]  # in order of arrival
+    late: Mapping[str, Schema]
+    merges: tuple[Merge, ...]
+    states: StateNames
+    before: Mapping[str, int]  # frontiers of all edges
+    after: Mapping[str, int]
+    shown: frozenset[str]
+    periods: Mapping[str, int]
+    owner: str
+    synced: bool
+    largest_value: int
+    culprits: Mapping[str, EvaluationError] = field(default_factory=dict)  # steps that kill whoever runs them
+    trace: str = ""  # where to write down which step is run
+
+
+@dataclass
+class ShardOutcome:
+    """What a task did: a stage on a shard, or taking parts in before stage 0."""
+
+    states: dict[str, dict[str, Names]] = field(default_factory=dict)
+    results: dict[str, Names] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, EvaluationError] = field(default_factory=dict)
+    loads: dict[str, tuple[str, Load]] = field(default_factory=dict)
+    history: list[tuple[int, str, HistoryFile]] = field(default_factory=list)  # each with the place of its part
+    late: Counter[str] = field(default_factory=Counter)
+    shed: Counter[str] = field(default_factory=Counter)
+    merged: list[Merge] = field(default_factory=list)
+    pool: PoolUse | None = None
+
+
+def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
+    unjudged = {source for source, parts in task.arrived.items() if not all(part.is_judged for part in parts)}
+    speaking = {source for source, parts in task.arrived.items() if parts} | {late_key(source) for source in unjudged}
+    plan = planner.plan(task.pipeline, task.empty, task.concerned, speaking & task.empty.keys())
+    before, after = task.pipeline.frontiers(task.before), task.pipeline.frontiers(task.after)
+    edges = {edge for stage in plan.stages for step in stage.steps for edge in step.edges}
+    work = EpochWork(
+        task.epoch,
+        tuple((source, part) for source, parts in task.arrived.items() for part in parts),
+        task.late,
+        task.merges,
+        task.states,
+        {edge: (after if edge in task.settled else before)[edge] for edge in edges},
+        {edge: after[edge] for edge in edges},
+        frozenset(task.shown),
+        {source: task.periods[source] for source in (*task.arrived, *task.late)},
+        task.owner,
+        task.synced,
+        task.largest_value,
+    )
+    return plan, work
+
+
+def take_in(
+    plan: StagePlan, work: EpochWork, task: int, tasks: int, store: Store, writer: Writer
+) -> tuple[list[Envelope], ShardOutcome]:
+    """The rows that one of the tasks of stage 0 begins with: its share of what arrived, each part wholly in one task.
+
+    Judging elements, keeping history and merging small files are done on the way.
+    """
+    envelopes, outcome = [], ShardOutcome()
+    for place, (source, part) in enumerate(work.arrived):
+        # Rows that were judged before are of no use to anyone but the steps that read them.
+        if place % tasks != task or (part.is_judged and source not in plan.layouts):
+            continue
+        _pause.get()()
+        taken = take(part, store, source, work.periods[source], work.epoch, work.largest_value)
+        rows = {source: taken.accepted}
+        if taken.file is not None:
+            outcome.history.append((place, source, taken.file))
+        if taken.shed:
+            outcome.shed[source] += taken.shed
+        if taken.late is not None:
+            key = late_key(source)
+            outcome.late[source] += taken.late.height
+            file = write_history(store, key, work.periods[key], work.epoch, taken.late, work.late[key])
+            outcome.history.append((place, key, file))
+            rows[key] = taken.late
+        envelopes += [Envelope(flow, task, place, batch) for flow, batch in rows.items() if flow in plan.layouts]
+    merged = (perform(merge, store, writer, work.epoch) for merge in work.merges[task::tasks])
+    outcome.merged = [merge for merge in merged if merge is not None]
+    outcome.pool = store.pool.use
+    return envelopes, outcome
+
+
+def run_stage(
+    plan: StagePlan,
+    number: int,
+    shard: int,
+    received: Iterable[Envelope],
+    work: EpochWork,
+    store: Store,
+    writer: Writer,
+) -> tuple[list[Envelope], ShardOutcome]:
+    """One stage on one shard. In stage 0 it is the number of the task, which is a shard's for what has to be alone."""
+    return _StageRun(plan, shard, work, store, writer).run(number, received)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What a step keeps of an input, as others do: until when, and where the first one of them has it."""
+
+    horizons: Horizons
+    keeping: Keeping
+    first: str
+    synopsis_there: str
+
+
+class _StageRun:
+    def __init__(self, plan: StagePlan, shard: int, work: EpochWork, store: Store, writer: Writer) -> None:
+        self.plan, self.shard, self.work, self.store, self.writer = plan, shard, work, store, writer
+        self.batches: dict[str, Batch] = {}
+        self.failures: dict[str, EvaluationError] = dict(work.culprits)
+        self.outcome = ShardOutcome()
+        self._trace = trace(work.trace)
+        self._shared: dict[str, dict[int, _Shared]] = {}  # by step and the number of the input
+        self._read: dict[str, Segment] = {}
+        self._known: dict[int, tuple[str, Segment]] = {}  # segments that are stored already, by identity
+
+    def run(self, number: int, received: Iterable[Envelope]) -> tuple[list[Envelope], ShardOutcome]:
+        self._open(received)
+        stage = self.plan.stages[number]
+        self._share(stage.steps)
+        with in_common(), limited_values(self.work.largest_value):
+            for step in stage.steps:
+                self._step(step)
+        self._trace.done()
+        self.outcome.pool = self.store.pool.use
+        return [envelope for send in stage.sends for envelope in self._send(send)], self.outcome
+
+    def _open(self, received: Iterable[Envelope]) -> None:
+        pieces: dict[str, list[Batch]] = {}
+        for envelope in sorted(received, key=lambda envelope: envelope.origin):
+            if isinstance(envelope.content, EvaluationError):
+                self.failures.setdefault(envelope.flow, envelope.content)
+            else:
+                pieces.setdefault(envelope.flow, []).append(envelope.content)
+        for flow, batches in pieces.items():
+            like = self.plan.layouts[flow]
+            self.batches[flow] = concat(of_equal_width([batch.select(like.columns) for batch in batches]), like)
+
+    def _share(self, steps: Sequence[StageStep]) -> None:
+        """Find the inputs that several steps keep in the same way: they keep them for as long as the last one needs."""
+        found: dict[Hashable, list[tuple[str, int, Keeping]]] = {}
+        for step in steps:
+            for number, kept in step.operator.keeping(self._progress(step)).items():
+                found.setdefault((step.inputs[number], kept.arrangement), []).append((step.name, number, kept))
+        for members in found.values():
+            if len(members) > 1:
+                least = reduce(Horizons.least, (kept.horizons for _, _, kept in members))
+                first, _, model = members[0]
+                for step_name, number, kept in members:
+                    own = self._shared.setdefault(step_name, {})
+                    own[number] = _Shared(least, kept, first, model.synopsis)
+
+    def _progress(self, step: StageStep) -> Progress:
+        shared = {number: found.horizons for number, found in self._shared.get(step.name, {}).items()}
+        before, after = (tuple(of[edge] for edge in step.edges) for of in (self.work.before, self.work.after))
+        return Progress(before, after, shared)
+
+    def _like_the_first(self, step: str, state: State) -> State:
+        """The state, with the segments of the first step that keeps the same: a step that came later has its own ones
+        of the same rows. To compare them costs more than to keep both for some epochs."""
+        if self.work.epoch % UNITED_EVERY:
+            return state
+        changed = dict(state)
+        for found in self._shared.get(step, {}).values():
+            names = self.work.states.get(found.first, {}).get(f"{self.shard}/{found.synopsis_there}", ())
+            own = state.get(found.keeping.synopsis, ())
+            if step != found.first and any(self._known[id(segment)][0] not in names for segment in own):
+                there = tuple(map(self._segment, names))
+                if have_same_rows(there, own, found.keeping.horizons.before):
+                    changed[found.keeping.synopsis] = there
+        return changed
+
+    def _step(self, step: StageStep) -> None:
+        if step.name in self.failures:
+            return
+        self._trace.at(step.name)
+        broken = step.breaking(self.failures, step.inputs)
+        if broken:
+            self.failures[step.name] = broken[0]
+            return
+        _pause.get()()
+        state = self._like_the_first(step.name, self._load(step.name))
+        inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
+        # Whoever has all rows of an edge must also say what follows from there being none, once.
+        called = self.shard == 0 if step.alone else bool(state) or any(batch.height for batch in inputs)
+        if not called:
+            return
+        progress = self._progress(step)
+        begun, account, before = time.perf_counter(), Account(self.store.pool), state
+        try:
+            with memory.using(account):
+                batch, state = stepped(step.operator, inputs, state, progress, step.name)
+        except EvaluationError as error:
+            self.failures[step.name] = self.outcome.failures[step.name] = error
+            return
+        self.batches[step.name] = batch
+        self.outcome.memory[step.name] = self._used(before) + account.most
+        self.outcome.rows[step.name] = batch.height
+        self.outcome.seconds[step.name] = time.perf_counter() - begun
+        self._keep(step.name, batch, state)
+
+    def _load(self, step: str) -> State:
+        mine = f"{self.shard}/"
+        state: dict[str, tuple[Segment, ...]] = {}
+        for synopsis, names in self.work.states.get(step, {}).items():
+            if synopsis.startswith((mine, EVERYWHERE)):
+                self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)
+                segments = tuple(self._segment(name) for name in names)
+                state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = segments
+        return state
+
+    def _segment(self, name: str) -> Segment:
+        """The same object for all steps that have it, also where there is no room to keep it in the pool."""
+        if name not in self._read:
+            segment = self._read[name] = self.store.read(name)
+            self._known[id(segment)] = name, segment
+        return self._read[name]
+
+    def _used(self, state: State) -> int:
+        """The bytes of segments that a step was given, and of what lies beside them."""
+        found = [segment for segments in state.values() for segment in segments]
+        read = sum(self.store.size(self._known[id(segment)][0]) for segment in found)
+        return read + sum(map(self.store.pool.kept_beside, found))
+
+    def _keep(self, step: str, batch: Batch, state: State) -> None:
+        kept = {
+            synopsis if synopsis.startswith(EVERYWHERE) else f"{self.shard}/{synopsis}": tuple(
+                map(self._name, segments)
+            )
+            for synopsis, segments in state.items()
+            if segments
+        }
+        if kept:
+            self.outcome.states[step] = kept
+        if step in self.work.shown and batch.height:
+            # Whoever asks for answers asks for values and intervals.
+            self.outcome.results[step] = (self.writer.write_packed(batch.drop(ARRIVAL, BORN, strict=False)),)
+
+    def _name(self, segment: Segment) -> str:
+        if id(segment) not in self._known:
+            self._known[id(segment)] = self.writer.write(segment), segment
+        return self._known[id(segment)][0]
+
+    def _send(self, send: Send) -> list[Envelope]:
+        if send.edge in self.failures:
+            everyone = range(self.plan.shards)
+            return [Envelope(send.flow, shard, self.shard, self.failures[send.edge]) for shard in everyone]
+        batch = self.batches.get(send.edge)
+        if batch is None or not batch.height:
+            return []
+        if send.columns is None:
+            return [Envelope(send.flow, self.shard % self.plan.shards, self.shard, batch)]
+        parts, load = split(batch, send.columns, self.plan.shards)
+        self.outcome.loads[send.flow] = send.edge, load
+        return [Envelope(send.flow, shard, self.shard, rows) for shard, rows in parts]
+
+
+@contextmanager
+def pausing(pause: Callable[[], None]) -> Iterator[None]:
+    """What this thread runs within the block gives way before each step, by calling `pause`."""
+    before = _pause.set(pause)
+    try:
+        yield
+    finally:
+        _pause.reset(before)
+
+
+def run_here(plan: StagePlan, work: EpochWork, tasks: int, store: Store) -> list[ShardOutcome]:
+    """All stages on all shards, one after the other in this process; stage 0 as so many tasks."""
+    with store.file(f"e{work.epoch}", synced=work.synced) as writer:
+        begun = [take_in(plan, work, task, tasks, store, writer) for task in range(tasks)]
+        outcomes = [outcome for _, outcome in begun]
+        inboxes = {task: received for task, (received, _) in enumerate(begun)}
+        for number in range(len(plan.stages)):
+            following: dict[int, list[Envelope]] = {shard: [] for shard in range(plan.shards)}
+            for shard, received in inboxes.items():
+                sent, outcome = run_stage(plan, number, shard, received, work, store, writer)
+                outcomes.append(outcome)
+                for envelope in sent:
+                    following[envelope.shard].append(envelope)
+            inboxes = following
+    return outcomes
+
+
+def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
+    """What all shards did, put together. A step that failed on one of them failed, as did all that read it: what the
+    others made of it is left out."""
+    failures = _failures(plan, outcomes)
+    states: dict[str, dict[str, Names]] = {}
+    results: dict[str, Names] = {}
+    history: dict[str, tuple[HistoryFile, ...]] = {}
+    rows: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    memory_used: Counter[str] = Counter()
+    late: Counter[str] = Counter()
+    shed: Counter[str] = Counter()
+    orphans: list[str] = []
+    for outcome in outcomes:
+        for total, counted in (
+            (rows, outcome.rows),
+            (memory_used, outcome.memory),
+            (late, outcome.late),
+            (shed, outcome.shed),
+        ):
+            total.update(counted)
+        for step, spent in outcome.seconds.items():
+            seconds[step] += spent  # type: ignore[assignment]
+        for step, synopses in outcome.states.items():
+            if step in failures:
+                orphans += [name for names in synopses.values() for name in names]
+            else:
+                own = states.setdefault(step, {})
+                for synopsis, names in synopses.items():
+                    together = (*own.get(synopsis, ()), *names)
+                    own[synopsis] = tuple(dict.fromkeys(together)) if synopsis.startswith(EVERYWHERE) else names
+        for step, names in outcome.results.items():
+            if step in failures:
+                orphans += names
+            else:
+                results[step] = results.get(step, ()) + names
+    for _, source, file in sorted((place for outcome in outcomes for place in outcome.history), key=lambda p: p[:2]):
+        history[source] = (*history.get(source, ()), file)
+    merged = tuple(merge for outcome in outcomes for merge in outcome.merged)
+    skew = tuple(skews(outcome.loads for outcome in outcomes))
+    pools = {outcome.pool.process: outcome.pool for outcome in outcomes if outcome.pool is not None}
+    used = {*state_names(states)}  # by another step that keeps the same
+    return EpochOutcome(
+        states,
+        results,
+        history,
+        rows,
+        seconds,
+        memory_used,
+        late,
+        shed,
+        merged,
+        failures,
+        skew,
+        tuple(name for name in orphans if name not in used),
+        tuple(pools.values()),
+    )
+
+
+def _failures(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> dict[str, EvaluationError]:
+    """What a step awaits may run after it."""
+    failures: dict[str, EvaluationError] = {}
+    known = -1
+    while known < len(failures):
+        known = len(failures)
+        for step in (step for stage in plan.stages for step in stage.steps if step.name not in failures):
+            below = step.breaking(failures, step.edges)
+            own = [outcome.failures[step.name] for outcome in outcomes if step.name in outcome.failures]
+            if below or own:
+                failures[step.name] = (below + own)[0]
+    return failures

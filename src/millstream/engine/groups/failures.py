@@ -1,0 +1,106 @@
+"""Queries of a group are told apart when one of them fails: the others lose nothing by it.
+
+    state before the epoch ──those of some queries──▶ the epoch again ──▶ fails, or not
+
+What a group holds is kept by query, so that the epoch can be run again for some of them from what was there before it.
+By halves it is found which ones fail; in the end it is run for all others together, and that counts. History is not
+asked, since it may not have all any more that was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from millstream.engine.epochs.parts import Part
+from millstream.engine.epochs.task import EpochOutcome, EpochTask
+from millstream.engine.groups.admission import TABLE, Group, Rows, halves, numbers_of, only_queries
+from millstream.errors import EvaluationError
+from millstream.state.snapshot import Names, Snapshot, state_names
+
+if TYPE_CHECKING:
+    from millstream.engine.engine import Engine
+
+
+def parted(engine: Engine, task: EpochTask, outcome: EpochOutcome, moved: Snapshot) -> tuple[EpochOutcome, Snapshot]:
+    """What an epoch comes to where groups go on without those of their queries that fail, which are put aside."""
+    for group in engine.groups.broken(outcome.failures):
+        parting = _Parting(engine, group, task, outcome)
+        try:
+            outcome, moved = parting.settled(outcome, moved)
+        except BaseException:
+            engine.sweep(parting.written)
+            raise
+    return outcome, moved
+
+
+class _Parting:
+    def __init__(self, engine: Engine, group: Group, task: EpochTask, outcome: EpochOutcome) -> None:
+        self.engine, self.group, self.before = engine, group, task
+        self.rows: Rows = engine.groups.tables(group, TABLE)
+        self.written: list[str] = []
+        # What was judged and kept the first time is read from there.
+        read: dict[str, tuple[Part, ...]] = {
+            source: tuple(part for part in parts if part.is_judged) for source, parts in task.arrived.items()
+        }
+        for source, files in outcome.history.items():
+            read[source] = (*read.get(source, ()), *(engine.history_part(source, file) for file in files))
+        sources = group.pipeline.sources
+        self.arrived = {source: parts for source, parts in read.items() if source in sources}
+
+    def settled(self, outcome: EpochOutcome, moved: Snapshot) -> tuple[EpochOutcome, Snapshot]:
+        group, queries = self.group, numbers_of(self.rows)
+        errors = self._found(halves(self.rows)) if len(queries) > 1 else {}
+        made, common = EpochOutcome(), next(outcome.failures[s] for s in outcome.failures if s in group.above)
+        if 0 < len(errors) < len(queries):
+            made = self._run(only_queries(self.rows, queries - errors.keys()))
+            if made.failures:
+                common = next(iter(made.failures.values()))
+        if made.failures or not errors:
+            # Not one of them alone: all that is known is that together they do.
+            errors, made = {query: errors.get(query, common) for query in queries}, EpochOutcome()
+        own = group.above
+        states = {step: names for step, names in outcome.states.items() if step not in own}
+        results = {edge: names for edge, names in outcome.results.items() if edge != group.edge}
+        outcome = replace(
+            outcome,
+            states={**states, **{step: names for step, names in made.states.items() if step in own}},
+            results={**results, **made.results},
+            failures={step: error for step, error in outcome.failures.items() if step not in own},
+            orphans=(*outcome.orphans, *self.written),
+        )
+        return outcome, self.engine.groups.put_aside(group, errors, moved)
+
+    def _found(self, parts: Iterable[Rows]) -> dict[int, EvaluationError]:
+        """The queries that fail, each with its error."""
+        errors: dict[int, EvaluationError] = {}
+        for rows in parts:
+            failures, queries = self._run(rows).failures, numbers_of(rows)
+            if failures and len(queries) == 1:
+                errors[queries.pop()] = next(iter(failures.values()))
+            elif failures:
+                errors |= self._found(halves(rows))
+        return errors
+
+    def _run(self, rows: Rows) -> EpochOutcome:
+        """The epoch for some queries, of whom there is what was there before it."""
+        engine, group = self.engine, self.group
+        steps = {step.name for step in group.pipeline.steps}
+        below = {step: self.before.states[step] for step in steps - group.above if step in self.before.states}
+        kept = engine.groups.only_of(group, self.before.states, numbers_of(rows))
+        tables: dict[str, Names] = engine.groups.written(rows)
+        self.written += [*state_names(kept), *state_names({"": tables})]
+        outcome = engine.runner.run(
+            replace(
+                engine.task_of(group.pipeline, self.arrived),
+                epoch=self.before.epoch,
+                concerned=self.before.concerned & steps,
+                states={**below, **kept, group.selection: tables},
+                before=self.before.before,
+                after=self.before.after,
+                shown=(group.edge,),
+            )
+        )
+        self.written += outcome.names()
+        return outcome

@@ -1,0 +1,374 @@
+"""How the answer of a query is kept, by its mode, and what is done when it is asked.
+
+    EAGER   the rows of the answer with their intervals (PSoup-C): asking picks those of an instant
+    LAZY    matches without windows (PSoup-P): asking applies the windows, and what stands above them
+    NONE    nothing: asking runs the plan over the kept history
+
+All three give the same rows, and read one committed snapshot. Nobody waits for epochs, nor do epochs for those who ask:
+NONE over a history that is too large for this process is a job of the engine's runner, beside those of the epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Protocol
+
+from millstream.engine.extents import Extent
+from millstream.kernel.batch import INTERVAL_COLUMNS, START, Batch, empty_batch, value_column
+from millstream.kernel.lazy import ranked_tree
+from millstream.kernel.lazy.matches import bounds, in_windows, overlapping, shown
+from millstream.kernel.lazy.postings import Postings
+from millstream.kernel.lazy.ranked_tree import TreeShape
+from millstream.kernel.pipeline import Pipeline, run
+from millstream.kernel.scalar.value_size import limited_values
+from millstream.kernel.sharing.parameters import with_values
+from millstream.kernel.storage.segments import numbers, only
+from millstream.kernel.windows.time import Rows
+from millstream.plan import logical as lo
+from millstream.plan.analysis.births import joins_runs
+from millstream.plan.lowering.lower import CLOCK, Lowering, Options, tree_shape
+from millstream.plan.lowering.matches import TREE, LazyPlan, Part, columns_read, part_name, reference
+from millstream.state.snapshot import HistoryFile, Snapshot
+from millstream.types import Schema
+
+if TYPE_CHECKING:
+    from millstream.engine.engine import Engine
+
+# Of how many instants the rows must be right, given the last final one: since .. until.
+Span = Callable[[int], tuple[int, int]]
+HERE = 1_000_000  # rows of history that one process takes in; more are a job of the runner
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Rows whose relation is right from the first instant of a span to its last one, `until`."""
+
+    rows: Batch
+    until: int
+    snapshot: Snapshot
+
+
+class Keeping(Protocol):
+    """What a query has; `edges` are those that it shows."""
+
+    edges: tuple[str, ...]
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The sources that the answer is made from."""
+        ...
+
+    def check(self) -> None:
+        """Raise what stopped the query, if something did."""
+        ...
+
+    def answer(self, span: Span, *, whole: bool = False) -> Answer:
+        """Rows that come or go in a span; `whole` where also those are needed that hold at its beginning."""
+        ...
+
+    def held(self, snapshot: Snapshot) -> int:
+        """How many rows are kept for it, alone or together with others."""
+        ...
+
+    def notes(self) -> list[str]:
+        """In words."""
+        ...
+
+
+@dataclass
+class Eager:
+    """An edge's rows, or those of one query of a group."""
+
+    engine: Engine
+    edge: str
+    schema: Schema
+    stream: bool
+    number: int | None = None
+    reason: str = ""  # why it is this way though another one was asked for
+
+    def __post_init__(self) -> None:
+        self.edges: tuple[str, ...] = (self.edge,)
+        self._inputs: frozenset[str] = frozenset()
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        if not self._inputs:
+            self._inputs = self.engine.inputs(self.edge)
+        return self._inputs
+
+    def check(self) -> None:
+        if self.number is not None:
+            self.engine.settle(self.edge)
+        self.engine.check(self.edge, self.number)
+
+    def answer(self, span: Span, *, whole: bool = False) -> Answer:
+        if self.number is not None:
+            self.engine.settle(self.edge)
+        return self.engine.read(lambda snapshot: self._answer(snapshot, span, whole))
+
+    def _answer(self, snapshot: Snapshot, span: Span, whole: bool) -> Answer:
+        self.engine.check(self.edge, self.number)
+        since, until = span(self.engine.final(self.inputs, snapshot))
+
+        def wanted(extent: Extent) -> bool:
+            if self.stream:
+                return extent.has_elements(since, until)
+            if whole:
+                return extent.has_alive(since) or extent.has_changes(since, until)
+            return extent.has_alive(until) if since == until else extent.has_changes(since, until)
+
+        rows = self.engine.rows_in(snapshot, self.edge, self.schema, self.number, wanted, after=since)
+        return Answer(rows, until, snapshot)
+
+    def held(self, snapshot: Snapshot) -> int:
+        if self.number is None:
+            return self.engine.height(self.edge)
+        return self.engine.rows_in(snapshot, self.edge, self.schema, self.number).height
+
+    def notes(self) -> list[str]:
+        return [f"the answer is kept, as in mode EAGER: {self.reason}" if self.reason else "the answer is kept"]
+
+
+@dataclass
+class Lazy:
+    """The parts of a plan, each an edge, and the plan above them; in a group, where there is one part, its number."""
+
+    engine: Engine
+    plan: LazyPlan
+    edges: tuple[str, ...]
+    inputs: frozenset[str]
+    schema: Schema
+    options: Options
+    number: int | None = None
+
+    def check(self) -> None:
+        for edge in self.edges:
+            if self.number is not None:
+                self.engine.settle(edge)
+            self.engine.check(edge, self.number)
+
+    def answer(self, span: Span, *, whole: bool = False) -> Answer:
+        self.check()
+        return self.engine.read(lambda snapshot: self._answer(snapshot, span))
+
+    def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
+        since, until = span(self.engine.final(self.inputs, snapshot))
+        most = self.engine.limits.value_bytes
+        if self.plan.upper is not None and since == until >= 0:
+            rows = self._aggregated(snapshot, until)
+            made = _run(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema, most)
+            return Answer(made, until, snapshot)
+        parts = range(len(self.plan.parts))
+        arrived = {part_name(index): self._part(index, snapshot, since, until) for index in parts}
+        made = _run(*self._above, arrived, dict.fromkeys(arrived, until), until, self.schema, most)
+        return Answer(made, until, snapshot)
+
+    def _part(self, index: int, snapshot: Snapshot, since: int, until: int) -> Batch:
+        part, edge = self.plan.parts[index], self.edges[index]
+        schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
+        if not part.windows:
+            return overlapping(self.engine.rows_in(snapshot, edge, schema), since, until)
+        like, found = self._read[index], self.engine.segments(edge, snapshot)
+        if part.is_tree:
+            leaves = [ranked_tree.leaves_of(segment, self._shape, self.number) for segment in found]
+            return shown(leaves, like, part.windows, since, until)
+        if self.number is None:
+            return in_windows(found, like, part.windows, since, until)
+        between = bounds(part.windows, since, until)
+        rows = [Postings(segment).rows_of(self.number, *between, like.columns) for segment in found]
+        return shown(rows, like, part.windows, since, until)
+
+    @cached_property
+    def _read(self) -> list[Batch]:
+        """Of each part, an empty batch with the columns that are read of it: others need not be fetched."""
+        batches = []
+        for index, part in enumerate(self.plan.parts):
+            like = empty_batch(part.plan.schema[: len(part.plan.schema) - len(part.windows)])
+            used = columns_read(self.plan.above, part_name(index))
+            batches.append(like if used is None else like[[*map(value_column, sorted(used)), *INTERVAL_COLUMNS]])
+        return batches
+
+    def _aggregated(self, snapshot: Snapshot, at: int) -> Batch:
+        """What the tree says at an instant."""
+        segments, (part,) = self.engine.segments(self.edges[0], snapshot), self.plan.parts
+        first, last = reference(part.windows).span(at)
+        return ranked_tree.aggregate(segments, self._shape, first, last, at, self.number)
+
+    @cached_property
+    def _shape(self) -> TreeShape:
+        (part,) = self.plan.parts
+        if not isinstance(part.plan, lo.RankedTree):
+            raise AssertionError("no tree")
+        return tree_shape(part.plan, part.plan.input.schema)
+
+    @cached_property
+    def _above(self) -> tuple[str, Pipeline]:
+        return _lowered(self.plan.above, self.options)
+
+    @cached_property
+    def _upper(self) -> tuple[str, Pipeline]:
+        return _lowered(self.plan.upper or self.plan.above, self.options)
+
+    def held(self, snapshot: Snapshot) -> int:
+        found = [segment for edge in self.edges for segment in self.engine.segments(edge, snapshot)]
+        if any(part.is_tree for part in self.plan.parts):
+            return sum(ranked_tree.size_of(segment, self.number) for segment in found)
+        if self.number is None:
+            return sum(segment.height for segment in found)
+        return sum(Postings(segment).positions(self.number).size for segment in found)
+
+    def notes(self) -> list[str]:
+        own = "nodes" if self.plan.parts[0].is_tree else "list or bitmap"
+        shared = (
+            [] if self.number is None else [f"rows are kept once for all queries of the group, each with its own {own}"]
+        )
+        return [*(_kept_part(part) for part in self.plan.parts), *shared]
+
+
+@dataclass
+class Nothing:
+    """A plan to run over history; where it has parameters, with `values` in their place."""
+
+    engine: Engine
+    template: lo.Node
+    inputs: frozenset[str]
+    schema: Schema
+    options: Options
+    values: tuple[object, ...] | None = None
+    edges: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def plan(self) -> lo.Node:
+        values = self.values
+        if values is None:
+            return self.template
+        return self.template.transform(lambda node: lo.map_expressions(node, lambda e: with_values(e, values)))
+
+    def check(self) -> None:
+        for edge in self.edges:
+            self.engine.check(edge)
+
+    def answer(self, span: Span, *, whole: bool = False) -> Answer:
+        self.check()
+        edge, pipeline = self._lowered
+        if self.engine.is_source(edge):
+            return self.engine.read(lambda snapshot: self._history(snapshot, span))
+        with self.engine.reading(pipeline) as snapshot:
+            return self._answer(snapshot, span)
+
+    def _history(self, snapshot: Snapshot, span: Span) -> Answer:
+        _, until = span(self.engine.final(self.inputs, snapshot))
+        return Answer(self.engine.rows_in(snapshot, self._lowered[0], self.schema), until, snapshot)
+
+    def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
+        engine = self.engine
+        since, until = span(engine.final(self.inputs, snapshot))
+        edge, pipeline = self._lowered
+        first, read = self._firsts(since), pipeline.sources
+
+        def is_needed(source: str, file: HistoryFile) -> bool:
+            return file.last >= first.get(source, 0)
+
+        height = sum(f.rows for s in read for f in snapshot.history.get(s, ()) if is_needed(s, f))
+        if not engine.runner.runs_here and height > HERE:
+            return Answer(engine.evaluated(edge, pipeline, self.schema, -1, snapshot), until, snapshot)
+        arrived = {source: engine.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
+        arrived = {source: _from(rows, first.get(source, 0)) for source, rows in arrived.items()}
+        final = {source: engine.frontiers(snapshot)[source] for source in read}
+        most = engine.limits.value_bytes
+        return Answer(_run(edge, pipeline, arrived, final, snapshot.clock, self.schema, most), until, snapshot)
+
+    def _firsts(self, since: int) -> dict[str, int]:
+        """Of each stream, the first instant that the answer from `since` on depends on."""
+        return {} if since < 0 else first_instants(self.plan, since)
+
+    @cached_property
+    def _lowered(self) -> tuple[str, Pipeline]:
+        return self.engine.lowered(self.plan, replace(self.options, lenient=True))
+
+    def held(self, snapshot: Snapshot) -> int:
+        return 0
+
+    def notes(self) -> list[str]:
+        tried = ["what can fail is tried as rows come"] if self.edges else []
+        return ["nothing is kept: the answer is computed from history when it is asked for", *tried]
+
+
+def first_instants(plan: lo.Node, since: int) -> dict[str, int]:
+    """Of each stream that is read only by time-based windows, the first instant of elements that are in one of them at
+    `since` or later. Others are not in it."""
+    found: dict[str, int] = {}
+    root = plan.input if isinstance(plan, lo.RelationToStream) else plan
+    _note_windows(root, since, found)
+    return {name: max(0, first) for name, first in found.items()}
+
+
+def _note_windows(node: lo.Node, since: int, found: dict[str, int]) -> None:
+    if isinstance(node, lo.Join) and joins_runs(node):
+        found.update({scan.name: 0 for scan in node.walk() if isinstance(scan, lo.StreamScan)})
+    elif not isinstance(node, lo.Window):
+        for child in node.children:
+            _note_windows(child, since, found)
+    else:
+        _note_window(node, since, found)
+
+
+def _note_window(node: lo.Window, since: int, found: dict[str, int]) -> None:
+    stream = node.input
+    while isinstance(stream, lo.Sample):
+        stream = stream.input
+    timed = isinstance(stream, lo.StreamScan) and not isinstance(node.window, Rows)
+    first = node.window.span(since)[0] if timed and not isinstance(node.window, Rows) else 0
+    for scan in stream.walk():
+        if isinstance(scan, lo.StreamScan):
+            found[scan.name] = min(found.get(scan.name, since), first)
+
+
+def _from(rows: Batch, first: int) -> Batch:
+    return only(rows, numbers(rows, START) >= first) if first > 0 else rows
+
+
+def _run(
+    edge: str,
+    pipeline: Pipeline,
+    arrived: Mapping[str, Batch],
+    final: Mapping[str, int],
+    clock: int,
+    schema: Schema,
+    most: int,
+) -> Batch:
+    """What a pipeline makes of rows from nothing, without values of more than so many bytes."""
+    like = empty_batch(schema)
+    if CLOCK in pipeline.sources:
+        arrived, final = {**arrived, CLOCK: empty_batch(())}, {**final, CLOCK: max(clock, 0)}
+    with limited_values(most):
+        outcome = run(pipeline, arrived, {}, dict.fromkeys(final, -1), final)
+    if edge in outcome.failures:
+        raise outcome.failures[edge]
+    found = outcome.batches[edge]
+    return found if found.columns == like.columns else found.select(like.columns)
+
+
+def _lowered(plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
+    lowering = Lowering(plan, replace(options, lenient=True))
+    return lowering.edge, Pipeline(tuple(lowering.steps.values()))
+
+
+def _kept_part(part: Part) -> str:
+    if isinstance(part.plan, lo.RankedTree):
+        functions, windows = ", ".join(map(str, part.plan.calls)), ", ".join(dict.fromkeys(map(str, part.windows)))
+        return f"a ranked tree is kept of {functions}, for any window: {windows} asked of it"
+    if isinstance(part.plan, lo.Guard):
+        return "what can fail is tried as rows come"
+    if not part.windows:
+        return "a part that no time-based window stands on is kept as in mode EAGER"
+    apart = "" if len(part.windows) == 1 else ", by the oldest element"
+    kept = "" if part.kept is None or len(part.windows) == 1 else f" that lie within {part.kept} ticks"
+    what = "matches" if len(part.windows) == 1 else f"matches of {len(part.windows)} elements{kept}"
+    return f"{what} are kept without windows{apart}: {', '.join(map(str, part.windows))} applied when asked"
+
+
+def edges_of(parts: Sequence[Part], engine: Engine, options: Options) -> tuple[str, ...]:
+    return tuple(engine.edge_of(part.plan, options) for part in parts)

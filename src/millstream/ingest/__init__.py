@@ -1,0 +1,1 @@
+"""Rows at the door: typed, checked, numbered, or landed by a source."""

@@ -1,0 +1,245 @@
+"""What comes into a database: rows, heartbeats, and the changes of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from millstream.catalog.objects import CatalogOfObjects, kind_of
+from millstream.engine.engine import Catalog, Engine
+from millstream.engine.epochs import table_changes as tables
+from millstream.engine.epochs.lateness import admit
+from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, late_rows
+from millstream.errors import BindError, InputError, Place
+from millstream.ingest.landed import FILE_COLUMNS, MALFORMED_COLUMNS, LandedBatch, table_parts, with_drift
+from millstream.ingest.typed_rows import typed_table
+from millstream.kernel.batch import WEIGHT, Batch, value_column
+from millstream.kernel.scalar.value_size import first_too_long, limited_values
+from millstream.language import statements as st
+from millstream.language.instants import constant, instant
+from millstream.language.syntax import place_of
+from millstream.language.values import assignments, condition_on, insert_rows
+from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
+from millstream.state.snapshot import SourceProgress
+from millstream.types import Field, Schema
+
+
+@dataclass(frozen=True)
+class InsertResult:
+    """How many rows an insert took, and how many of those offered were late."""
+
+    accepted: int
+    late: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.accepted} accepted" + (f", {self.late} late" if self.late else "")
+
+
+class Inputs:
+    """Takes rows and heartbeats in, each as an epoch of its own."""
+
+    def __init__(self, engine: Engine, catalog: CatalogOfObjects, now: Callable[[], float]) -> None:
+        self.engine = engine
+        self.catalog = catalog
+        self._now = now
+
+    def insert(self, target: StreamDefinition | TableDefinition, rows: Any) -> InsertResult:
+        """Rows of a stream, or changes of a table that is fed by them."""
+        stream = target if isinstance(target, StreamDefinition) else target.feed
+        table = self._typed(rows, stream.input_columns, f"{kind_of(target)} {stream.name}")
+        if isinstance(target, TableDefinition):
+            table = tables.with_operations(table, target)
+        key = stream.name.lower()
+        with self.engine.lock:
+            progress = self.engine.snapshot.progress(key)
+            arrival = admit(stream, pl.DataFrame(table), progress, self.clock_tick(stream))
+            clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
+            arrived, progresses = {key: self.engine.part(key, arrival.accepted)}, {key: arrival.progress}
+            if arrival.late.height:
+                at = self.late_instant(stream, clock)
+                arrived[late_key(key)] = self.engine.part(late_key(key), late_rows(stream, arrival.late, at))
+                progresses[late_key(key)] = replace(self.engine.snapshot.progress(late_key(key)), last_change=at)
+            self.engine.epoch(arrived, progresses, clock)
+        return InsertResult(arrival.accepted.height, arrival.late.height)
+
+    def _typed(self, rows: Any, columns: Schema, owner: str) -> pa.Table:
+        return typed_table(rows, columns, owner, self.engine.limits.value_bytes)
+
+    def read_table(self, table: TableDefinition, landed: LandedBatch, catalog: Catalog) -> None:
+        """A table's rows from its files, there from tick 0 on; declared by the same commit."""
+        key, rejected = table.name.lower(), f"{table.name.lower()}.{MALFORMED}"
+        arrived = {
+            key: table_parts(landed.parts, table.columns, 0),
+            rejected: table_parts(landed.malformed, MALFORMED_COLUMNS, 0),
+            files_key(key): table_parts(landed.skipped, FILE_COLUMNS, 0),
+        }
+        count = {name: sum(part.rows for part in parts) for name, parts in arrived.items()}
+        progress = SourceProgress(arrived=count[key], last_change=0, malformed=count[rejected])
+        progress = with_files(progress, landed)
+        with self.engine.lock:
+            try:
+                self.engine.epoch(arrived, {key: progress}, self.engine.snapshot.clock, catalog)
+            finally:
+                self.engine.runner.store.sweep(landed.segments(), ())
+
+    def late_instant(self, stream: StreamDefinition, clock: int) -> int:
+        """When elements that come too late now enter the table of those."""
+        return max(clock + 1, self.engine.snapshot.progress(late_key(stream.name.lower())).last_change)
+
+    def advance(self, streams: Iterable[StreamDefinition], to: Any, place: Place | None = None) -> None:
+        with self.engine.lock:
+            progress = {}
+            reached = [instant(to, TimeDomain(None), place)] if isinstance(to, int) else []
+            for stream in streams:
+                tick = instant(to, stream.domain, place)
+                current = self.engine.snapshot.progress(stream.name.lower())
+                progress[stream.name.lower()] = replace(current, heartbeat=max(current.heartbeat, tick))
+                reached.append(tick)
+            if not reached:
+                raise InputError(f"{to!r} is not an instant", hint="give a number of ticks", place=place)
+            self.engine.epoch({}, progress, max(reached))
+
+    def tick_clocks(self) -> None:
+        """Streams whose timestamp is the arrival time have a heartbeat just before now."""
+        for stream in self.catalog.feeds():
+            tick = self.clock_tick(stream)
+            behind = tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick - 1
+            if behind and tick is not None:
+                self.advance([stream], tick - 1)
+
+    def clock_tick(self, stream: StreamDefinition) -> int | None:
+        if stream.heartbeat.kind != "CLOCK" or stream.domain.tick is None:
+            return None
+        return int(self._now() * 1_000_000) // stream.domain.tick
+
+    def run_advance(self, statement: st.Advance) -> str:
+        text = statement.place.text
+        to, place = constant(statement.to, text).value, place_of(statement.to, text)
+        if statement.stream is None:
+            self.advance(self.catalog.feeds(), to, place)
+        else:
+            self.advance([self.catalog.with_heartbeat(statement.stream.text, statement.stream.place)], to, place)
+        return f"advanced to {to}"
+
+    def run_insert(self, statement: st.Insert) -> InsertResult:
+        definition = self.catalog.source(statement.target.text, statement.target.place)
+        if isinstance(definition, TableDefinition) and definition.log is None:
+            return self._insert_into_table(definition, statement)
+        fed = definition if isinstance(definition, StreamDefinition) else definition.feed
+        if statement.at is not None:
+            raise BindError(
+                "AT belongs to tables that statements change",
+                hint=f"the rows of {fed.name} carry their timestamps",
+                place=statement.place,
+            )
+        try:
+            return self.insert(definition, self._values(statement, fed.input_columns))
+        except InputError as error:
+            error.place = error.place or statement.place
+            raise
+
+    def _values(self, statement: st.Insert, columns: Schema) -> list[tuple[object, ...]]:
+        with limited_values(self.engine.limits.value_bytes):
+            return insert_rows(statement, columns)
+
+    def _insert_into_table(self, table: TableDefinition, statement: st.Insert) -> InsertResult:
+        rows = self._typed(self._values(statement, table.columns), table.columns, f"table {table.name}")
+        with self.engine.lock:
+            at = self._change_instant(table, statement)
+            self._commit_change(table, tables.inserted(rows, at), at)
+        return InsertResult(rows.num_rows)
+
+    def run_change(self, statement: st.Delete | st.Update) -> str:
+        definition = self.catalog.source(statement.target.text, statement.target.place)
+        if isinstance(definition, StreamDefinition):
+            raise InputError(
+                f"{definition.name} is a stream: what has arrived stays",
+                hint="only tables change",
+                place=statement.place,
+            )
+        if definition.log is not None:
+            raise InputError(
+                f"{definition.name} is changed by the rows put into it",
+                hint=f"insert a row whose {definition.operation} is '-' or 'update'",
+                place=statement.place,
+            )
+        if definition.nature in ("APPEND ONLY", "STATIC"):
+            raise InputError(f"table {definition.name} is {definition.nature}", place=statement.place)
+        condition = condition_on(statement.where, definition.columns, definition.name, statement.place.text)
+        with self.engine.lock, limited_values(self.engine.limits.value_bytes):
+            at = self._change_instant(definition, statement)
+            bag = tables.bag_at(self.engine.history(definition.name.lower()), len(definition.columns), at)
+            if isinstance(statement, st.Update):
+                rows = tables.updated(bag, condition, assignments(statement, definition.columns), at)
+                _check_lengths(rows, definition, statement.place)
+            else:
+                rows = tables.deleted(bag, condition, at)
+            self._commit_change(definition, rows, at)
+        verb = "updated" if isinstance(statement, st.Update) else "deleted"
+        count = -int(rows.filter(pl.col(WEIGHT) < 0)[WEIGHT].sum())
+        return f"{count} rows {verb} at {at}"
+
+    def _change_instant(self, table: TableDefinition, statement: st.Insert | st.Delete | st.Update) -> int:
+        snapshot = self.engine.snapshot
+        earliest = max(snapshot.clock + 1, snapshot.progress(table.name.lower()).last_change, 0)
+        if table.nature == "STATIC" and (earliest > 0 or statement.at is not None):
+            raise InputError(
+                f"table {table.name} is STATIC: all its rows are there from tick 0 on",
+                detail=f"the clock is at {snapshot.clock}" if earliest > 0 else None,
+                hint="insert them before time passes and without AT, or read them by USING",
+                place=statement.place,
+            )
+        if statement.at is None:
+            return earliest
+        domain = self.catalog.common_domain()
+        text = statement.place.text
+        at = instant(constant(statement.at, text).value, domain, place_of(statement.at, text))
+        if at < earliest:
+            raise InputError(
+                f"table {table.name} cannot change at {at}",
+                detail="a change lies after the clock and not before the table's last change",
+                hint=f"the earliest instant is {earliest}",
+                place=statement.place,
+            )
+        return at
+
+    def _commit_change(self, table: TableDefinition, rows: Batch, at: int) -> None:
+        key = table.name.lower()
+        progress = replace(self.engine.snapshot.progress(key), last_change=at)
+        self.engine.epoch({key: self.engine.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
+
+
+def _check_lengths(rows: Batch, table: TableDefinition, place: Place) -> None:
+    """Of what an UPDATE writes. What it takes away was there."""
+    for index, field in enumerate(table.columns):
+        if (long := first_too_long(rows[value_column(index)], field.type)) is not None:
+            raise InputError(f'table {table.name}: column "{field.name}": {long[1]}', place=place)
+
+
+def with_files(progress: SourceProgress, landed: LandedBatch) -> SourceProgress:
+    """What is known of a source's files after those of a batch."""
+    skipped = progress.skipped_files + sum(part.rows for part in landed.skipped)
+    return replace(progress, skipped_files=skipped, drift=with_drift(progress.drift, landed.drift))
+
+
+def files_key(source: str) -> str:
+    return f"{source}.{FILES}"
+
+
+def late_table(stream: StreamDefinition) -> TableDefinition:
+    """The stream's late elements: its columns, and the instant that each came too late for."""
+    columns = (*stream.columns, Field("_ts", stream.domain.type))
+    return TableDefinition(f"{stream.name}.{LATE}", columns, (), "APPEND ONLY", domain=stream.domain)
+
+
+def malformed_table(table: TableDefinition) -> TableDefinition:
+    """The changes that could not be applied: the table's columns and what was to be done."""
+    if table.log is None:
+        raise AssertionError(f"table {table.name} is not declared CHANGES BY")
+    log = replace(table.log, malformed=True)
+    columns = table.feed.columns
+    return TableDefinition(f"{table.name}.{MALFORMED}", columns, (), "APPEND ONLY", domain=table.domain, log=log)

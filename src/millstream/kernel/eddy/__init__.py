@@ -1,0 +1,1 @@
+"""Which filter or SteM a chunk of rows goes to next."""

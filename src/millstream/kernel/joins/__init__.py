@@ -1,0 +1,1 @@
+"""Joins of two inputs, what a SteM is, and what several joins have in common."""

@@ -1,0 +1,120 @@
+"""Semi and anti joins: rows that have, or have not, a partner of their key.
+
+    A ⋉ B = {a in A at t : B has a row of a's key at t},      A ▷ B = A - A ⋉ B
+
+With P(k, t) = 1 where B has a row of key k at t, and 0 elsewhere, these are A ⋈ P and A ⋈ (1 - P). P is DISTINCT of B's
+keys; of the keys that B does not have nothing is ever stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.batch import BORN, END, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, value_column
+from millstream.kernel.distribution import Distribution, by_key, same_columns
+from millstream.kernel.joins.pairwise import KeyedJoin
+from millstream.kernel.keys import KEY
+from millstream.kernel.operator import Progress, Segment, State
+from millstream.kernel.relational.multiplicity import DistinctStar, Multiplicity
+from millstream.kernel.relational.runs import CountedRuns, ForetoldRuns
+from millstream.kernel.storage.segments import gather, horizon_of, numbers, only, released
+from millstream.kernel.storage.synopsis import Synopsis
+from millstream.types import Schema
+
+
+class ExistenceJoin(KeyedJoin):
+    """change(A ⋉ B) = {a in change(A), while P(a's key) was said to be 1 before the step} + A_after ⋈ change(P)
+    change(A ▷ B) = {a in change(A), while P(a's key) was said to be 0 before the step} - A_after ⋈ change(P)
+
+    B comes as its keys alone, A with the positions of the columns that are compared with them. P is said by `presence`:
+    by counts, a key stays until further notice; by δ*, until an end that is known, and may be prolonged. Rows of A wait
+    until the frontier has reached their starts; from then on they are given with their own ends, so that only what ends
+    prematurely is taken back. While a key stays, or stays away, rows of A cost a search, and stored ones nothing.
+
+    Where rows of A carry `_born`, those of A ⋉ B are generated when both they and the run of their partners are there:
+    then `presence` says when each run began (`runs`).
+
+    Keeps what `presence` does of B, and the rows of A until the frontier has reached their ends. A NULL among the key's
+    columns has no partner, unless NULLs are equal there: such rows of A are not kept.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        presence: Multiplicity | DistinctStar,
+        positions: tuple[int, ...],
+        null_safe: tuple[bool, ...],
+        synopsis: Synopsis,
+        *,
+        negated: bool,
+    ) -> None:
+        keys = tuple(zip(positions, range(len(positions)), strict=True))
+        super().__init__(schema, presence.schema, keys, null_safe=True)
+        self.schema = schema
+        self.presence = presence
+        self.negated = negated
+        self.synopsis = synopsis
+        self._required = [
+            [value_column(pair[side]) for pair, safe in zip(keys, null_safe, strict=True) if not safe]
+            for side in (0, 1)
+        ]
+
+    @property
+    def distribution(self) -> Distribution:
+        keys = [tuple(key[side] for key in self.keys) for side in (0, 1)]
+        return by_key(keys, same_columns(len(self.schema)), ())
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        low_before, low = progress.low_before, progress.low
+        born = [BORN] if BORN in inputs[0].columns else []
+        arrived = inputs[0][[*self._columns[0], *INTERVAL_COLUMNS, *born]]
+        rows, waiting = released(state.get("left_waiting", ()), arrived, START, low_before, low)
+        left, stored = self._arrange(self._matchable(rows, 0), 0), state.get("left", ())
+        keys = self._matchable(inputs[1], 1)
+        changed, presence = self.presence.step([keys], state, Progress((low_before,), (low,)))
+
+        pieces = [self._as_before(left, state)]
+        if self.negated and left.height < rows.height:
+            pieces.append(rows.filter(pl.any_horizontal(pl.col(self._required[0]).is_null())))
+        change = self._arrange(changed, 1)
+        pieces += [piece for segment in (*stored, left) for piece in self._changed(segment, change)]
+
+        stored = self.synopsis.retain(stored, left, horizon_of(low), horizon_of(low_before))
+        return concat(pieces, self._empty(bool(born))), {**presence, "left_waiting": waiting, "left": stored}
+
+    def _matchable(self, rows: Batch, side: int) -> Batch:
+        required = self._required[side]
+        return rows.drop_nulls(required) if any(rows[name].null_count() for name in required) else rows
+
+    def _as_before(self, left: Segment, state: State) -> Batch:
+        """The rows as far as they belong to the result by what the last step said of their keys."""
+        columns = zip(self._columns[1], self._key_columns[0], strict=True)
+        keys = pl.DataFrame([*(left[own].alias(name) for name, own in columns), left[KEY]])
+        until = self.presence.known_until(keys, state)
+        start, end = numbers(left, START), numbers(left, END)
+        start, end = (np.maximum(start, until), end) if self.negated else (start, np.minimum(end, until))
+        shown = left.drop(KEY).with_columns(pl.Series(START, start), pl.Series(END, end))
+        if BORN in left.columns and isinstance(self.presence, CountedRuns | ForetoldRuns):
+            born = np.maximum(numbers(left, BORN), self.presence.since(keys, state))
+            shown = shown.with_columns(pl.Series(BORN, born))
+        return only(shown, start < end)
+
+    def _changed(self, left: Segment, change: Segment) -> Iterator[Batch]:
+        """A ⋈ change(P), or what it takes away."""
+        if not left.height or not change.height:
+            return
+        for j, i in self._candidates(change, left, 0):
+            start = np.maximum(numbers(left, START)[i], numbers(change, START)[j])
+            end = np.minimum(numbers(left, END)[i], numbers(change, END)[j])
+            kept = self._agreeing(left, change, i, j, np.flatnonzero(start < end))
+            weight = numbers(left, WEIGHT)[i[kept]] * numbers(change, WEIGHT)[j[kept]]
+            intervals = {START: start[kept], END: end[kept], WEIGHT: -weight if self.negated else weight}
+            columns = [pl.Series(name, column) for name, column in intervals.items()]
+            if BORN in left.columns:
+                born = numbers(left, BORN)[i[kept]]
+                since = numbers(change, BORN)[j[kept]] if BORN in change.columns else born
+                columns.append(pl.Series(BORN, np.maximum(born, since)))
+            yield pl.DataFrame([*gather(left, self._columns[0], i[kept]), *columns])

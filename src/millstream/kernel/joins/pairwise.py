@@ -1,0 +1,242 @@
+"""Joins of two bags of weighted intervals.
+
+    (a, [s1, e1), w1) joins (b, [s2, e2), w2)  gives  (a b, [max(s1, s2), min(e1, e2)), w1 * w2)
+
+Stored rows lie in segments sorted by a 64-bit key, where rows find their partners by a directory or a binary search
+(`probing`). How the segments are kept is the synopsis' choice (`synopsis`), by the update pattern of each input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.batch import (
+    BORN,
+    END,
+    INTERVAL_COLUMNS,
+    START,
+    WEIGHT,
+    Batch,
+    batch_schema,
+    concat,
+    value_column,
+    value_columns,
+)
+from millstream.kernel.distribution import Distribution, by_key, same_columns
+from millstream.kernel.joins.stem import Arrangement, arranged_by
+from millstream.kernel.keys import Positions, are_codes_exact
+from millstream.kernel.operator import Horizons, Keeping, Operator, Progress, Segment, State
+from millstream.kernel.scalar.evaluate import select_attempted
+from millstream.kernel.scalar.expressions import TRUE, Expression
+from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
+from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis, retain, retained
+from millstream.types import Schema
+
+_ROW = "_row"
+
+
+class KeyedJoin(Operator):
+    """What joins share: finding the pairs that satisfy the condition, whatever their intervals."""
+
+    def __init__(
+        self,
+        left_schema: Schema,
+        right_schema: Schema,
+        keys: tuple[tuple[int, int], ...],
+        residual: Expression = TRUE,
+        null_safe: bool = False,
+    ) -> None:
+        self.schema = left_schema + right_schema
+        self.schemas = (left_schema, right_schema)
+        self.keys = keys
+        self.residual = residual
+        self.null_safe = null_safe
+        self._columns = (value_columns(len(left_schema)), value_columns(len(right_schema)))
+        self._key_columns = [[value_column(key[side]) for key in keys] for side in (0, 1)]
+        self._bands = [None if keys else find_band(residual, len(left_schema), side) for side in (0, 1)]
+
+    @property
+    def distribution(self) -> Distribution:
+        width, other = (len(schema) for schema in self.schemas)
+        of_right = tuple((index, width + index) for index in range(other))
+        keys = [tuple(key[side] for key in self.keys) for side in (0, 1)]
+        return by_key(keys, same_columns(width), of_right)
+
+    def _arrange(self, batch: Batch, side: int) -> Segment:
+        """The rows that can match at all, sorted by key."""
+        return arranged_by(batch, self._arrangement(side))
+
+    def _arrangement(self, side: int) -> Arrangement:
+        keys, band = tuple(self._key_columns[side]), self._bands[side]
+        if band is not None:
+            compared = (value_column(band.column),)
+            return Arrangement(tuple(self._columns[side]), compared, (True, compared))
+        return Arrangement(tuple(self._columns[side]), () if self.null_safe else keys, (False, keys))
+
+    def _candidates(self, probe: Segment, stored: Segment, side: int) -> Iterator[Pairs]:
+        """(row of the probe, row of what is stored of that side) in chunks: a superset of what matches."""
+        band = self._bands[side]
+        if self.keys:
+            return equal_pairs(stored, codes_of(probe))
+        if band is not None:
+            return pairs_of_runs(*band.runs(codes_of(stored), probe))
+        return pairs_of_runs(np.zeros(probe.height, np.intp), np.full(probe.height, stored.height, np.intp))
+
+    def _agreeing(
+        self, left: pl.DataFrame, right: pl.DataFrame, i: Positions, j: Positions, pairs: Positions
+    ) -> Positions:
+        """Those of the pairs (i, j) whose keys are equal, where equal codes do not say so already."""
+        if are_codes_exact(left, self._key_columns[0]) and are_codes_exact(right, self._key_columns[1]):
+            return pairs
+        return pairs[equal_values(left, right, i[pairs], j[pairs], *self._key_columns)]
+
+    def _empty(self, born: bool) -> Batch:
+        return pl.DataFrame(schema=batch_schema(self.schema) | ({BORN: pl.Int64()} if born else {}))
+
+    def _values(self, left: pl.DataFrame, right: pl.DataFrame, i: Positions, j: Positions) -> list[pl.Series]:
+        """The columns of the concatenated rows."""
+        width = len(self._columns[0])
+        of_right = gather(right, self._columns[1], j)
+        renamed = [series.alias(value_column(width + number)) for number, series in enumerate(of_right)]
+        return gather(left, self._columns[0], i) + renamed
+
+    def _satisfying(self, frame: Batch) -> Batch:
+        return frame if self.residual == TRUE or not frame.height else select_attempted(frame, self.residual)
+
+
+class InnerJoin(KeyedJoin):
+    """A join B = {(a b, [max(s1, s2), min(e1, e2)), w1 * w2) : a in A, b in B, keys equal, residual true}
+
+        change(A join B) = change(A) join B_before + A_after join change(B).
+
+    Keeps the rows of both sides. A row is forgotten once the other side's frontier has reached its end - 1,
+    since no partner can start in time any more; a row and its retraction are forgotten together once the
+    other side's frontier has passed the start of the retraction. Rows whose key is NULL are not kept unless
+    keys are null-safe.
+
+    `_born` of a result is the greatest of its components; a side without the column has no say in it.
+    """
+
+    def __init__(
+        self,
+        left_schema: Schema,
+        right_schema: Schema,
+        keys: tuple[tuple[int, int], ...],
+        residual: Expression = TRUE,
+        null_safe: bool = False,
+        synopses: tuple[Synopsis, Synopsis] = (Consolidated(), Consolidated()),
+    ) -> None:
+        super().__init__(left_schema, right_schema, keys, residual, null_safe)
+        self.synopses = synopses
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        left, right = self._arrange(inputs[0], 0), self._arrange(inputs[1], 1)
+        before = state.get("left", ()), state.get("right", ())
+        pieces = [piece for stored in (*before[1], right) for piece in self._product(left, stored, 1)]
+        pieces += [piece for stored in before[0] for piece in self._product(stored, right, 0)]
+        after = {
+            kept.synopsis: retained(
+                self.synopses[side], before[side], (left, right)[side], kept, progress.shared.get(side)
+            )
+            for side, kept in self.keeping(progress).items()
+        }
+        return concat(pieces, self._empty(BORN in left.columns or BORN in right.columns)), after
+
+    def keeping(self, progress: Progress) -> dict[int, Keeping]:
+        """A row is of use as long as the other input may still bring partners for it."""
+        return {
+            side: Keeping(
+                ("left", "right")[side],
+                (self._arrangement(side), self.synopses[side]),
+                Horizons(horizon_of(progress.before[1 - side]), horizon_of(progress.after[1 - side])),
+            )
+            for side in (0, 1)
+        }
+
+    def _product(self, left: Segment, right: Segment, stored_side: int) -> Iterator[Batch]:
+        if not left.height or not right.height:
+            return
+        probe, stored = (left, right) if stored_side == 1 else (right, left)
+        for probing, found in self._candidates(probe, stored, stored_side):
+            i, j = (probing, found) if stored_side == 1 else (found, probing)
+            start = np.maximum(numbers(left, START)[i], numbers(right, START)[j])
+            end = np.minimum(numbers(left, END)[i], numbers(right, END)[j])
+            kept = np.flatnonzero(start < end)
+            kept = self._agreeing(left, right, i, j, kept)
+            i, j, start, end = i[kept], j[kept], start[kept], end[kept]
+            weight = numbers(left, WEIGHT)[i] * numbers(right, WEIGHT)[j]
+            columns = self._values(left, right, i, j)
+            columns += [pl.Series(START, start), pl.Series(END, end), pl.Series(WEIGHT, weight)]
+            sides = ((left, i), (right, j))
+            born = [numbers(side, BORN)[rows] for side, rows in sides if BORN in side.columns]
+            if born:
+                columns.append(pl.Series(BORN, reduce(np.maximum, born)))
+            yield self._satisfying(pl.DataFrame(columns))
+
+
+class NonRetroactiveJoin(KeyedJoin):
+    """A join T = {(a b, [s1, e1), w1 * w2) : a in A, b in T, s2 <= born(a) < e2, keys equal, residual true},
+
+    where born(a) is `_born` of a, or s1 without that column: a row of the stream side meets the table as of
+    the instant at which it was generated, and later changes of the table do not act on it. A retraction
+    carries the `_born` of what it retracts, and so meets the same version.
+
+    Keeps the table's versions, and rows of the stream side born after the table's frontier, until that
+    reaches them. A version is forgotten when nothing can be born into it any more: `lag` says that no row
+    starts more than so many ticks after it was born. It is 0 without `_born`; where it is not known (None),
+    all versions are kept.
+    """
+
+    def __init__(
+        self,
+        left_schema: Schema,
+        right_schema: Schema,
+        keys: tuple[tuple[int, int], ...],
+        residual: Expression = TRUE,
+        null_safe: bool = False,
+        lag: int | None = None,
+    ) -> None:
+        super().__init__(left_schema, right_schema, keys, residual, null_safe)
+        self.lag = lag
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        has_born = BORN in inputs[0].columns
+        born, after = BORN if has_born else START, progress.after[1]
+        arrived = inputs[0][[*self._columns[0], *INTERVAL_COLUMNS, *([BORN] if has_born else [])]]
+        ready, waiting = released(state.get("waiting", ()), arrived, born, progress.before[1], after)
+        left = self._arrange(ready, 0)
+        changed = self._arrange(inputs[1].drop(BORN, strict=False), 1)
+        table = state.get("table", ())
+        output = self._as_of(left, (*table, changed), born)
+        lag = self.lag if has_born else 0
+        reached = -1 if lag is None else min(progress.after[0] - lag, after)
+        return output, {"waiting": waiting, "table": retain(table, changed, max(horizon_of(reached), 0))}
+
+    def _as_of(self, left: Segment, table: Sequence[Segment], born: str) -> Batch:
+        """The rows joined with the versions of the table they were born into."""
+        instants = numbers(left, born)
+        found = []
+        for version in table if left.height else ():
+            starts, ends = numbers(version, START), numbers(version, END)
+            for i, j in self._candidates(left, version, 1):
+                pairs = np.flatnonzero((starts[j] <= instants[i]) & (instants[i] < ends[j]))
+                pairs = self._agreeing(left, version, i, j, pairs)
+                rows = pl.Series(_ROW, i[pairs].astype(np.int64))
+                found.append(pl.DataFrame([*gather(version, [*self._columns[1], WEIGHT], j[pairs]), rows]))
+        if not any(part.height for part in found):
+            return self._empty(BORN in left.columns)
+        matches = pl.concat(found, rechunk=True)
+        if (numbers(matches, WEIGHT) < 0).any():
+            # What the table took back before the row was born is no match, not one that is taken back.
+            matches = summed(matches)
+        i = numbers(matches, _ROW).astype(np.intp)
+        columns = self._values(left, matches, i, np.arange(i.size))
+        columns += gather(left, [START, END], i)
+        columns.append(pl.Series(WEIGHT, numbers(left, WEIGHT)[i] * numbers(matches, WEIGHT)))
+        columns += gather(left, [BORN] if BORN in left.columns else [], i)
+        return self._satisfying(pl.DataFrame(columns))

@@ -1,0 +1,431 @@
+"""Letting rows of an input into a join tree just in time (Yang and Papadias, Just-In-Time Processing).
+
+A row that a join above has no partner for is suspended as it arrives: it goes to the blacklist, and nothing is made of
+it. Rows that become partners look for those that wait for them, and resume the ones for which all demands are met by
+then. In the paper a consumer speaks of the sub-tuples that it was sent, and a producer looks for them among its rows;
+here, where a step brings many rows, they are asked for before anything is made of them.
+
+A row that was let in stays in while its partners are there. When they have left, it is suspended again as soon as
+something would be made of it. A pair of rows is made when both are active for the first time (`spans`), and so once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.batch import value_column
+from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
+from millstream.kernel.just_in_time.blacklist import ANY, IN, Blacklist, Flags, Waits
+from millstream.kernel.just_in_time.look_ahead import Foreseen, Path, Usual
+from millstream.kernel.just_in_time.partners import Link, Rows, Stored, rows_at, words_of
+from millstream.kernel.just_in_time.tree_shape import Demand, Join, demands_of, inputs_of
+from millstream.kernel.keys import Positions
+from millstream.kernel.operator import Segment
+from millstream.kernel.scalar.expressions import TRUE
+from millstream.kernel.storage.segments import gather
+
+COUNTS, KNOWN = "counts", "demands"  # synopses: the tally, and what is known of the demands
+_DECAY = 0.9  # per step, of what is known of a demand
+_ENOUGH = 200.0  # rows to have asked for before a demand is judged
+_EVERY = 32  # steps after which a demand that was given up is tried again
+# The part of the rows from which on asking is not worth it
+MOST_MET = {
+    "input": 0.8,
+    "made": 0.8,
+    "foreseen": 0.6,
+    "arrived": 0.6,
+    "consumers": 0.8,
+    "combinations": 0.7,
+    "again": 0.9,
+    "sub-tuples": 0.9,  # of a lattice
+    "distinct": 0.5,
+}
+
+
+@dataclass(frozen=True)
+class JustInTime:
+    """How rows are held back: whether partners are looked for in Bloom filters instead of indexes, whether joins are
+    looked through that are not made yet, whether combinations are held back too, whether demands that nearly all rows
+    meet are given up for a while, whether rows are suspended again when their partners have left, and whether
+    combinations are held back by minimal sub-tuples, which are remembered."""
+
+    bloom: bool = False
+    foreseen: bool = True
+    combinations: bool = True
+    adaptive: bool = True
+    again: bool = True
+    lattice: bool = False
+
+
+class Surroundings(Protocol):
+    """What a gate can ask about the rest of the tree during a step."""
+
+    def stored(self, side: Join | int) -> list[Stored]:
+        """The rows of an input that are in, or of a join, with the new ones."""
+        ...
+
+    def new(self, side: Join | int) -> Segment: ...
+
+    @property
+    def open_from(self) -> int:
+        """The first instant of which the output was not final before the step."""
+        ...
+
+    @property
+    def arrived(self) -> Sequence[Segment]:
+        """The new rows of each input, let in or not."""
+        ...
+
+    def all_rows(self, source: int) -> list[Segment]:
+        """Those of an input, in or not."""
+        ...
+
+    def arrived_rows(self, source: int) -> list[Stored]:
+        """The same, those left out that nothing can meet any more."""
+        ...
+
+    def foreseen(self, join: Join, view: Foreseen) -> Rows:
+        """The new combinations."""
+        ...
+
+
+@dataclass
+class Experience:
+    """How many rows asked, and how many of them were let pass; whether the demand is given up."""
+
+    asked: float = 0.0
+    met: float = 0.0
+    steps: int = 0
+    given_up: bool = False
+
+    def judge(self, kind: str) -> None:
+        """Now and then a demand that was given up is tried again."""
+        self.steps += 1
+        self.given_up = self.is_met_mostly(kind) and self.steps % _EVERY != 0
+        if not self.given_up:
+            self.asked, self.met = self.asked * _DECAY, self.met * _DECAY
+
+    @property
+    def part_met(self) -> float:
+        return self.met / self.asked if self.asked else 1.0
+
+    def is_met_mostly(self, kind: str) -> bool:
+        return self.asked >= _ENOUGH and self.met > MOST_MET[kind] * self.asked
+
+    def add(self, met: Flags, more: int = 0) -> None:
+        """`more` are questions that cost as much and save nothing."""
+        self.asked += met.size + more
+        self.met += int(np.count_nonzero(met)) + more
+
+
+class Question(Protocol):
+    """A demand, as the rows of an input ask for it."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def by_code(self) -> bool:
+        """Whether all that is asked for is equality."""
+        ...
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether all that is asked for is equality, or that there is anything at all."""
+        ...
+
+    @property
+    def own_columns(self) -> Sequence[str]:
+        """Those of the rows that ask."""
+        ...
+
+    def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
+        """Which of the rows have partners by now."""
+        ...
+
+    def answered(self, around: Surroundings, segments: Sequence[Segment]) -> list[Positions]:
+        """For each segment the positions of its rows that what is new may have an answer for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One demand, as an input asks for it: links to what stands opposite and from there back; or, where that is a join
+    that is looked through, the path through its inputs and what of them is looked at."""
+
+    kind: str
+    opposite: Join | int
+    to_opposite: Link
+    to_own: Link
+    path: Path | None = None
+    view: Foreseen | None = None
+
+    @cached_property
+    def by_code(self) -> bool:
+        return self.path.by_code if self.path is not None else self.to_opposite.by_code
+
+    @property
+    def is_cheap(self) -> bool:
+        return self.by_code or self.to_opposite.says_nothing
+
+    @cached_property
+    def own_columns(self) -> tuple[str, ...]:
+        read = self.path.read if self.path is not None else self.to_opposite.access.probing
+        return tuple(dict.fromkeys((*self.to_own.access.stored, *read)))
+
+    def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
+        if self.path is not None:
+            return self.path.exists(rows, around.all_rows, bloom=jit.bloom)
+        return self.to_opposite.has_partner(rows, self._stored(around), bloom=jit.bloom)
+
+    def _stored(self, around: Surroundings) -> list[Stored]:
+        if self.kind == "arrived" and isinstance(self.opposite, int):
+            return around.arrived_rows(self.opposite)
+        return around.stored(self.opposite)
+
+    def answered(self, around: Surroundings, segments: Sequence[Segment]) -> list[Positions]:
+        return self.to_own.partners(self._new_partners(around), segments)
+
+    def _new_partners(self, around: Surroundings) -> Rows:
+        if self.view is not None and isinstance(self.opposite, Join):
+            return around.foreseen(self.opposite, self.view)
+        if self.kind == "arrived" and isinstance(self.opposite, int):
+            return around.arrived[self.opposite]
+        return around.new(self.opposite)
+
+
+class Gate:
+    """Decides which rows of an input are let in. `columns` are those of an input whose rows may be taken back."""
+
+    def __init__(
+        self, asking: Sequence[Question], jit: JustInTime, usual: Access, columns: Sequence[str] | None = None
+    ) -> None:
+        self.asking, self.jit = tuple(asking), jit
+        alike = Access(tuple(columns), tuple(columns)) if columns is not None else None
+        self.alike = Link(alike, usual, TRUE) if alike is not None else None
+        read = dict.fromkeys(name for one in self.asking for name in one.own_columns)
+        self._read = list(read) if all(one.by_code for one in self.asking) else []
+
+    @property
+    def is_cheap(self) -> bool:
+        return all(asking.is_cheap for asking in self.asking)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all rows are let in."""
+        return not self.asking
+
+    def let_in(
+        self, arrived: Segment, blacklist: Blacklist, around: Surroundings, known: Sequence[Experience]
+    ) -> Waits:
+        """What the rows that arrived wait for; rows that waited and are let in now are resumed."""
+        if self.jit.adaptive:
+            for asking, experience in zip(self.asking, known, strict=True):
+                experience.judge(asking.kind)
+        waits = self._asked(self._words(arrived, None), arrived.height, around, known)
+        if self.alike is not None and waits.any():
+            # A row and its retraction must be in both or not at all, or they would never cancel.
+            left = np.flatnonzero(waits)
+            stored = [(part.rows, part.let_in) for part in blacklist.parts]
+            found = self.alike.has_partner(pl.DataFrame(gather(arrived, arrived.columns, left)), stored)
+            waits[left] = np.where(found, IN, ANY)
+        self._resume(blacklist, around, known)
+        return waits
+
+    def ask_again(
+        self, rows: Segment, positions: Positions, around: Surroundings, known: Sequence[Experience]
+    ) -> Waits:
+        """What rows would wait for by now."""
+        nothing = [np.zeros(positions.size, np.bool_) for _ in self.asking]
+        return self._asked(self._words(rows, positions), positions.size, around, known, nothing)
+
+    def _asked(
+        self,
+        rows: Rows,
+        count: int,
+        around: Surroundings,
+        known: Sequence[Experience],
+        found: Sequence[Flags] | None = None,
+    ) -> Waits:
+        """A demand that is not met for each row; of each demand some may be known to have `found` theirs."""
+        waits = np.zeros(count, np.uint8)
+        # Those first that the fewest rows meet: the others need not be asked then.
+        for number in sorted(range(len(known)), key=lambda number: known[number].part_met):
+            asking, experience = self.asking[number], known[number]
+            if experience.given_up:
+                continue
+            left = np.flatnonzero(waits == IN if found is None else (waits == IN) & ~found[number])
+            if not left.size:
+                continue
+            met = asking.is_met(rows if left.size == count else rows_at(rows, left), around, self.jit)
+            if found is None:
+                experience.add(met)
+            waits[left[~met]] = number + 1
+        return waits
+
+    def _words(self, rows: pl.DataFrame, positions: Positions | None) -> Rows:
+        """What of the rows at the positions, or of all, is needed to ask."""
+        own = [name for name in self._read if name in rows.columns]
+        if own:
+            words = dict(zip(own, words_of(rows, own), strict=True))
+            return words if positions is None else rows_at(words, positions)
+        return rows if positions is None else rows_at(rows, positions)
+
+    def _resume(self, blacklist: Blacklist, around: Surroundings, known: Sequence[Experience]) -> None:
+        """Lets rows in that found a partner at last, if all demands are met."""
+        parts = list(blacklist.waiting())
+        found = [np.zeros((len(self.asking), part.rows.height), np.bool_) for _, part in parts]
+        for number, (asking, experience) in enumerate(zip(self.asking, known, strict=True)):
+            awaiting = [(part.waits == number + 1) | (part.waits == ANY) for _, part in parts]
+            some = [place for place, flags in enumerate(awaiting) if flags.any()]
+            if experience.given_up:
+                for place in some:
+                    found[place][number] = awaiting[place]
+            elif some:
+                segments = [parts[place][1].rows for place in some]
+                for place, positions in zip(some, asking.answered(around, segments), strict=True):
+                    found[place][number][positions] = awaiting[place][positions]
+        candidates = [(*part, flags, at) for part, flags in zip(parts, found, strict=True) if (at := _any(flags)).size]
+        if not candidates:
+            return
+        words = _together([self._words(part.rows, at) for _, part, _, at in candidates])
+        together = np.concatenate([flags[:, at] for _, _, flags, at in candidates], axis=1)
+        waits = self._asked(words, together.shape[1], around, known, list(together))
+        if self.alike is not None:
+            waits[waits != IN] = ANY
+        ends = np.cumsum([at.size for _, _, _, at in candidates])
+        for (number, _, _, at), own in zip(candidates, np.split(waits, ends[:-1]), strict=True):
+            blacklist.resume(number, at, own)
+
+
+def _any(flags: npt.NDArray[np.bool_]) -> Positions:
+    return np.flatnonzero(flags.any(axis=0))
+
+
+def _together(rows: Sequence[Rows]) -> Rows:
+    if len(rows) == 1:
+        return rows[0]
+    frames = [one for one in rows if isinstance(one, pl.DataFrame)]
+    if frames:
+        return pl.concat(frames)
+    return {str(name): np.concatenate([words_of(one, [str(name)])[0] for one in rows]) for name in rows[0]}
+
+
+def tree_gates(
+    graph: JoinGraph,
+    root: Join,
+    usual: Usual,
+    jit: JustInTime,
+    retracting: Inputs,
+    looked_through: Inputs,
+    more: Mapping[int, Question],
+) -> list[Gate]:
+    """For each input of a tree, by what the joins above ask of it, and `more` at last. Joins that are not made yet are
+    not looked through for some of the inputs: that is done for their combinations, of which far fewer pass."""
+    views: dict[Join, Foreseen | None] = {}
+    for join in root.walk() if jit.foreseen else ():
+        for side in join.sides:
+            if isinstance(side, Join):
+                views[side] = Foreseen.of(graph, side, inputs_of(join.beside(side)), usual)
+
+    def asking(source: int, demand: Demand) -> Asking | None:
+        own, opposite = frozenset({source}), demand.opposite
+        to_own = Link.between(graph, own, demand.inputs, usual[source])
+        to_opposite = Link.between(graph, demand.inputs, own, usual[opposite])
+        if demand.kind == "arrived" and not to_opposite.by_code:
+            return None
+        if demand.kind == "foreseen" and source in looked_through:
+            return None
+        if demand.kind != "foreseen":
+            return Asking(demand.kind, opposite, to_opposite, to_own)
+        view = views.get(opposite) if isinstance(opposite, Join) else None
+        path = Path.of(graph, own, demand.inputs, usual)
+        return Asking(demand.kind, opposite, to_opposite, to_own, path, view) if view is not None else None
+
+    gates = []
+    by_side = demands_of(root)
+    for source in range(len(graph.widths)):
+        asked: list[Question] = [found for d in by_side[source] if (found := asking(source, d)) is not None]
+        asked += [more[source]] if source in more else []
+        start = graph.starts[source]
+        columns = [value_column(start + index) for index in range(graph.widths[source])]
+        gates.append(Gate(asked, jit, usual[source], columns if source in retracting else None))
+    return gates
+
+
+def stem_gates(
+    graph: JoinGraph,
+    usual: Sequence[Access],
+    jit: JustInTime,
+    retracting: Inputs,
+    more: Mapping[int, Question],
+) -> list[Gate]:
+    """For each input of a join by SteMs: every SteM that it is connected with must have something for a row; and what
+    `more` asks."""
+    gates = []
+    everyone = range(len(graph.widths))
+    for source in everyone:
+        asked: list[Question] = []
+        for other in everyone:
+            shared = [c for c in graph.classes if {source, other} <= c.inputs] if other != source else []
+            own, others = (tuple(value_column(c.column_of(one)) for c in shared) for one in (source, other))
+            if shared:
+                links = Link(Access(others, own), usual[other], TRUE), Link(Access(own, others), usual[source], TRUE)
+                asked.append(Asking("input", other, *links))
+        asked += [more[source]] if source in more else []
+        columns = [value_column(index) for index in range(graph.widths[source])]
+        gates.append(Gate(asked, jit, usual[source], columns if source in retracting else None))
+    return gates
+
+
+def experiences(counts: Sequence[int], kept: Sequence[Segment]) -> list[list[Experience]]:
+    """What is known of so many demands of each gate, as it was kept."""
+    known = [Experience(*row) for row in kept[0].rows()] if kept else []
+    known += [Experience() for _ in range(sum(counts) - len(known))]
+    ends = list(accumulate(counts))
+    return [known[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+
+def kept_experiences(known: Sequence[Sequence[Experience]]) -> Segment:
+    every = [each for one in known for each in one]
+    return pl.DataFrame([pl.Series(f.name, [getattr(each, f.name) for each in every]) for f in fields(Experience)])
+
+
+@dataclass
+class Tally:
+    """What a tree did so far: rows its inner joins made, rows suspended as they arrived, rows resumed, combinations
+    withheld; how many rows wait; and rows that were dropped, since nothing will ever be made of them. With a lattice:
+    rows of inner joins that were withdrawn, and how many sub-tuples of one component, of two and of more are known not
+    to be demanded."""
+
+    made: int = 0
+    suspended: int = 0
+    resumed: int = 0
+    withheld: int = 0
+    waiting: int = 0
+    dropped: int = 0
+    withdrawn: int = 0
+    marks_of_1: int = 0
+    marks_of_2: int = 0
+    marks_of_more: int = 0
+
+    @classmethod
+    def of(cls, kept: Sequence[Segment]) -> Tally:
+        return cls(*kept[0].row(0)) if kept else cls()
+
+    def segment(self) -> Segment:
+        return pl.DataFrame([pl.Series(f.name, [getattr(self, f.name)]) for f in fields(self)])
+
+    def shown(self) -> dict[str, int]:
+        """What there is to say of any tree, and of a lattice where it has found something."""
+        counts = {f.name: int(getattr(self, f.name)) for f in fields(self)}
+        of_lattice = ("withdrawn", "marks_of_1", "marks_of_2", "marks_of_more")
+        return {name: n for name, n in counts.items() if n or name not in of_lattice}

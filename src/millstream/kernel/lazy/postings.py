@@ -1,0 +1,308 @@
+"""Matches of many queries over one FROM list: the rows once, and of each query where its rows are (PSoup's results
+structure).
+
+A query's rows are a bitmap over the segment, or a list of positions, whichever is smaller: a list takes four bytes a
+row, a bitmap an eighth of a byte for every row of the segment. The rows are in the order of their oldest element, and
+so are a query's positions among them: a window is a range of either.
+
+A segment is one row of lists, so that all of it is one piece of the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.keys import Positions
+from millstream.kernel.lazy.matches import OLDEST, instant_column, is_time, oldest_of
+from millstream.kernel.operator import Segment
+from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, Bitmaps
+from millstream.kernel.storage.segments import as_one_row, gather
+
+Queries = npt.NDArray[np.int64]
+
+LISTED, LIST_END, LIST = "_listed", "_list_end", "_list"  # queries with lists, where these end, the positions
+DENSE, BITS = "_dense", "_bits"  # queries with bitmaps, and these, one behind the other
+_OWN = {LISTED: pl.Int64, LIST_END: pl.Int64, LIST: pl.UInt32, DENSE: pl.Int64, BITS: pl.UInt8}
+_POSITION_BYTES = 4
+_SPARSE = 32  # so many rows for each that a query wants, and lists are merged by sorting
+_AT_ONCE = 1 << 26  # rows times queries whose bitmaps are taken apart together
+_Posted = dict[str, npt.NDArray[Any]]
+
+
+def is_packed(segment: pl.DataFrame) -> bool:
+    return DENSE in segment.columns
+
+
+def pack(rows: pl.DataFrame, row: Positions, query: Queries) -> Segment:
+    """Matches, and which query wants which of them (each pair once); rows that nobody wants are left out."""
+    order, place = _ordered(rows, row)
+    return _segment(rows, order, _of_pairs(place[row], query, order.size))
+
+
+def pack_lineage(rows: pl.DataFrame, row: Positions, block: npt.NDArray[np.uint32], lineage: Bitmaps) -> Segment:
+    """The same from bits: of each block, the lineage of the rows that it wants. They are turned over as they are, since
+    there may be hundreds of queries that want a row."""
+    order, place = _ordered(rows, row)
+    found, width = [], lineage.shape[1]
+    for number in np.unique(block):
+        own = block == number
+        bits = np.zeros((order.size, width), np.uint64)
+        bits[place[row[own]]] = lineage[own]
+        queries = np.arange(width * WORD_BITS) + int(number) * BLOCK_SIZE
+        found.append(_of_bitmaps(queries, _turned(bits), order.size))
+    return _segment(rows, order, _together(found))
+
+
+def _ordered(rows: pl.DataFrame, row: Positions) -> tuple[Positions, Queries]:
+    """The rows that are wanted, by their oldest element, and the place of each in that order."""
+    wanted = np.zeros(rows.height, np.bool_)
+    wanted[row] = True
+    kept = np.flatnonzero(wanted)
+    order = kept[np.argsort(oldest_of(rows)[kept], kind="stable")]
+    place = np.empty(rows.height, np.int64)
+    place[order] = np.arange(order.size)
+    return order, place
+
+
+def _segment(rows: pl.DataFrame, order: Positions, posted: _Posted) -> Segment:
+    ordered = gather(rows, rows.columns, order)
+    columns = [*ordered, *(pl.Series(name, posted[name], dtype) for name, dtype in _OWN.items())]
+    packed = as_one_row(columns)
+    return packed if order.size else packed.clear()
+
+
+def _of_pairs(place: Queries, query: Queries, height: int) -> _Posted:
+    if (place[1:] < place[:-1]).any():
+        by_place = np.argsort(place, kind="stable")
+        place, query = place[by_place], query[by_place]
+    # Small numbers are sorted by counting.
+    order = np.argsort(query.astype(np.uint16) if not query.size or query.max() < 1 << 16 else query, kind="stable")
+    place, query = place[order], query[order]
+    begins = np.flatnonzero(np.append(True, query[1:] != query[:-1])) if query.size else np.empty(0, np.int64)
+    queries, counts = query[begins], np.diff(begins, append=query.size)
+    width = _bitmap_bytes(height)
+    dense = counts * _POSITION_BYTES > width
+    in_bitmap = np.repeat(dense, counts)
+    number = np.repeat(np.cumsum(dense) - 1, counts)[in_bitmap]
+    byte = number * width + (place[in_bitmap] >> 3)
+    # Every pair is there once, so that the bits of a byte add up to it.
+    bit = (1 << (place[in_bitmap] & 7)).astype(np.float64)
+    bits = np.bincount(byte, bit, int(dense.sum()) * width).astype(np.uint8)
+    return {
+        LISTED: queries[~dense],
+        LIST_END: np.cumsum(counts[~dense]),
+        LIST: place[~in_bitmap].astype(np.uint32),
+        DENSE: queries[dense],
+        BITS: bits,
+    }
+
+
+def _of_bitmaps(queries: Queries, bitmaps: npt.NDArray[np.uint8], height: int) -> _Posted:
+    """Of bitmaps over all rows, one for each query; those that are small as lists become lists."""
+    counts = np.bitwise_count(bitmaps).sum(axis=1, dtype=np.int64)
+    dense = counts * _POSITION_BYTES > _bitmap_bytes(height)
+    listed = np.flatnonzero(~dense & (counts > 0))
+    positions = _bits_of(bitmaps[listed], height) - np.repeat(np.arange(listed.size) * height, counts[listed])
+    return {
+        LISTED: queries[listed],
+        LIST_END: np.cumsum(counts[listed]),
+        LIST: positions.astype(np.uint32),
+        DENSE: queries[dense],
+        BITS: bitmaps[dense].reshape(-1),
+    }
+
+
+def _together(found: Sequence[_Posted]) -> _Posted:
+    """Of queries that come one behind the other."""
+    if not found:
+        return {name: np.empty(0, np.int64) for name in _OWN}
+    lengths = np.cumsum([0, *(each[LIST].size for each in found[:-1])])
+    ends = [each[LIST_END] + begin for each, begin in zip(found, lengths, strict=True)]
+    joined = {name: np.concatenate([each[name] for each in found]) for name in _OWN}
+    return {**joined, LIST_END: np.concatenate(ends)}
+
+
+def _turned(lineage: Bitmaps) -> npt.NDArray[np.uint8]:
+    """Bits by row turned into bits by query: a bitmap over the rows for each query that the words have bits for.
+
+    Squares of eight rows and eight queries are words, in which bits change places by halves.
+    """
+    height, width = lineage.shape
+    eights = (height + 7) // 8
+    rows = np.zeros((eights * 8, width * WORD_BITS // 8), np.uint8)
+    rows[:height] = lineage.view(np.uint8).reshape(height, width * WORD_BITS // 8)
+    words = np.ascontiguousarray(rows.reshape(eights, 8, rows.shape[1]).transpose(0, 2, 1)).view(np.uint64)[..., 0]
+    for shift, mask in ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0F0F0)):
+        swapped = (words ^ (words >> np.uint64(shift))) & np.uint64(mask)
+        words ^= swapped ^ (swapped << np.uint64(shift))
+    return np.ascontiguousarray(words.view(np.uint8).reshape(eights, width * WORD_BITS).T)
+
+
+def _bits_of(bitmaps: npt.NDArray[np.uint8], height: int) -> Positions:
+    """The places of the bits of bitmaps of so many bits each, these one behind the other."""
+    return np.flatnonzero(np.unpackbits(bitmaps, axis=1, count=height, bitorder="little").view(np.bool_))
+
+
+def _bitmap_bytes(height: int) -> int:
+    return (height + 7) // 8
+
+
+@dataclass(frozen=True)
+class Postings:
+    """A packed segment."""
+
+    segment: Segment
+
+    def column(self, name: str) -> pl.Series:
+        found: pl.Series = self.segment.get_column(name)[0]
+        return found.alias(name)
+
+    @property
+    def row_columns(self) -> list[str]:
+        return [name for name in self.segment.columns if name not in _OWN]
+
+    @property
+    def oldest(self) -> npt.NDArray[np.int64]:
+        name = OLDEST if OLDEST in self.segment.columns else instant_column(0)
+        return self.column(name).to_numpy()
+
+    def positions(self, query: int, begin: int = 0, past: int | None = None) -> Positions:
+        """Where the rows of a query are, in order; of a range of them."""
+        past = self.oldest.size if past is None else past
+        listed = self.column(LISTED).to_numpy()
+        at = int(np.searchsorted(listed, query))
+        if at < listed.size and listed[at] == query:
+            ends = self.column(LIST_END)
+            found = self.column(LIST)[ends[at - 1] if at else 0 : ends[at]].to_numpy()
+            return found[slice(*np.searchsorted(found, [begin, past]))].astype(np.intp)
+        dense = self.column(DENSE).to_numpy()
+        at = int(np.searchsorted(dense, query))
+        if at == dense.size or dense[at] != query:
+            return np.empty(0, np.intp)
+        # Only the bytes of the range are taken apart.
+        first, behind = at * _bitmap_bytes(self.oldest.size) + begin // 8, (past + 7) // 8 - begin // 8
+        bits = self.column(BITS)[first : first + max(behind, 0)].to_numpy()
+        found = np.flatnonzero(np.unpackbits(bits, bitorder="little").view(np.bool_)) + begin // 8 * 8
+        return found[slice(*np.searchsorted(found, [begin, past]))]
+
+    def rows_of(self, query: int, first: int, last: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """The query's matches whose oldest element lies between two instants; with some value columns, or all."""
+        oldest = self.oldest
+        begin, past = int(np.searchsorted(oldest, first)), int(np.searchsorted(oldest, last, side="right"))
+        chosen = pl.Series(self.positions(query, begin, past).astype(np.uint32))
+        names = [name for name in self.row_columns if columns is None or name in columns or is_time(name)]
+        return pl.DataFrame([self.column(name)[chosen] for name in names])
+
+    def pairs(self) -> tuple[Positions, Queries]:
+        """(row, query) of all matches."""
+        ends = self.column(LIST_END).to_numpy()
+        listed = np.repeat(self.column(LISTED).to_numpy(), np.diff(ends, prepend=0))
+        dense, height = self.column(DENSE).to_numpy(), self.oldest.size
+        bits = self.column(BITS).to_numpy().reshape(dense.size, _bitmap_bytes(height))
+        number, position = np.divmod(_bits_of(bits, height), max(height, 1))
+        rows = np.concatenate([self.column(LIST).to_numpy().astype(np.intp), position])
+        return rows, np.concatenate([listed, dense[number]])
+
+    @property
+    def queries(self) -> Queries:
+        return np.concatenate([self.column(name).to_numpy() for name in (LISTED, DENSE)])
+
+    @property
+    def size(self) -> int:
+        """How many matches all queries have together."""
+        bits = np.bitwise_count(self.column(BITS).to_numpy())
+        return self.column(LIST).len() + int(bits.sum(dtype=np.int64))
+
+    def bitmaps(self, queries: Queries) -> npt.NDArray[np.uint8]:
+        """A byte for each row, 1 where it is wanted, of each of some queries, which are in order."""
+        height = self.oldest.size
+        found = np.zeros((queries.size, height), np.uint8)
+        dense, listed, ends = (self.column(name).to_numpy() for name in (DENSE, LISTED, LIST_END))
+        bits = self.column(BITS).to_numpy().reshape(dense.size, _bitmap_bytes(height))
+        there = np.flatnonzero(np.isin(dense, queries))
+        at = np.searchsorted(queries, dense[there])
+        found[at] = np.unpackbits(bits[there], axis=1, count=height, bitorder="little")
+        counts, wanted = np.diff(ends, prepend=0), np.isin(listed, queries)
+        positions = self.column(LIST).to_numpy()[np.repeat(wanted, counts)]
+        found[np.repeat(np.searchsorted(queries, listed[wanted]), counts[wanted]), positions] = 1
+        return found
+
+    def bits_of(self, queries: Queries) -> npt.NDArray[np.uint8]:
+        """A bitmap over the rows for each of some queries, which are in order."""
+        width = _bitmap_bytes(self.oldest.size)
+        found = np.zeros((queries.size, width), np.uint8)
+        dense, listed, ends = (self.column(name).to_numpy() for name in (DENSE, LISTED, LIST_END))
+        there = np.isin(dense, queries)
+        found[np.searchsorted(queries, dense[there])] = self.column(BITS).to_numpy().reshape(dense.size, width)[there]
+        counts, wanted = np.diff(ends, prepend=0), np.isin(listed, queries)
+        position = self.column(LIST).to_numpy()[np.repeat(wanted, counts)].astype(np.int64)
+        if position.size:
+            byte = np.repeat(np.searchsorted(queries, listed[wanted]), counts[wanted]) * width + (position >> 3)
+            begins = np.flatnonzero(np.append(True, byte[1:] != byte[:-1]))  # positions of a query are in order
+            bits = (1 << (position & 7)).astype(np.uint8)
+            found.reshape(-1)[byte[begins]] = np.bitwise_or.reduceat(bits, begins)
+        return found
+
+    def counts(self) -> tuple[Queries, Queries]:
+        """Queries, and how many matches each has."""
+        queries, counts = np.unique(self.pairs()[1], return_counts=True)
+        return queries, counts
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        return pl.DataFrame([self.column(name) for name in self.row_columns])
+
+
+def _appended(found: Sequence[Postings], queries: Queries) -> npt.NDArray[np.uint8]:
+    """Bitmaps of some queries over the rows of all segments, one behind the other."""
+    made = np.zeros((queries.size, _bitmap_bytes(sum(each.oldest.size for each in found))), np.uint8)
+    begin = 0
+    for each in found:
+        bits, (byte, shift) = each.bits_of(queries), divmod(begin, 8)
+        made[:, byte : byte + bits.shape[1]] |= bits << np.uint8(shift)
+        if shift:
+            after = made[:, byte + 1 : byte + 1 + bits.shape[1]]
+            after |= (bits >> np.uint8(8 - shift))[:, : after.shape[1]]
+        begin += each.oldest.size
+    return made
+
+
+def _merged_bitmaps(found: Sequence[Postings], rows: pl.DataFrame, queries: Queries, first: int) -> Segment:
+    """Where many queries want many rows: some of them at a time; a byte for each row and query, where segments overlap
+    in time."""
+    oldest = oldest_of(rows)
+    order = np.argsort(oldest, kind="stable")
+    order = order[np.searchsorted(oldest[order], first) :]
+    in_order = bool((order == np.arange(rows.height)).all()) if order.size == rows.height else False
+    at_once = max(1, _AT_ONCE // max(rows.height, 1))
+    posted = []
+    for low in range(0, queries.size, at_once):
+        some = queries[low : low + at_once]
+        if in_order:
+            posted.append(_of_bitmaps(some, _appended(found, some), order.size))
+            continue
+        flags = np.concatenate([each.bitmaps(some) for each in found], axis=1)[:, order]
+        posted.append(_of_bitmaps(some, np.packbits(flags, axis=1, bitorder="little"), order.size))
+    # Lists and bitmaps are each in the order of the queries, since their parts were.
+    return _segment(rows, order, _together(posted))
+
+
+def merged(segments: Sequence[Segment], first: int) -> Segment:
+    """One segment of several, without matches whose oldest element lies before `first`."""
+    found = [Postings(segment) for segment in segments]
+    rows = pl.concat([each.rows for each in found], rechunk=True)
+    queries = np.unique(np.concatenate([each.queries for each in found]))
+    if sum(each.size for each in found) * _SPARSE > queries.size * rows.height:
+        return _merged_bitmaps(found, rows, queries, first)
+    pairs = [each.pairs() for each in found]
+    begins = np.cumsum([0, *(each.oldest.size for each in found[:-1])])
+    row = np.concatenate([own + begin for (own, _), begin in zip(pairs, begins, strict=True)])
+    query = np.concatenate([own for _, own in pairs])
+    kept = oldest_of(rows)[row] >= first
+    return pack(rows, row[kept], query[kept])

@@ -1,0 +1,1 @@
+"""Joins of many inputs at once: by SteMs, or as a tree."""

@@ -1,0 +1,464 @@
+"""Joins of several inputs at once, by SteMs and an eddy (CACQ, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.batch import (
+    BORN,
+    END,
+    INF,
+    START,
+    WEIGHT,
+    Batch,
+    batch_schema,
+    concat,
+    value_column,
+    value_columns,
+)
+from millstream.kernel.eddy.stem_routing import POLICIES, Experience
+from millstream.kernel.joins.graph import Inputs, JoinGraph
+from millstream.kernel.joins.stem import Arrangement, Probe, arranged, arranged_by
+from millstream.kernel.just_in_time.blacklist import IN, Blacklist
+from millstream.kernel.just_in_time.consumers import Alternatives, Asked
+from millstream.kernel.just_in_time.gates import (
+    COUNTS,
+    KNOWN,
+    Gate,
+    JustInTime,
+    Tally,
+    experiences,
+    kept_experiences,
+    stem_gates,
+)
+from millstream.kernel.just_in_time.look_ahead import Foreseen
+from millstream.kernel.just_in_time.partners import Rows, Stored
+from millstream.kernel.just_in_time.producers import OTHER, Producer, let_in_alike
+from millstream.kernel.just_in_time.resuspension import Turn, Turns, waits_of
+from millstream.kernel.just_in_time.tree_shape import Join
+from millstream.kernel.keys import Positions
+from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, State
+from millstream.kernel.scalar.evaluate import attempt
+from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
+from millstream.kernel.storage.segments import gather, horizon_of, numbers, only
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis, merged, retained
+from millstream.types import Schema
+
+CHUNK = 8192  # rows that one route is chosen for
+_TRIED = 256  # rows that try what nothing is known of, or what seems worse than the best
+_MOST_TOGETHER = 1 << 18  # combinations that go on together: bounds the memory of large results
+_ROUTING, _TURNS = "routing", "turns"  # synopses
+
+Numbers = npt.NDArray[np.int64]
+
+
+class StemJoin(Producer):
+    """A1 join ... join An = {(a1 ... an, [max si, min ei), product of wi) : ai in Ai, the condition true}
+
+        change(A1 join ... join An) = sum over i of (A1 .. A(i-1))_after join change(Ai) join (A(i+1) .. An)_before.
+
+    Keeps the rows of every input in a SteM, and no intermediate result. Inputs that are one edge have one SteM, where
+    they are hashed alike and lack no other values. New rows of an input are routed in chunks
+    through the SteMs of all others, in an order that is chosen for each chunk by what was met before (`stem_routing`).
+    A SteM that nothing connects with what is joined comes last. What was met is kept as well: it decides how soon an
+    answer is found, and never which.
+
+    A row is forgotten once the frontiers of all other inputs have reached its end - 1: no partner can start in time any
+    more, whichever input it would come from. Rows that lack a value which an equality or a comparison needs are not
+    kept. With `jit`, rows that another SteM has nothing for are kept, but neither sent nor met until it has.
+
+    `_born` of a result is the greatest of its components; an input without the column has no say in it.
+    """
+
+    def __init__(
+        self,
+        schemas: Sequence[Schema],
+        condition: Expression = TRUE,
+        synopses: Sequence[Synopsis] | None = None,
+        policy: str = "ticket",
+        chunk: int = CHUNK,
+        edges: Sequence[str] | None = None,
+        jit: JustInTime | None = None,
+        retracting: Inputs = frozenset(),
+        alternatives: Alternatives | None = None,
+    ) -> None:
+        if alternatives is not None and jit is None:
+            raise AssertionError("consumers of a join that makes everything")
+        self.schemas, self.jit, self.retracting = tuple(schemas), jit, retracting
+        self.schema = tuple(chain(*schemas))
+        self.condition = condition
+        self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
+        self.policy, self.chunk = policy, chunk
+        self.graph = JoinGraph([len(schema) for schema in schemas], condition)
+        self.columns = [value_columns(len(schema)) for schema in schemas]
+        # Rows of one SteM for several inputs would have to be held back for some and not for others.
+        self.stem_of = self._stems(edges if edges and jit is None else [str(source) for source in range(len(schemas))])
+        self.usual = [self.graph.usual_access(stem) for stem in self.stem_of]
+        self.asked = Asked(self.graph, alternatives) if alternatives is not None else None
+        self.gates = self._gates(jit, retracting) if jit is not None else []
+        self.again = self._again(jit)
+        self.is_adaptive = jit is not None and jit.adaptive
+
+    def _gates(self, jit: JustInTime, retracting: Inputs) -> list[Gate]:
+        inputs = range(len(self.schemas))
+        more = {n: self.asked.question(n, self.usual[n], 0) for n in inputs} if self.asked is not None else {}
+        return stem_gates(self.graph, self.usual, jit, retracting, more)
+
+    def asked_by(self, alternatives: Alternatives) -> StemJoin:
+        return StemJoin(
+            self.schemas,
+            self.condition,
+            self.synopses,
+            self.policy,
+            self.chunk,
+            jit=self.jit,
+            retracting=self.retracting,
+            alternatives=alternatives,
+        )
+
+    def _again(self, jit: JustInTime | None) -> list[int]:
+        """The inputs whose rows may be suspended again: not where they may be taken back (`turns`), and not of two,
+        where whoever meets a row is a partner; nor where rows that are resumed are sent, and would meet some twice."""
+        if jit is None or not jit.again or len(self.schemas) == 2 or self.asked is not None:
+            return []
+        return [source for source, gate in enumerate(self.gates) if not gate.is_open and gate.alike is None]
+
+    def _stems(self, edges: Sequence[str]) -> list[int]:
+        """For each input whose SteM has its rows: the first one that has the same."""
+        keys = self.graph.common_keys()
+        kept = [(edge, keys[source], self.graph.never_null(source)) for source, edge in enumerate(edges)]
+        return [kept.index(same) for same in kept]
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        everyone = range(len(self.schemas))
+        new = {i: arranged_by(inputs[i], self._arrangement(i)) for i in set(self.stem_of)}
+        arrived = [new[stem] for stem in self.stem_of]
+        before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
+        routing = state.get(_ROUTING, ())
+        experience = Experience.of(len(everyone), routing)
+        for one in self.askers:
+            arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
+            before.append(state.get(one.synopsis, ()))
+        held = _HeldBack(self, before, arrived, state, progress) if self.gates else None
+        let_in = arrived if held is None else held.let_in
+        stored: list[list[Stored]] = [[(segment, None) for segment in stem] for stem in before]
+        stored = stored if held is None else held.stored_rows
+        pieces: list[Batch] = []
+        for origin, rows in enumerate(let_in[: len(everyone)]):
+            stems = [[*stored[i], (let_in[i], None)] if i < origin else stored[i] for i in everyone]
+            pieces += (self._side_by_side(found) for found in _Eddy(self, origin, stems, experience).run(rows))
+        after = {} if held is None else held.after()
+        for i, kept in self.keeping(progress).items():
+            shared = progress.shared.get(i)
+            after[kept.synopsis] = retained(self.synopses[i], before[i], arrived[i], kept, shared)
+        after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
+        return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived[: len(everyone)]))), after
+
+    def _arrangement(self, source: int) -> Arrangement:
+        required = tuple(self.graph.never_null(source))
+        return Arrangement(tuple(self.columns[source]), required, self.usual[source].order)
+
+    def keeping(self, progress: Progress) -> dict[int, Keeping]:
+        """Not where rows are held back: others have no use for what is wanted here."""
+        return {
+            i: Keeping(
+                f"stem {i}",
+                (self._arrangement(i), self.synopses[i]),
+                Horizons(_horizon(progress.before, i), _horizon(progress.after, i)),
+            )
+            for i in (set(self.stem_of) if not self.gates else ())
+        }
+
+    def _side_by_side(self, found: _Combinations) -> Batch:
+        """The values of all inputs, in their order."""
+        columns = [
+            series.alias(value_column(start + number))
+            for source, start in enumerate(self.graph.starts)
+            for number, series in enumerate(found.values(source, self.columns[source]))
+        ]
+        return pl.DataFrame([*columns, *(pl.Series(name, measure) for name, measure in found.measures.items())])
+
+    def _empty(self, born: bool) -> Batch:
+        return pl.DataFrame(schema=batch_schema(self.schema) | ({BORN: pl.Int64()} if born else {}))
+
+
+def _horizon(frontiers: Sequence[int], source: int) -> int:
+    """The first instant that any other input can still reach."""
+    return min(horizon_of(frontier) for other, frontier in enumerate(frontiers) if other != source)
+
+
+def _blacklist(state: State, source: int, kept: str = "") -> Blacklist:
+    return Blacklist.of(state.get(f"{kept}stem {source}", ()), state.get(f"{kept}waits {source}", ()))
+
+
+class _HeldBack:
+    """The rows of all SteMs, those left out that some other SteM has nothing for (`demand`).
+
+    A row that is resumed had no part in any combination before, and has now only by the rows that it was waiting for:
+    their own way through the SteMs finds it there, so it need not be sent on its own. Unless it waited for a consumer,
+    whose rows go no way: where there are some, rows that are resumed are sent like those that arrive.
+    """
+
+    def __init__(
+        self,
+        join: StemJoin,
+        before: Sequence[Sequence[Segment]],
+        arrived: Sequence[Segment],
+        state: State,
+        progress: Progress,
+    ) -> None:
+        self.join, self.before, self.arrived, self.progress = join, list(before), arrived, progress
+        self.tally = Tally.of(state.get(COUNTS, ()))
+        counts = [*(len(gate.asking) for gate in join.gates), len(join.gates)]
+        self.known = experiences(counts, state.get(KNOWN, ()))
+        made_of = range(len(join.gates))
+        self.blacklists = [_blacklist(state, i) for i in made_of]
+        # What is in at the start, here and at the one to be united with.
+        ever_in = [(self.blacklists[i], _blacklist(state, i, OTHER)) for i in made_of] if join.letting_in else []
+        for i in made_of if join.letting_in else ():
+            self.blacklists[i] = self.blacklists[i].without_ended(_horizon(progress.before, i))
+            self.before[i] = tuple(part.rows for part in self.blacklists[i].parts)
+        self.waits = []
+        for i, (gate, blacklist) in enumerate(zip(join.gates, self.blacklists, strict=True)):
+            waits = gate.let_in(arrived[i], blacklist, self, self.known[i])
+            if join.letting_in:
+                let_in_alike(blacklist, join.letting_in, *ever_in[i])
+            self.tally.suspended += int(np.count_nonzero(waits))
+            self.tally.resumed += sum(resumed.height for resumed, _ in blacklist.resumed)
+            self.waits.append(waits)
+        self.turns = Turns.of(len(arrived), state.get(_TURNS, ()))
+        count, stored = sum(rows.height for rows in arrived), [sum(s.height for s in stem) for stem in before]
+        among = [source for source in join.again if stored[source]] if count else []
+        if among:
+            self._ask_again(self.turns.take(among, stored, count))
+
+    def _ask_again(self, turn: Turn) -> None:
+        """Suspends those of the rows whose turn it is that some SteM has nothing for any more."""
+        gate, blacklist = self.join.gates[turn.stem], self.blacklists[turn.stem]
+        known, experience = self.known[turn.stem], self.known[-1][turn.stem]
+        if self.join.is_adaptive:
+            experience.judge("again")
+        if experience.given_up:
+            return
+        for number, part in enumerate(blacklist.parts):
+            positions = turn.positions(part)
+            waits = waits_of(gate, part.rows, positions, known, self._living)
+            experience.add(waits == IN)
+            left = waits != IN
+            if left.any():
+                blacklist.suspend(number, positions[left], waits[left])
+                self.tally.suspended += int(np.count_nonzero(left))
+
+    def _living(self, source: int) -> list[tuple[Segment, int]]:
+        """The rows of a SteM, and the first instant at which rows that arrive can meet them. Those that arrived are
+        sent themselves, and meet whatever is there."""
+        horizon = _horizon(self.progress.before, source)
+        return [*((segment, horizon) for segment in self.before[source]), (self.arrived[source], -INF)]
+
+    @property
+    def let_in(self) -> list[Segment]:
+        """The rows that are sent."""
+        arrived = [only(rows, waits == IN) for rows, waits in zip(self.arrived, self.waits, strict=False)]
+        if self.join.asked is None:
+            return arrived
+        resumed = [[rows for rows, _ in blacklist.resumed if rows.height] for blacklist in self.blacklists]
+        return [merged([rows, *more]) if more else rows for rows, more in zip(arrived, resumed, strict=True)]
+
+    @property
+    def stored_rows(self) -> list[list[Stored]]:
+        """The rows that are found."""
+        if self.join.asked is None:
+            return [blacklist.rows_in() for blacklist in self.blacklists]
+        return [[part.rows_in for part in blacklist.before if part.number_in] for blacklist in self.blacklists]
+
+    def after(self) -> dict[str, tuple[Segment, ...]]:
+        kept: dict[str, tuple[Segment, ...]] = {KNOWN: (kept_experiences(self.known),)} if any(self.known) else {}
+        self.tally.waiting = 0
+        for i, blacklist in enumerate(self.blacklists):
+            parts = blacklist.retain(self.arrived[i], self.waits[i], _horizon(self.progress.after, i))
+            kept[f"stem {i}"] = tuple(part.rows for part in parts)
+            kept[f"waits {i}"] = tuple(part.stored for part in parts)
+            self.tally.waiting += Blacklist(parts).size
+        for one in self.join.askers:
+            before, after = (_horizon(to, one.source) for to in (self.progress.before, self.progress.after))
+            kept[one.synopsis] = Consolidated().retain(
+                list(self.before[one.source]), self.arrived[one.source], after, before
+            )
+        if self.join.again:
+            kept[_TURNS] = (self.turns.segment(),)
+        return kept | {COUNTS: (self.tally.segment(),)}
+
+    # What gates ask: all rows count, since those that wait must not be waited for in turn
+
+    def stored(self, side: Join | int) -> list[Stored]:
+        return [(segment, None) for segment in self.all_rows(_number(side))]
+
+    def new(self, side: Join | int) -> Segment:
+        return self.arrived[_number(side)]
+
+    def all_rows(self, source: int) -> list[Segment]:
+        return [*self.before[source], self.arrived[source]]
+
+    def arrived_rows(self, source: int) -> list[Stored]:
+        return self.stored(source)
+
+    def foreseen(self, join: Join, view: Foreseen) -> Rows:
+        raise AssertionError("SteMs are asked one by one")
+
+    @property
+    def open_from(self) -> int:
+        return horizon_of(self.progress.low_before)
+
+
+def _number(side: Join | int) -> int:
+    if not isinstance(side, int):
+        raise AssertionError("a SteM is of an input")
+    return side
+
+
+@dataclass(frozen=True)
+class _Combinations:
+    """Rows of some inputs put together. Of each input there is a frame, and which of its rows take part (None: all of
+    them, in order), so that values are copied when a row is found and when a result is made, but not in between."""
+
+    parts: Mapping[int, tuple[pl.DataFrame, Positions | None]]
+    measures: Mapping[str, Numbers]  # start, end, weight, and born where there is one
+
+    @property
+    def height(self) -> int:
+        return int(self.measures[START].size)
+
+    @property
+    def joined(self) -> Inputs:
+        return frozenset(self.parts)
+
+    def values(self, source: int, columns: Sequence[str]) -> list[pl.Series]:
+        frame, rows = self.parts[source]
+        return [frame.get_column(name) for name in columns] if rows is None else gather(frame, columns, rows)
+
+    def only(self, rows: Positions) -> _Combinations:
+        parts = {
+            source: (frame, rows if chosen is None else chosen[rows]) for source, (frame, chosen) in self.parts.items()
+        }
+        return _Combinations(parts, {name: measure[rows] for name, measure in self.measures.items()})
+
+
+class _Eddy:
+    """Routes the new rows of one input through the SteMs of all others."""
+
+    def __init__(self, join: StemJoin, origin: int, stems: Sequence[Sequence[Stored]], experience: Experience) -> None:
+        self.join, self.graph, self.origin, self.experience = join, join.graph, origin, experience
+        self.stems = [[(segment, flags) for segment, flags in stem if segment.height] for stem in stems]
+        self.policy = POLICIES[join.policy]
+
+    def run(self, rows: Segment) -> Iterator[_Combinations]:
+        """All combinations with the rows, in pieces."""
+        if not all(stem for source, stem in enumerate(self.stems) if source != self.origin):
+            return
+        low = 0
+        while low < rows.height:
+            chunk = rows.slice(low, self.join.chunk if self.experience.knows(self.origin) else _TRIED)
+            low += chunk.height
+            measures = {name: numbers(chunk, name) for name in (START, END, WEIGHT, BORN) if name in chunk.columns}
+            self.experience.fade(self.origin)
+            waiting = [_Combinations({self.origin: (chunk, None)}, measures)]
+            while waiting:
+                found = waiting.pop()
+                if len(found.parts) == len(self.stems):
+                    yield found
+                else:
+                    waiting += (more for more in self._routed(found) if more.height)
+
+    def _routed(self, found: _Combinations) -> Iterator[_Combinations]:
+        options = self.graph.options(found.joined)
+        if len(options) == 1:
+            yield from self._probed(found, options[0])
+            return
+        route = self.policy.choose(options, self.origin, self.experience)
+        if route.stem != route.best and found.height > _TRIED:
+            yield from self._probed(found.only(np.arange(_TRIED)), route.stem)
+            yield from self._probed(found.only(np.arange(_TRIED, found.height)), route.best)
+        else:
+            yield from self._probed(found, route.stem)
+
+    def _probed(self, found: _Combinations, stem: int) -> Iterator[_Combinations]:
+        """The combinations with the rows that a SteM has for them, in pieces."""
+        access = self.graph.access(stem, found.joined)
+        probe = Probe(self._frame(found, access.read), access, self.join.usual[stem])
+        condition = conjunction(self.graph.decided(found.joined, stem))
+        returned, work, together = 0, found.height * len(self.stems[stem]), 0
+        matches: list[_Matches] = []
+        for stored, flags in self.stems[stem]:
+            for i, j in probe.candidates(stored):
+                if flags is not None:
+                    kept = flags[j]
+                    i, j = i[kept], j[kept]
+                matches.append(self._matching(found, probe, stored, i, j))
+                work += i.size
+                together += matches[-1].rows.size
+                if together >= _MOST_TOGETHER:
+                    more = self._satisfying(self._combined(found, stem, matches), condition)
+                    returned += more.height
+                    yield more
+                    matches, together = [], 0
+        if together:
+            more = self._satisfying(self._combined(found, stem, matches), condition)
+            returned += more.height
+            yield more
+        if len(self.stems) > 2:
+            self.experience.add(self.origin, stem, found.height, returned, work)
+
+    def _matching(self, found: _Combinations, probe: Probe, stored: Segment, i: Positions, j: Positions) -> _Matches:
+        """Those of the pairs (combination, stored row) that live at the same time and have equal keys."""
+        start = np.maximum(found.measures[START][i], numbers(stored, START)[j])
+        end = np.minimum(found.measures[END][i], numbers(stored, END)[j])
+        kept = probe.agreeing(stored, i, j, np.flatnonzero(start < end))
+        i, j = i[kept], j[kept]
+        measures = {START: start[kept], END: end[kept], WEIGHT: found.measures[WEIGHT][i] * numbers(stored, WEIGHT)[j]}
+        births = [found.measures[BORN][i]] if BORN in found.measures else []
+        births += [numbers(stored, BORN)[j]] if BORN in stored.columns else []
+        if births:
+            measures[BORN] = np.maximum(births[0], births[-1])
+        return _Matches(i, stored, j, measures)
+
+    def _combined(self, found: _Combinations, stem: int, matches: Sequence[_Matches]) -> _Combinations:
+        columns = self.join.columns[stem]
+        frames = [pl.DataFrame(gather(match.stored, columns, match.positions)) for match in matches]
+        rows = np.concatenate([match.rows for match in matches])
+        parts: dict[int, tuple[pl.DataFrame, Positions | None]] = {
+            source: (frame, rows if chosen is None else chosen[rows]) for source, (frame, chosen) in found.parts.items()
+        }
+        parts[stem] = pl.concat(frames, rechunk=True) if len(frames) > 1 else frames[0], None
+        names = matches[0].measures
+        return _Combinations(parts, {name: np.concatenate([m.measures[name] for m in matches]) for name in names})
+
+    def _satisfying(self, found: _Combinations, condition: Expression) -> _Combinations:
+        if condition == TRUE or not found.height:
+            return found
+        read = [value_column(index) for index in sorted(columns_used(condition))]
+        holds = attempt(self._frame(found, read), [condition], ["holds"]).to_series().fill_null(value=False).to_numpy()
+        return found if holds.all() else found.only(np.flatnonzero(holds))
+
+    def _frame(self, found: _Combinations, columns: Sequence[str]) -> pl.DataFrame:
+        """Columns of the row of all inputs."""
+        series = []
+        for name in dict.fromkeys(columns):
+            source, own = self.graph.places[name]
+            series.append(found.values(source, [own])[0].alias(name))
+        return pl.DataFrame(series) if series else pl.DataFrame(height=found.height)
+
+
+@dataclass(frozen=True)
+class _Matches:
+    """Pairs of combinations (by number) and rows of a stored segment (by position), and what becomes of each."""
+
+    rows: Positions
+    stored: Segment
+    positions: Positions
+    measures: Mapping[str, Numbers]

@@ -1,0 +1,127 @@
+"""Selection, projection and union: row by row, whatever the time.
+
+    σ_p(R) = { (r, s, e, w) in R : p(r) },   π_f(R) = { (f(r), s, e, w) : (r, s, e, w) in R },   R + S
+
+They keep nothing, and pass on every column that is not a value (interval, weight, arrival, lineage) as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from millstream.kernel.batch import (
+    BORN,
+    END,
+    INTERVAL_COLUMNS,
+    START,
+    Batch,
+    batch_schema,
+    saturating_add,
+    value_column,
+    value_columns,
+)
+from millstream.kernel.distribution import Distribution, anywhere, same_columns
+from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.scalar.evaluate import attempt, select_attempted
+from millstream.kernel.scalar.expressions import Column, Expression
+from millstream.kernel.storage.segments import numbers, only
+from millstream.types import Schema
+
+
+class Filter(Operator):
+    def __init__(self, schema: Schema, condition: Expression) -> None:
+        self.schema = schema
+        self.condition = condition
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        return select_attempted(inputs[0], self.condition), NO_STATE
+
+
+class Project(Operator):
+    def __init__(self, schema: Schema, expressions: Sequence[Expression]) -> None:
+        self.schema = schema
+        self.expressions = tuple(expressions)
+        columns = [value_column(e.index) for e in expressions if isinstance(e, Column)]
+        # Where nothing is computed, series change their names: a query of Polars would cost more.
+        self._columns = columns if len(columns) == len(self.expressions) else None
+
+    @property
+    def distribution(self) -> Distribution:
+        columns = ((out, e.index) for out, e in enumerate(self.expressions) if isinstance(e, Column))
+        return anywhere(tuple((index, out) for out, index in columns))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        batch, names = inputs[0], value_columns(len(self.expressions))
+        if self._columns is None:
+            values = attempt(batch, self.expressions, names).get_columns()
+        else:
+            values = [batch[column].alias(name) for column, name in zip(self._columns, names, strict=True)]
+        rest = [batch[name] for name in batch.columns if name.startswith("_")]
+        return pl.DataFrame([*values, *rest]), NO_STATE
+
+
+class Stamp(Operator):
+    """{ (r s, s, e, w) : (r, s, e, w) in R }: the start of a row as its last value."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema) - 1))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        batch, values = inputs[0], value_columns(len(self.schema))
+        rest = [batch[name] for name in batch.columns if name.startswith("_")]
+        return pl.DataFrame([*batch[values[:-1]], batch[START].alias(values[-1]), *rest]), NO_STATE
+
+
+class Shorten(Operator):
+    """{ (r, s, min(e, r.c + n ...), w) : (r, s, e, w) in R } for pairs (column c, ticks n), what is left of it."""
+
+    def __init__(self, schema: Schema, ends: Sequence[tuple[int, int]]) -> None:
+        self.schema = schema
+        self.ends = tuple(ends)
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        ends = (saturating_add(pl.col(value_column(column)), ticks) for column, ticks in self.ends)
+        shorter = inputs[0].with_columns(pl.min_horizontal(END, *ends).alias(END))
+        return only(shorter, numbers(shorter, START) < numbers(shorter, END)), NO_STATE
+
+
+class UnionAll(Operator):
+    """Arrival numbers of different inputs cannot be compared, so they end here."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        columns = list(batch_schema(self.schema))
+        if all(BORN in batch.columns for batch in inputs):
+            columns.append(BORN)
+        return pl.concat([batch.select(columns) for batch in inputs]), NO_STATE
+
+
+class OneRow(Operator):
+    """The row without columns, from instant 0 on; its input is a source that never says anything."""
+
+    schema: Schema = ()
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        first = progress.low_before < 0 <= progress.low
+        rows = {name: [value] if first else [] for name, value in zip(INTERVAL_COLUMNS, (0, 2**63 - 1, 1), strict=True)}
+        return pl.DataFrame(rows, schema=dict.fromkeys(INTERVAL_COLUMNS, pl.Int64)), NO_STATE

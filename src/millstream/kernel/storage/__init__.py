@@ -1,0 +1,1 @@
+"""How operators keep rows: segments, synopses, and the indexes that probe them."""

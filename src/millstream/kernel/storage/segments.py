@@ -1,0 +1,78 @@
+"""Segments taken apart: columns as arrays, rows by position, and what waits for time to reach it.
+
+Frames are taken apart into series, since a query of Polars costs a small batch more than the work in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.batch import END, INF, WEIGHT, Batch, concat
+from millstream.kernel.keys import KEY, Codes, Positions
+from millstream.kernel.operator import Segment
+from millstream.kernel.storage import time_queue
+from millstream.kernel.storage.shared_work import once
+from millstream.kernel.storage.time_queue import TIME
+
+
+def horizon_of(frontier: int) -> int:
+    """The first instant that an input with this frontier can still reach."""
+    return min(frontier + 1, INF)
+
+
+def numbers(segment: pl.DataFrame, column: str) -> npt.NDArray[np.int64]:
+    return segment[column].to_numpy()
+
+
+def codes_of(segment: Segment) -> Codes:
+    return segment[KEY].to_numpy()
+
+
+def gather(frame: pl.DataFrame, columns: Sequence[str], rows: Positions) -> list[pl.Series]:
+    chosen = pl.Series(rows.astype(np.uint32))
+    return [frame.get_column(column)[chosen] for column in columns]
+
+
+def only(frame: pl.DataFrame, kept: npt.NDArray[np.bool_]) -> pl.DataFrame:
+    """The rows for which `kept` is true; the frame itself where it is so for all."""
+    if kept.all():
+        return frame
+    chosen = pl.Series(kept)
+    return pl.DataFrame([series.filter(chosen) for series in frame.get_columns()])
+
+
+def as_one_row(columns: Iterable[pl.Series]) -> pl.DataFrame:
+    """Columns of any lengths as lists: one piece of a store, whatever it holds."""
+    return pl.DataFrame([pl.Series(column.name, [column]) for column in columns])
+
+
+def alive(segment: Segment, horizon: int) -> Segment:
+    return once(lambda: only(segment, numbers(segment, END) > horizon), [segment], "alive", horizon)
+
+
+def summed(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row for those that differ by nothing but their weights, none where these cancel."""
+    floats = [name for name, dtype in frame.schema.items() if dtype.is_float()]
+    bits = {name: pl.UInt64 if frame.schema[name] == pl.Float64 else pl.UInt32 for name in floats}
+    # Polars groups 0.0 with -0.0, and which of them survived would depend on the batches; bits differ.
+    plain = frame.with_columns(pl.col(name).reinterpret(dtype=dtype) for name, dtype in bits.items())
+    plain = plain.group_by([name for name in plain.columns if name != WEIGHT]).agg(pl.col(WEIGHT).sum())
+    plain = plain.filter(pl.col(WEIGHT) != 0).select(frame.columns)
+    return plain.with_columns(pl.col(name).reinterpret(dtype=frame.schema[name]) for name in floats)
+
+
+def released(
+    queue: Sequence[Segment], arrived: Batch, column: str, before: int, after: int
+) -> tuple[Batch, tuple[Segment, ...]]:
+    """Of what arrived and what waited: the rows whose instant the frontier has reached, and the others."""
+    waits = numbers(arrived, column) > after
+    if not queue and not waits.any():
+        return arrived.rechunk(), ()
+    waited = [part.rename({TIME: column}) for part in time_queue.due(queue, before, after)]
+    waiting = only(arrived, waits).rename({column: TIME})
+    ready = concat([only(arrived, ~waits), *waited], arrived).rechunk()
+    return ready, time_queue.pushed(time_queue.advanced(queue, after), waiting, after)

@@ -1,0 +1,1 @@
+"""Streams to relations and back: windows by time and by rows, ISTREAM, DSTREAM, samples."""

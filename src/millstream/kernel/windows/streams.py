@@ -1,0 +1,70 @@
+"""Relation to stream.
+
+    ISTREAM(R) at t = R(t) - R(t-1),   DSTREAM(R) at t = R(t-1) - R(t)      as bags
+
+With d(v, t) the sum of the weights of v that start at t less those that end there, ISTREAM has max(d, 0) copies of v at
+t and DSTREAM max(-d, 0): a row that leaves and comes back at the same instant cancels. RSTREAM is the identity, since a
+stream is kept as the relation `S [NOW]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal as OneOf
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.batch import END, START, WEIGHT, Batch, changes, net_changes, value_columns
+from millstream.kernel.distribution import Distribution, by_value
+from millstream.kernel.keys import Ticks
+from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.storage.segments import numbers, only, released
+from millstream.types import Schema
+
+
+class ChangeStream(Operator):
+    """ISTREAM or DSTREAM. Keeps the change points beyond the frontier, and forgets each as it is said."""
+
+    def __init__(self, schema: Schema, operator: OneOf["istream", "dstream"]) -> None:
+        self.schema = schema
+        self.sign = 1 if operator == "istream" else -1
+        self.columns = value_columns(len(schema))
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_value(len(self.schema))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        arrived = changes(inputs[0], self.columns)
+        due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
+        said = self._said(due)
+        ends = pl.Series(END, numbers(said, START) + 1)
+        return pl.DataFrame([*said[[*self.columns, START]], ends, said[WEIGHT]]), {"pending": pending}
+
+    def _said(self, due: Batch) -> Batch:
+        """What the change points come to, in order of time. They cancel only at instants at which rows both come and
+        go, so that all others need not be summed up."""
+        due = due.with_columns(pl.Series(WEIGHT, numbers(due, WEIGHT) * self.sign))
+        wanted = numbers(due, WEIGHT) > 0
+        coming, going = _in_order(only(due, wanted)), only(due, ~wanted)
+        mixed = _is_among(numbers(coming, START), np.sort(numbers(going, START)))
+        if not mixed.any():
+            return coming
+        against = only(going, _is_among(numbers(going, START), numbers(coming, START)[mixed]))
+        net = net_changes(pl.concat([only(coming, mixed), against]), self.columns).filter(pl.col(WEIGHT) > 0)
+        return _in_order(pl.concat([only(coming, ~mixed), net.select(coming.columns)]))
+
+
+def _in_order(points: Batch) -> Batch:
+    instants = numbers(points, START)
+    return points.sort(START, maintain_order=True) if (instants[1:] < instants[:-1]).any() else points
+
+
+def _is_among(instants: Ticks, sorted_ones: Ticks) -> npt.NDArray[np.bool_]:
+    if not sorted_ones.size:
+        return np.zeros(instants.size, np.bool_)
+    places = np.minimum(np.searchsorted(sorted_ones, instants), sorted_ones.size - 1)
+    found: npt.NDArray[np.bool_] = sorted_ones[places] == instants
+    return found

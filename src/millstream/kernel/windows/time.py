@@ -1,0 +1,223 @@
+"""Time-based windows: stream to relation by arithmetic on start and end.
+
+Each specification knows the interval during which an element of instant t is in the window, as two Polars expressions
+over t. All sizes are in ticks. ROWS windows, which must count, are in `rows_window`.
+
+The other way round, `span` gives for an instant the first and the last instant of the elements that are in the window
+then: what a query that probes stored elements asks for. Both grow with the instant. `reach` is for how many ticks after
+its own instant an element may be in the window, None for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from millstream.kernel.batch import BORN, END, INF, START, WEIGHT, Batch, saturating_add
+from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
+from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.storage.segments import released
+from millstream.types import Schema
+
+_INFINITY = pl.lit(INF, pl.Int64)
+
+
+@dataclass(frozen=True)
+class Unbounded:
+    """[RANGE UNBOUNDED]: (t, INF)."""
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        return t, _INFINITY
+
+    def span(self, at: int) -> tuple[int, int]:
+        return 0, at
+
+    @property
+    def reach(self) -> int | None:
+        return None
+
+    def __str__(self) -> str:
+        return "[RANGE UNBOUNDED]"
+
+
+@dataclass(frozen=True)
+class Now:
+    """[NOW]: (t, t+1), which is how streams are kept anyway."""
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        return t, t + 1
+
+    def span(self, at: int) -> tuple[int, int]:
+        return at, at
+
+    @property
+    def reach(self) -> int | None:
+        return 0
+
+    def __str__(self) -> str:
+        return "[NOW]"
+
+
+@dataclass(frozen=True)
+class Range:
+    """[RANGE size SLIDE slide], closed on both sides, or half open where the database says so."""
+
+    size: int
+    slide: int = 1
+    half_open: bool = False
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        if self.slide == 1:
+            return t, saturating_add(t, self.size if self.half_open else self.size + 1)
+        start = _ceiling(t, self.slide)
+        if self.half_open:
+            return start, _ceiling(saturating_add(t, self.size), self.slide)
+        end = saturating_add(saturating_add(t, self.size) // self.slide * self.slide, self.slide)
+        # The paper leaves the window empty before slide - 1, so what came at 0 shows from there.
+        return pl.max_horizontal(start, pl.lit(self.slide - 1, pl.Int64)), end
+
+    def span(self, at: int) -> tuple[int, int]:
+        last = at // self.slide * self.slide
+        if self.half_open:
+            return last - self.size + 1, last
+        return last - self.size, last if at >= self.slide - 1 else -1
+
+    @property
+    def reach(self) -> int | None:
+        return self.size + self.slide - 1 - self.half_open
+
+    def __str__(self) -> str:
+        slide = f" SLIDE {self.slide}" if self.slide != 1 else ""
+        return f"[RANGE {self.size}{slide}{' HALF OPEN' if self.half_open else ''}]"
+
+
+@dataclass(frozen=True)
+class Tumble:
+    """[TUMBLE size]: half open, so that windows partition the stream; shown when complete."""
+
+    size: int
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        start = saturating_add(t // self.size * self.size, self.size)
+        return start, saturating_add(start, self.size)
+
+    def span(self, at: int) -> tuple[int, int]:
+        complete = at // self.size * self.size
+        return complete - self.size, complete - 1
+
+    @property
+    def reach(self) -> int | None:
+        return 2 * self.size - 1
+
+    def __str__(self) -> str:
+        return f"[TUMBLE {self.size}]"
+
+
+@dataclass(frozen=True)
+class BeginEnd:
+    """[BEGIN x END y] of PSoup. A bound is an instant (`begin`, `end`) or an age relative to now."""
+
+    begin: int | None
+    begin_age: int
+    end: int | None
+    end_age: int
+
+    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+        if self.begin is None and self.end is None:
+            return saturating_add(t, self.end_age), saturating_add(t, self.begin_age + 1)
+        if self.begin is None:
+            return t, pl.when(t <= self.end).then(saturating_add(t, self.begin_age + 1)).otherwise(t)
+        inside = t >= self.begin if self.end is None else t.is_between(self.begin, self.end)
+        start = saturating_add(t, self.end_age) if self.end is None else t
+        return start, pl.when(inside).then(_INFINITY).otherwise(start)
+
+    def span(self, at: int) -> tuple[int, int]:
+        first = at - self.begin_age if self.begin is None else self.begin
+        last = at - self.end_age if self.end is None else min(at, self.end)
+        return first, last
+
+    @property
+    def reach(self) -> int | None:
+        return self.begin_age if self.begin is None else None
+
+    @property
+    def is_monotonic(self) -> bool:
+        return self.begin is not None
+
+    def __str__(self) -> str:
+        return f"[BEGIN {_bound(self.begin, self.begin_age)} END {_bound(self.end, self.end_age)}]"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """[ROWS rows SLIDE slide], separately for each value of the partition columns."""
+
+    rows: int
+    slide: int = 1
+    partition: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        slide = f" SLIDE {self.slide}" if self.slide != 1 else ""
+        by = f"PARTITION BY {', '.join(f'#{column}' for column in self.partition)} " if self.partition else ""
+        return f"[{by}ROWS {self.rows}{slide}]"
+
+
+TimeSpecification = Unbounded | Now | Range | Tumble | BeginEnd
+WindowSpecification = TimeSpecification | Rows
+
+
+class TimeWindow(Operator):
+    """S [w] = { (r, w.start(t), w.end(t), +1) : (r, t) in S }. Linear: keeps nothing.
+
+    `born` adds the instant of generation, for the sake of a NON RETROACTIVE join further up.
+    """
+
+    def __init__(self, schema: Schema, window: TimeSpecification, *, born: bool = False) -> None:
+        self.schema = schema
+        self.window = window
+        self.born = born
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        return self._shown(inputs[0]), NO_STATE
+
+    def _shown(self, batch: Batch) -> Batch:
+        start, end = self.window.interval(pl.col(START))
+        shown = batch.with_columns(start.alias(START), end.alias(END))
+        lasting = shown.get_column(START) < shown.get_column(END)
+        shown = shown if lasting.all() else shown.filter(lasting)
+        return shown.with_columns(pl.col(START).alias(BORN)) if self.born else shown
+
+
+class NegativeTimeWindow(TimeWindow):
+    """The same relation by negative tuples: (r, start, INF, +1), and (r, end, INF, -1) once the end is due.
+
+    Keeps every row until then. It is how the negative-tuple strategy says expirations, for comparison.
+    """
+
+    @property
+    def distribution(self) -> Distribution:
+        return by_value(len(self.schema))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        shown = self._shown(inputs[0])
+        forever = pl.lit(INF, pl.Int64).alias(END)
+        leaving = shown.filter(pl.col(END) < INF).with_columns(pl.col(END).alias(START), forever, -pl.col(WEIGHT))
+        due, pending = released(state.get("pending", ()), leaving, START, progress.low_before, progress.low)
+        return pl.concat([shown.with_columns(forever), due]), {"pending": pending}
+
+
+def _ceiling(t: pl.Expr, step: int) -> pl.Expr:
+    """The least multiple of step that is not below t; INF where that would pass it."""
+    return pl.when(t > INF - step).then(_INFINITY).otherwise(-(-t // step) * step)
+
+
+def _bound(instant: int | None, age: int) -> str:
+    if instant is not None:
+        return str(instant)
+    return f"NOW - {age}" if age else "NOW"

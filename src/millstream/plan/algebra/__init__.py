@@ -1,0 +1,1 @@
+"""Equations between plans, which rules and lowering use alike."""

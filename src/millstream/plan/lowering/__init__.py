@@ -1,0 +1,1 @@
+"""From a logical plan to the steps of the shared pipeline."""

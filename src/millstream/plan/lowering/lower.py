@@ -1,0 +1,534 @@
+"""Lowers logical plans to the kernel's operators.
+
+Equal sub-plans become one step, whichever queries they come from, because a step is named by its plan's fingerprint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from millstream.errors import BindError
+from millstream.kernel.aggregation.aggregate import Aggregate
+from millstream.kernel.aggregation.aggregate_calls import AggregateCall
+from millstream.kernel.joins.existence import ExistenceJoin
+from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
+from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
+from millstream.kernel.just_in_time.gates import JustInTime
+from millstream.kernel.just_in_time.producers import Taken
+from millstream.kernel.lazy.matched_selection import MatchedSelection
+from millstream.kernel.lazy.matches import Matches
+from millstream.kernel.lazy.ranked_tree import RankedTree, TreeShape
+from millstream.kernel.lazy.tree_selection import TreeSelection
+from millstream.kernel.multiway.join_tree import JoinTree
+from millstream.kernel.multiway.stem_join import StemJoin
+from millstream.kernel.operator import Operator
+from millstream.kernel.pipeline import Pipeline, Step
+from millstream.kernel.relational import linear
+from millstream.kernel.relational.change_log import ChangeLog
+from millstream.kernel.relational.failures import Checked, Failing, Failures
+from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
+from millstream.kernel.relational.runs import CountedRuns, ForetoldRuns
+from millstream.kernel.scalar.evaluate import can_fail
+from millstream.kernel.scalar.expressions import TRUE, Column, Expression, conjunction, conjuncts, possible
+from millstream.kernel.sharing.expand import Expand
+from millstream.kernel.sharing.expanded_selection import ExpandedSelection
+from millstream.kernel.sharing.grouped_selection import GroupedSelection
+from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
+from millstream.kernel.storage.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
+from millstream.kernel.windows.elements import Elements
+from millstream.kernel.windows.rows import RowsWindow
+from millstream.kernel.windows.sample import Sample
+from millstream.kernel.windows.streams import ChangeStream
+from millstream.kernel.windows.time import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
+from millstream.plan import logical as lo
+from millstream.plan.algebra.column_keys import hash_keys, with_column_keys
+from millstream.plan.algebra.existence import existence_of
+from millstream.plan.algebra.outer_joins import columns, expand_join, swapped_join
+from millstream.plan.analysis.births import has_runs, refuse_compared, refuse_untraced
+from millstream.plan.analysis.lifetime import Counting, longest_window
+from millstream.plan.analysis.monotonic import is_non_retroactive, is_static
+from millstream.plan.analysis.patterns import Pattern, pattern_of
+from millstream.plan.explain import describe
+from millstream.plan.fingerprint import Fingerprints, producer_of
+from millstream.plan.rules.reduce_windows import is_row_wise_over
+from millstream.plan.tags import STEP_TAGS
+from millstream.types import Schema
+
+CLOCK = "_clock"  # the source that carries no rows, only how far time has come
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can choose about how a plan is run; the answers are the same."""
+
+    strategy: str = "upa"
+    max_rstream_rows: int = 10_000_000
+    expiry_groups: int = 0  # 0 keeps the inputs of joins consolidated
+    lazy_interval: int = 5  # percent of the window
+    first_counted: int = 0  # failures before this instant are none
+    lenient: bool = False  # whether what fails is tried elsewhere, and is nothing here
+    counting: tuple[Counting, ...] = ()  # windows that have not seen all of what they count
+    apart: str = ""  # tells a plan whose state must not be that of another query's equal plan
+
+
+class Lowering:
+    """Collects the steps of a plan, each edge once."""
+
+    def __init__(self, plan: lo.Node, options: Options) -> None:
+        self.steps: dict[str, Step] = {}
+        self.selection = ""  # the step that selects for all queries of a group, if there is one
+        self.options = options
+        self._retracting: set[str] = set()  # the edges that may carry negative weights
+        self._lowered: dict[int, tuple[lo.Node, str]] = {}  # what was lowered already, and its edge
+        self._fingerprints = Fingerprints()
+        self._born = any(is_non_retroactive(node) for node in plan.walk())
+        self._errors: dict[str, Schema] = {}  # the edges that carry what fails
+        if options.strategy == "direct":
+            _refuse_strict(plan)
+        self.edge = self._checked(plan)
+
+    def _checked(self, plan: lo.Node) -> str:
+        """The edge of a plan that fails where something in it does."""
+        edge = self.lower(plan)
+        if not self._errors or self.options.lenient:
+            return edge
+        first = self.options.first_counted
+        by_query = bool(self.selection)
+        suffix = f"{'of-queries-' if by_query else ''}{self._fingerprints.of(plan)}{f'-{first}' if first else ''}"
+        certain = [each for each in self._errors if each not in self._retracting]
+        doubtful = [(each, errors) for each, errors in self._errors.items() if each in self._retracting]
+        failures = tuple(
+            self._named(f"failures{place or ''}-{suffix}", Failures(errors, first), each)
+            for place, (each, errors) in enumerate(doubtful)
+        )
+        if isinstance(plan, lo.Guard):
+            guard = Checked((), first, rows=False)
+            edge = self._named(f"checked-{suffix}", guard, *(certain or failures), awaited=failures)
+            below = Pipeline(tuple(self.steps.values())).edges_below(edge)
+            self.steps = {name: step for name, step in self.steps.items() if name in below}
+            return self._marked(edge, False)
+        retracting, checked = edge in self._retracting, Checked(plan.schema, first, by_query=by_query)
+        edge = self._named(f"checked-{suffix}", checked, edge, *certain, awaited=failures)
+        return self._marked(edge, retracting)
+
+    def lower(self, node: lo.Node) -> str:
+        """The edge that carries the node's rows."""
+        known = self._lowered.get(id(node))
+        if known is None:
+            known = self._lowered[id(node)] = node, self._lower(node)
+        return known[1]
+
+    def _lower(self, node: lo.Node) -> str:
+        match node:
+            case lo.StreamScan():
+                return node.name
+            case lo.TableScan(log=None):
+                return self._generated(node, self._marked(node.name, node.nature not in ("APPEND ONLY", "STATIC")))
+            case lo.TableScan():
+                return self._generated(node, self._change_log(node))
+            case lo.OneRow():
+                return self._generated(node, self._step(node, linear.OneRow(), CLOCK))
+            case lo.Filter() | lo.Project():
+                edge = self.lower(node.input)
+                self._note_failing(node, edge)
+                return self._step(node, _row_wise(node), edge)
+            case lo.Failing():
+                return self._failing(node, node.input.schema, node.expressions, node.where, self.lower(node.input))
+            case lo.Checked():
+                edge = self.lower(node.input)
+                for errors in () if self.options.lenient else node.errors:
+                    self.lower(errors)
+                return edge
+            case lo.Stamped():
+                return self._step(node, linear.Stamp(node.schema), self.lower(node.input))
+            case lo.Shortened():
+                return self._step(node, linear.Shorten(node.schema, node.ends), self.lower(node.input))
+            case lo.Window():
+                return self._window(node)
+            case lo.Sample():
+                derived = not _is_base(node.input)
+                edge = self._elements(node.input) if derived else self.lower(node.input)
+                return self._step(node, Sample(node.schema, node.percent, node.seed, derived=derived), edge)
+            case lo.RelationToStream():
+                return self._to_stream(node)
+            case lo.Selection():
+                return self._selection(node)
+            case lo.Expand():
+                return self._expand(node)
+            case lo.QueryRows():
+                return self._marked(node.group, False)
+            case lo.Matches():
+                operator = Matches(node.schema, node.instants, node.kept, timed=node.timed)
+                return self._step(node, operator, self.lower(node.input))
+            case lo.Guard():
+                return self.lower(node.input)
+            case lo.RankedTree():
+                shape = tree_shape(node, node.input.schema)
+                return self._step(node, RankedTree(shape, node.kept), self.lower(node.input))
+            case lo.TreeSelection():
+                return self._tree_selection(node)
+            case lo.MatchedSelection():
+                return self._matched_selection(node)
+            case lo.MatchScan():
+                return self._marked(node.name, node.retracting)
+            case lo.Distinct():
+                return self._distinct(node)
+            case lo.SetOperation():
+                return self._set_operation(node)
+            case lo.Aggregate():
+                return self._aggregate(node)
+            case lo.Join(join="inner"):
+                return self._join(node)
+            case lo.ManyJoin():
+                return self._many_join(node)
+            case lo.Join(join="semi" | "anti"):
+                refuse_compared(node)
+                return self._existence(node)
+            case lo.Join():
+                refuse_compared(node)
+                return self.lower(expand_join(node))
+            case _:
+                raise AssertionError(f"no operator for {type(node).__name__}")
+
+    def _note_failing(self, node: lo.Filter | lo.Project, edge: str) -> None:
+        """Errors of what a node computes are rows of an edge of their own."""
+        computed = conjuncts(node.condition) if isinstance(node, lo.Filter) else node.expressions
+        fragile = () if self.options.lenient else tuple(dict.fromkeys(filter(can_fail, computed)))
+        if fragile:
+            where = conjunction(list(map(_possible, computed))) if isinstance(node, lo.Filter) else TRUE
+            self._failing(node, node.input.schema, fragile, where, edge)
+
+    def _failing(
+        self, node: lo.Node, rows: Schema, expressions: Sequence[Expression], where: Expression, edge: str
+    ) -> str:
+        """The edge with the errors of expressions; of rows that may be taken back, with these, and in a group with the
+        query."""
+        lineage = bool(self.selection) and not _is_expanded(node)
+        carried = rows if edge in self._retracting else rows[:1] if self.selection and not lineage else ()
+        operator = Failing(expressions, where, carried, lineage=lineage)
+        name = f"failing{'-of-queries' if self.selection else ''}-{self._fingerprints.of(node)}"
+        found = self._named(name, operator, edge)
+        self._errors[found] = operator.schema
+        return found
+
+    def _selection(self, node: lo.Selection) -> str:
+        operator = _selecting(node.input.schema, node.key, node.shapes)
+        self.selection = self._step(node, operator, self.lower(node.input))
+        return self.selection
+
+    def _matched_selection(self, node: lo.MatchedSelection) -> str:
+        projection = linear.Project(node.schema, node.columns)
+        matches = Matches(node.schema, node.instants, node.kept, timed=node.timed)
+        operator = MatchedSelection(_selecting(node.input.schema, node.key, node.shapes), projection, matches)
+        self.selection = self._step(node, operator, self.lower(node.input))
+        return self.selection
+
+    def _tree_selection(self, node: lo.TreeSelection) -> str:
+        selection = _selecting(node.input.schema, node.key, node.shapes)
+        projection = linear.Project(node.schema, node.columns)
+        operator = TreeSelection(selection, projection, tree_shape(node, node.schema), node.kept)
+        self.selection = self._step(node, operator, self.lower(node.input))
+        return self.selection
+
+    def _expand(self, node: lo.Expand) -> str:
+        """Together with the selection, where only row-wise work is in between: lineage is too wide to be kept."""
+        row_wise: list[Operator] = []
+        below = node.input
+        while isinstance(below, lo.Project | lo.Filter):
+            row_wise.append(_row_wise(below))
+            below = below.input
+        expand = Expand(node.input.schema)
+        fragile = any(can_fail(e) for part in node.walk() for e in lo.expressions_of(part))
+        if not isinstance(below, lo.Selection) or below.key is not None or fragile:
+            return self._step(node, expand, self.lower(node.input))
+        selection = GroupedSelection(below.input.schema, below.shapes)
+        operator = ExpandedSelection(selection, row_wise[::-1], expand)
+        self.selection = self._step(node, operator, self.lower(below.input))
+        return self.selection
+
+    def _generated(self, node: lo.Node, edge: str) -> str:
+        """Where instants of generation count: the edge with those of rows that come and never go."""
+        if not self._born or edge in self._retracting or is_non_retroactive(node):
+            return edge
+        return self._step(node, TimeWindow(node.schema, Unbounded(), born=True), edge)
+
+    def _change_log(self, node: lo.TableScan) -> str:
+        if node.log is None:
+            raise AssertionError(f"{node.name} has no feed")
+        operator = ChangeLog(node.schema, node.log.key, malformed=node.log.malformed)
+        return self._marked(self._step(node, operator, node.log.feed), not node.log.malformed)
+
+    def _window(self, node: lo.Window) -> str:
+        window = node.window
+        if isinstance(window, Rows):
+            edge = self.lower(node.input) if _is_base(node.input) else self._elements(node.input)
+            found = next((each for each in self.options.counting if each.window == node), None)
+            told = {} if found is None else {"since": found.since, "before": found.before}
+            return self._marked(self._step(node, RowsWindow(node.schema, window, born=self._born, **told), edge), True)
+        negative = self.options.strategy == "negative" and not isinstance(window, Unbounded)
+        if isinstance(window, Now) and not negative and not self._born:
+            return self.lower(node.input)  # streams are kept that way
+        edge = self._elements(node.input) if self._has_runs(node.input) else self.lower(node.input)
+        if negative:
+            return self._marked(self._step(node, NegativeTimeWindow(node.schema, window, born=self._born), edge), True)
+        return self._step(node, TimeWindow(node.schema, window, born=self._born), edge)
+
+    def _has_runs(self, stream: lo.Node) -> bool:
+        """Whether the edge may carry elements as runs over several instants: only RSTREAM makes those.
+
+        Not where its rows are passed on from [NOW] windows one by one; what counts or compares rows makes runs of them.
+        """
+        if not (isinstance(stream, lo.RelationToStream) and stream.operator == "rstream"):
+            return False
+        return self.options.strategy == "negative" or not is_row_wise_over(stream.input, Now())
+
+    def _to_stream(self, node: lo.RelationToStream) -> str:
+        edge = self.lower(node.input)
+        if node.operator == "rstream":
+            return edge
+        return self._marked(self._step(node, ChangeStream(node.schema, node.operator), edge), False)
+
+    def _elements(self, stream: lo.Node) -> str:
+        """The edge with a derived stream's elements one by one."""
+        edge = self.lower(stream)
+        if isinstance(stream, lo.Sample):
+            return edge  # a sample of a derived stream has been taken apart already
+        name, operator = (
+            f"elements-{self._fingerprints.of(stream)}",
+            Elements(stream.schema, self.options.max_rstream_rows),
+        )
+        return self._marked(self._named(name, operator, edge), False)
+
+    def _distinct(self, node: lo.Distinct) -> str:
+        return self._counted(node, SetOperation.DISTINCT, self.lower(node.input))
+
+    def _set_operation(self, node: lo.SetOperation) -> str:
+        edges = [self.lower(child) for child in node.children]
+        if node.operation == "union all":
+            return self._step(node, linear.UnionAll(node.schema), *edges)
+        return self._counted(node, SetOperation(node.operation.upper()), *edges)
+
+    def _counted(self, node: lo.Node, operation: SetOperation, *edges: str) -> str:
+        """By what comes in: without retractions δ* keeps only how long each value stays."""
+        retracting = bool(self._retracting.intersection(edges))
+        is_distinct = operation in (SetOperation.DISTINCT, SetOperation.UNION)
+        if is_distinct and self._born:
+            return self._runs(node, operation, edges, counted=retracting or self.options.strategy == "negative")
+        if is_distinct and not retracting and self.options.strategy == "upa":
+            return self._step(node, DistinctStar(node.schema), *edges)
+        if self.options.strategy == "direct":
+            return self._marked(self._step(node, DirectMultiplicity(node.schema, operation), *edges), True)
+        return self._marked(self._step(node, Multiplicity(node.schema, operation), *edges), True)
+
+    def _runs(self, node: lo.Node, operation: SetOperation, edges: Sequence[str], *, counted: bool) -> str:
+        """What is there, with the instant at which it came to be: said ahead, unless rows are taken back."""
+        operator = CountedRuns(node.schema, operation) if counted else ForetoldRuns(node.schema)
+        return self._marked(self._step(node, operator, *edges), counted)
+
+    def _aggregate(self, node: lo.Aggregate) -> str:
+        """Keys and arguments are computed first, so that the kernel's aggregate reads columns."""
+        needed = [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
+        columns: list[Expression] = list(dict.fromkeys(needed))
+        names = tuple(str(column) for column in columns)
+        computed = lo.Project(node.input, tuple(columns), names)
+        edge = self.lower(computed)
+        keys = tuple(columns.index(key) for key in node.keys)
+        calls = _calls(node.calls, columns)
+        retractions = edge in self._retracting or self.options.strategy != "upa"
+        operator = Aggregate(computed.schema, keys, calls, retractions=retractions)
+        return self._marked(self._step(node, operator, edge), True)
+
+    def _join(self, node: lo.Join) -> str:
+        if is_non_retroactive(node.left) and not is_non_retroactive(node.right):
+            return self.lower(swapped_join(node))
+        keys = hash_keys(node)
+        if keys is None:
+            return self.lower(with_column_keys(node))
+        edges = self.lower(node.left), self.lower(node.right)
+        arguments = node.left.schema, node.right.schema, keys.positions, keys.residual, keys.null_safe
+        if not is_non_retroactive(node.right):
+            synopses = self._synopsis(node.left, edges[0]), self._synopsis(node.right, edges[1])
+            return self._step(node, InnerJoin(*arguments, synopses=synopses), *edges)
+        refuse_untraced(node.left)
+        # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
+        lag = 0 if self._is_punctual(node.left, edges[:1]) else None
+        edge = self._step(node, NonRetroactiveJoin(*arguments, lag=lag), *edges)
+        return self._marked(edge, edges[0] in self._retracting)
+
+    def _many_join(self, node: lo.ManyJoin) -> str:
+        edges = [self.lower(child) for child in node.inputs]
+        consumers = node.consumers
+        as_of = any(consumer.as_of for consumer in consumers)
+        if not (consumers or node.shared) or (as_of and not self._is_punctual(node, edges)):
+            return self._step(node, self._joining(node, edges), *edges)
+        # Who asks is no part of what makes the rows; unless it matters when they were generated, or they are dropped.
+        single = len({one.alternative for one in consumers}) == 1
+        static = tuple(one for one in consumers if single and is_static(one.keys) and not one.refuses)
+        asked: dict[int, list[Consumer]] = {}
+        for one in consumers:
+            asked.setdefault(one.alternative, []).append(one.asking_by(self.lower(one.keys), static=one in static))
+        alternatives = tuple(map(tuple, asked.values())) or ((),)
+        made = node if as_of else replace(node, consumers=static, shared=False)
+        name = producer_of(self._fingerprints.of(made))
+        producer = self._named(name, self._joining(node, edges, ()), *edges)
+        taken = Taken(node.schema, alternatives, generated=as_of)
+        awaited = dict.fromkeys(one.edge for each in alternatives for one in each)
+        return self._step(node, taken, producer, awaited=tuple(awaited))
+
+    def _joining(self, node: lo.ManyJoin, edges: Sequence[str], alternatives: Alternatives | None = None) -> Operator:
+        synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=True)]
+        schemas = [child.schema for child in node.inputs]
+        retracting = frozenset(number for number, edge in enumerate(edges) if edge in self._retracting)
+        if isinstance(node, lo.JoinTree):
+            static = frozenset(number for number, child in enumerate(node.inputs) if is_static(child))
+            ways = node.detection.split()
+            combined = "all" in ways or "lattice" in ways
+            jit = JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways)
+            return JoinTree(
+                schemas,
+                node.shape,
+                node.condition,
+                synopses,
+                jit,
+                retracting,
+                alternatives,
+                static,
+            )
+        if isinstance(node, lo.StemJoin):
+            held = JustInTime() if node.jit else None
+            return StemJoin(
+                schemas,
+                node.condition,
+                synopses,
+                node.routing,
+                edges=edges,
+                jit=held,
+                retracting=retracting,
+                alternatives=alternatives,
+            )
+        raise AssertionError(f"no operator for {type(node).__name__}")
+
+    def _is_punctual(self, left: lo.Node, edges: Sequence[str]) -> bool:
+        """Whether the rows of a node, which come on some edges, start when they are generated."""
+        left = lo.without_consumers(left)
+        tables = any(isinstance(node, lo.TableScan) for node in left.walk())
+        return not self._retracting.intersection(edges) and not tables and not has_runs(left)
+
+    def _existence(self, node: lo.Join) -> str:
+        """Partners that are never taken back need not be counted: δ* knows how long they stay."""
+        parts, negated = existence_of(node), node.join == "anti"
+        left, keys = parts.left, parts.keys
+        edges = self.lower(left), self.lower(keys)
+        foretold = (node.foretold or not negated) and edges[1] not in self._retracting
+        foretold = foretold and self.options.strategy != "negative"
+        presence = self._presence(keys.schema, foretold=foretold, traced=self._born and not negated)
+        synopsis = self._synopsis(left, edges[0])
+        operator = ExistenceJoin(left.schema, presence, parts.positions, parts.null_safe, synopsis, negated=negated)
+        edge = self._step(node, operator, *edges)
+        self._marked(edge, negated or not foretold or edge in self._retracting)
+        if len(left.schema) == len(node.schema):
+            return edge
+        return self._step(node, linear.Project(node.schema, columns(node.schema)), edge)
+
+    def _presence(self, schema: Schema, *, foretold: bool, traced: bool) -> Multiplicity | DistinctStar:
+        if traced:
+            return ForetoldRuns(schema) if foretold else CountedRuns(schema, SetOperation.DISTINCT)
+        return DistinctStar(schema) if foretold else Multiplicity(schema, SetOperation.DISTINCT)
+
+    def _synopsis(self, plan: lo.Node, edge: str) -> Synopsis:
+        """How a join keeps an input: by how its rows leave."""
+        pattern, groups = pattern_of(plan), self.options.expiry_groups
+        if not groups or self.options.strategy != "upa" or edge in self._retracting or pattern == Pattern.STR:
+            return Consolidated()
+        span = longest_window(plan)
+        lazy = max(1, span * self.options.lazy_interval // 100)
+        kind = ExpiryGrouped if pattern == Pattern.WK else Fifo
+        return kind(span, groups, lazy)
+
+    def _step(self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
+        name = f"{STEP_TAGS[type(operator)]}-{self._fingerprints.of(node)}"
+        return self._named(name, operator, *inputs, awaited=awaited)
+
+    def _named(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
+        if self.options.strategy != "upa" or self._born:
+            # The same plan run in another way keeps other state: it must not be taken for the usual one.
+            name = f"{name}-{self.options.strategy}{'-born' if self._born else ''}"
+        if self.options.apart:
+            name = f"{name}~{self.options.apart}"
+        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited))
+        return self._marked(name, bool(self._retracting.intersection(inputs)))
+
+    def _marked(self, edge: str, retracting: bool) -> str:
+        """Note whether an edge may carry negative weights; operators that pass rows on do as their inputs."""
+        (self._retracting.add if retracting else self._retracting.discard)(edge)
+        return edge
+
+
+def _calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression]) -> tuple[AggregateCall, ...]:
+    """The calls as the kernel takes them: their arguments are among the columns."""
+    return tuple(
+        AggregateCall(
+            call.function,
+            None if call.argument is None else columns.index(call.argument),
+            call.distinct,
+            call.type,
+            call.definition,
+            call.told,
+        )
+        for call in calls
+    )
+
+
+def tree_shape(node: lo.RankedTree | lo.TreeSelection, rows: Schema) -> TreeShape:
+    """Over rows with instants in the last columns."""
+    schema = rows[: -node.instants]
+    columns = [Column(field.type, index, field.name) for index, field in enumerate(schema)]
+    return TreeShape(schema, node.keys, _calls(node.calls, columns), node.instants, node.shifts)
+
+
+def _is_expanded(node: lo.Node) -> bool:
+    """Whether the rows that a node of a group's plan reads are those of single queries."""
+    return any(isinstance(n, lo.Expand) or (isinstance(n, lo.Selection) and n.key is not None) for n in node.walk())
+
+
+def _possible(condition: Expression) -> Expression:
+    return possible(condition) if can_fail(condition) else condition
+
+
+def _row_wise(node: lo.Project | lo.Filter) -> Operator:
+    if isinstance(node, lo.Project):
+        return linear.Project(node.schema, node.expressions)
+    return linear.Filter(node.schema, node.condition)
+
+
+def _selecting(
+    schema: Schema, key: Expression | None, shapes: Mapping[str, Expression]
+) -> GroupedSelection | KeyedSelection:
+    if key is None:
+        return GroupedSelection(schema, shapes)
+    return KeyedSelection(schema, key, {name: _asked(shape, key) for name, shape in shapes.items()})
+
+
+def _asked(shape: Expression, key: Expression) -> tuple[Expression, Expression]:
+    """What a shape wants the key to be equal to, and the rest of it."""
+    found = equality_key(shape)
+    if found is None or found[0] != key:
+        raise AssertionError(f"{shape} does not ask for {key}")
+    return found[1], found[2]
+
+
+def _is_base(stream: lo.Node) -> bool:
+    while isinstance(stream, lo.Sample):
+        stream = stream.input
+    return isinstance(stream, lo.StreamScan)
+
+
+def _refuse_strict(plan: lo.Node) -> None:
+    for node in plan.walk():
+        if node.kind == "relation" and pattern_of(node) == Pattern.STR and not is_non_retroactive(node):
+            raise BindError(
+                "strategy 'direct' cannot run this query",
+                detail=f"the rows of {describe(node)} leave at instants that nothing foretells (STR)",
+                hint="SET strategy = 'upa' or 'negative'",
+            )

@@ -1,0 +1,79 @@
+"""A column that nothing reads is not computed, where that could fail: it becomes NULL, and stays in its place.
+
+`prune_columns` takes such columns away, with others; but it may be disabled, and nothing that fails may depend on that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.kernel.scalar.evaluate import can_fail
+from millstream.kernel.scalar.expressions import Expression, Literal, columns_used
+from millstream.kernel.windows.time import Now, Rows, Unbounded
+from millstream.plan import logical as lo
+from millstream.plan.rules.reduce_windows import is_row_wise_over
+
+
+def without_unread(plan: lo.Node) -> lo.Node:
+    return _read(plan, _all(plan))
+
+
+def _all(node: lo.Node) -> set[int]:
+    return set(range(len(node.schema)))
+
+
+def _read(node: lo.Node, needed: set[int]) -> lo.Node:
+    """The node, of which only some columns are read."""
+    match node:
+        case lo.Project():
+            computed = tuple(e if i in needed else _nothing(e) for i, e in enumerate(node.expressions))
+            return replace(node, input=_read(node.input, _used(*computed)), expressions=computed)
+        case lo.Filter():
+            return replace(node, input=_read(node.input, needed | columns_used(node.condition)))
+        case lo.Join():
+            width, used = len(node.left.schema), needed | columns_used(node.condition)
+            left = _read(node.left, {i for i in used if i < width})
+            right = _read(node.right, {i - width for i in used if i >= width})
+            return replace(node, left=left, right=right)
+        case lo.Aggregate():
+            return _aggregate(node, needed)
+        case lo.SetOperation(operation="union all"):
+            return replace(node, left=_read(node.left, needed), right=_read(node.right, needed))
+        case lo.RelationToStream() if node.operator == "rstream" or is_row_wise_over(node.input, Unbounded()):
+            return replace(node, input=_read(node.input, needed))
+        case lo.Window() if not isinstance(node.window, Rows):
+            return replace(node, input=_read(node.input, needed))
+        case lo.Sample():
+            return replace(node, input=_read(node.input, needed)) if _is_plain(node.input) else _whole(node)
+        case _:
+            return _whole(node)
+
+
+def _is_plain(stream: lo.Node) -> bool:
+    """Whether its elements have arrival numbers, by which the coin is tossed; those of others are tossed by value."""
+    return isinstance(stream, lo.StreamScan) or is_row_wise_over(stream, Now())
+
+
+def _whole(node: lo.Node) -> lo.Node:
+    return node.with_children(tuple(_read(child, _all(child)) for child in node.children)) if node.children else node
+
+
+def _aggregate(node: lo.Aggregate, needed: set[int]) -> lo.Node:
+    keys = len(node.keys)
+
+    def call_of(place: int, call: lo.AggregateCall) -> lo.AggregateCall:
+        if keys + place in needed or call.argument is None or call.definition is not None:
+            return call
+        return replace(call, argument=Literal(call.argument.type, None))
+
+    calls = tuple(call_of(place, call) for place, call in enumerate(node.calls))
+    used = _used(*node.keys, *(call.argument for call in calls if call.argument is not None))
+    return replace(node, input=_read(node.input, used), calls=calls)
+
+
+def _nothing(expression: Expression) -> Expression:
+    return Literal(expression.type, None) if can_fail(expression) else expression
+
+
+def _used(*expressions: Expression) -> set[int]:
+    return set().union(*map(columns_used, expressions))

@@ -1,0 +1,1 @@
+"""Standing queries: registered, planned, materialized by mode, recovered, dropped."""

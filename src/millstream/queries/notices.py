@@ -1,0 +1,163 @@
+"""What a late query has of the past: from when on its answers are exact, and what its author is told.
+
+    K(S) = final - RETAIN(S) when the query comes, 0 if nothing of S was cut      its elements from K on are the past
+    F    = the first instant from which no element before K can be in any window  answers from F on are exact
+
+It does not matter what files still hold. F of windows that count rows may not be known yet: they tell when they have
+counted enough. Where there is no F (windows that never end, or count rows by partition)
+the answer is made of what came from K on, and the author is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from millstream.catalog.entries import Declarations, Entry
+from millstream.engine.engine import Engine
+from millstream.engine.epochs.task import StateNames
+from millstream.engine.history.past import Past
+from millstream.errors import TimeError
+from millstream.kernel.batch import INF, Batch
+from millstream.kernel.windows.rows import AT, COVERED
+from millstream.kernel.windows.time import Rows
+from millstream.language.binder import BoundQuery
+from millstream.language.instants import shown_instant
+from millstream.plan import logical as lo
+from millstream.plan.analysis.lifetime import OPEN, Counting, can_be_counted, counters, countings, influence
+from millstream.plan.lowering.lower import Lowering, Options
+from millstream.plan.lowering.matches import is_fragile
+
+
+def check_now(past: Past, now: int, bound: BoundQuery) -> None:
+    """Refuse an answer now that would lack something, where answers later on would not."""
+    if past.first > now >= 0:
+        raise TimeError(
+            f"the answer at {shown_instant(now, bound.domain)} needs history that is no longer kept",
+            detail="; ".join(past.notices),
+            hint="ask for a shorter window, or declare the streams with a longer RETAIN",
+        )
+
+
+def of_the_past(engine: Engine, bound: BoundQuery) -> Past:
+    """What a query has that comes now."""
+    past = _of_the_past(engine, bound)
+    if not is_fragile(bound.plan):
+        return past
+    # What fails counts from the first answerable instant on; as long as that is not known, from what is kept on.
+    first = past.first if past.unseen is None else max(past.kept.values())
+    return replace(past, counted=max(first, engine.first_answerable({s.name for s in lo.sources(bound.plan)})))
+
+
+def _of_the_past(engine: Engine, bound: BoundQuery) -> Past:
+    sources = {source.name for source in lo.sources(bound.plan)}
+    final, kept = engine.final(sources, engine.snapshot), {}
+    for node in bound.plan.walk():
+        if isinstance(node, lo.StreamScan) and (cut := engine.lost_before(node.name)) > 0:
+            kept[node.name] = max(cut, final - (engine.retain_of(node.name) or 0))
+    if not kept:
+        return Past()
+    past = Past(kept)
+    last = influence(bound.plan, past.lost, partial(_covered_now, engine))
+    if last > OPEN:
+        told = _told(bound, kept, "its answers lack what came before")
+        return Past(kept, max(kept.values()), True, told, covered=False)
+    if last == OPEN:
+        windows = countings(bound.plan, past.lost, partial(_covered_now, engine))
+        rows = max(each.window.window.rows + each.window.window.slide for each in windows.values())  # type: ignore[union-attr]
+        told = _told(bound, kept, f"it can be asked once its windows have counted {rows} rows since, at most")
+        unseen = tuple((place, each.since, _before(engine, each)) for place, each in windows.items())
+        return Past(kept, OPEN, True, told, unseen=unseen)
+    notices = _told(bound, kept, f"it can be asked from {shown_instant(last + 1, bound.domain)} on")
+    return Past(kept, last + 1, last >= final, notices if last >= final else ())
+
+
+def _covered_now(engine: Engine, node: lo.Window, seen: int) -> int:
+    """Of single rows of a base stream it is known where they are; others are counted as the query runs."""
+    window = node.window
+    if isinstance(window, Rows) and window.slide == 1 and isinstance(node.input, lo.StreamScan):
+        return min(engine.instant_of(node.input.name, seen + 1, window.rows + 1), OPEN)
+    return OPEN if can_be_counted(node) else INF
+
+
+def _before(engine: Engine, counting: Counting) -> int:
+    """Whatever slides counts all elements that there ever were."""
+    stream = counting.window.input
+    return engine.number_before(stream.name, counting.since) if isinstance(stream, lo.StreamScan) else 0
+
+
+def counted_by(plan: lo.Node, past: Past) -> tuple[Counting, ...]:
+    """The windows of a plan that are to tell when they have counted enough."""
+    if past.unseen is None:
+        return ()
+    windows = counters(plan)
+    return tuple(Counting(windows[place], since, before) for place, since, before in past.unseen)
+
+
+def found_by_counting(plan: lo.Node, past: Past, options: Options, engine: Engine, states: StateNames) -> int:
+    """The first answerable instant of a query by what its windows have counted; OPEN as long as that is not enough."""
+    lowering = Lowering(plan, options)
+
+    def covered(window: lo.Window, seen: int) -> int:
+        if not can_be_counted(window):
+            return INF
+        kept = states.get(lowering.lower(window), {}).items()
+        found = [engine.store.read(name) for key, names in kept if key.endswith(f"/{COVERED}") for name in names]
+        return next((at for frame in found if (at := frame[AT].item()) is not None), OPEN)
+
+    last = influence(plan, past.lost, covered)
+    return last + 1 if last < OPEN else OPEN
+
+
+def counted_now(engine: Engine, bound: BoundQuery, past: Past, options: Options, now: int) -> tuple[Batch, Past]:
+    """The rows of an ad-hoc query whose windows count, and what it has of the past, if they have counted enough."""
+    options = replace(options, counting=counted_by(bound.plan, past))
+    found: list[int] = []
+
+    def read(states: StateNames) -> None:
+        found.append(found_by_counting(bound.plan, past, options, engine, states))
+
+    rows = engine.evaluate(bound.plan, options, now, past.kept, read)
+    past = replace(past, first=found[0] if found else OPEN)
+    check_now(past, now, bound)
+    return rows, replace(past, notices=())
+
+
+def _told(bound: BoundQuery, kept: Mapping[str, int], so: str) -> tuple[str, ...]:
+    return tuple(
+        f"the history of {source} begins at {shown_instant(first, bound.domain)} (RETAIN), and a window of this query "
+        f"reaches further back: {so}"
+        for source, first in sorted(kept.items())
+        if influence(bound.plan, {source: first - 1}) >= 0
+    )
+
+
+def with_past(declared: Declarations, template: str, first: int, count: int, past: Past) -> Declarations:
+    """With what so many queries of a template have of the past, from the number of the first on."""
+    told = [first, count, list(past.notices), *past.content()]
+    entries = (
+        {**entry, "notices": [*entry.get("notices", ()), told]}
+        if (entry["kind"], entry["name"]) == ("template", template)
+        else entry
+        for entry in declared.entries
+    )
+    return Declarations(tuple(entries)) if past.is_told else declared
+
+
+def past_in(entry: Entry, number: int | None = None) -> Past:
+    """What a query has of the past, by its entry, or by that of its template."""
+    if number is None:
+        return _past(entry.get("past", ()), entry.get("notices", ()))
+    for begin, count, notices, *content in entry.get("notices", ()):
+        if begin <= number < begin + count:
+            return _past(content, notices)
+    return Past()
+
+
+def _past(content: Sequence[Any], notices: Sequence[str]) -> Past:
+    found = [*content, *[0, {}, True, 0, None][len(content) :]]
+    first, kept, covered, counted, unseen = found
+    windows = None if unseen is None else tuple((place, since, before) for place, since, before in unseen)
+    return Past(kept, first, False, tuple(notices), covered, counted, windows)

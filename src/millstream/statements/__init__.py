@@ -1,0 +1,1 @@
+"""Statements, from what was parsed to what is done."""

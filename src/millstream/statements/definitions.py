@@ -1,0 +1,92 @@
+"""Makes streams, tables and views known: to the catalog, and those that hold rows to the engine.
+
+Some tables come with others: what came too late, what could not be applied, what could not be
+read, and which files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.catalog.objects import CatalogOfObjects
+from millstream.connectors.feeds import files_table, unreadable_table
+from millstream.engine.engine import Engine, SourceRow
+from millstream.errors import BindError
+from millstream.ingest.insert import late_table, malformed_table
+from millstream.language import statements as st
+from millstream.language.binder import Binder
+from millstream.language.definer import check_source_name, define_stream, define_table
+from millstream.plan.definitions import TableDefinition, ViewDefinition
+from millstream.types import Field
+
+
+class Definitions:
+    """Adds to the catalog and takes from it; nothing of this lasts by itself."""
+
+    def __init__(self, engine: Engine, catalog: CatalogOfObjects, binder: Callable[[str], Binder]) -> None:
+        self._engine, self._catalog, self._binder = engine, catalog, binder
+
+    def define(self, statement: st.Statement) -> tuple[st.Name, str]:
+        """What a statement says is known from now on; gives its name, and what to tell the user."""
+        match statement:
+            case st.CreateStream():
+                return statement.name, self._stream(statement)
+            case st.CreateTable():
+                return statement.name, self._table(statement)
+            case st.CreateView():
+                return statement.name, self._view(statement)
+            case _:
+                raise AssertionError(f"{type(statement).__name__} defines nothing")
+
+    def owned(self, key: str) -> list[str]:
+        """An object and the tables that come with it."""
+        return [other for other in self._catalog if other == key or other.startswith(f"{key}.")]
+
+    def forget(self, key: str) -> None:
+        for owned in self.owned(key):
+            self._catalog.remove(owned)
+
+    def _stream(self, statement: st.CreateStream) -> str:
+        definition = define_stream(statement)
+        self._catalog.add(definition, statement.name)
+        self._engine.add_source(statement.name.key, SourceRow(definition.columns, True, True, definition.retain))
+        self._add_table(late_table(definition))
+        if definition.source is not None:
+            self._add_table(unreadable_table(definition))
+            self._add_table(files_table(definition))
+        return f"stream {definition.name} created"
+
+    def _table(self, statement: st.CreateTable) -> str:
+        definition = define_table(statement)
+        self._catalog.add(definition, statement.name)
+        if definition.log is None:
+            self._engine.add_source(statement.name.key, SourceRow(definition.columns, False, False))
+        else:
+            self._engine.add_source(statement.name.key, SourceRow(definition.feed.columns, True, True))
+            self._add_table(late_table(definition.feed))
+            self._catalog.add(malformed_table(definition))
+        if definition.source is not None:
+            self._add_table(unreadable_table(definition))
+            self._add_table(files_table(definition))
+        return f"table {definition.name} created"
+
+    def _add_table(self, table: TableDefinition) -> None:
+        """A table that the engine fills itself."""
+        self._catalog.add(table)
+        self._engine.add_source(table.name.lower(), SourceRow(table.columns, False, False))
+
+    def _view(self, statement: st.CreateView) -> str:
+        check_source_name(statement.name)
+        # Kept as it was bound: it is rewritten as part of the queries that read it.
+        bound = self._binder(statement.place.text).bind(statement.query)
+        columns = bound.schema
+        if statement.columns:
+            if len(statement.columns) != len(columns):
+                raise BindError(
+                    f"view {statement.name} names {len(statement.columns)} columns, but there are {len(columns)}",
+                    place=statement.columns[0].place,
+                )
+            columns = tuple(Field(n.text, f.type) for n, f in zip(statement.columns, columns, strict=True))
+        view = ViewDefinition(statement.name.text, columns, bound.plan, bound.domain, bound.cql, bound.reads)
+        self._catalog.add(view, statement.name)
+        return "\n".join([f"view {view.name} created: a {bound.kind}", *bound.defaults])
