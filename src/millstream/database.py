@@ -39,6 +39,7 @@ from millstream.language.binder import Binder, BoundQuery
 from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
 from millstream.language.statement_parser import parse, parse_query
+from millstream.language.values import together
 from millstream.names import shown_name, why_unusable
 from millstream.notices import check_now, counted_now, of_the_past
 from millstream.plan.cost import SourceStatistics
@@ -116,9 +117,18 @@ class Database:
     def execute(self, text: str) -> Result:
         """Run all statements of a text; gives the last one's result."""
         result = Result("nothing to do")
-        for statement in parse(text):
-            result = self._execute(statement)
+        for run in together(parse(text)):
+            self._insert_all(run[:-1])
+            result = self._execute(run[-1])
         return result
+
+    def _insert_all(self, statements: Sequence[st.Statement]) -> None:
+        inserts = [statement for statement in statements if isinstance(statement, st.Insert)]
+        if len(inserts) > 1 and self.inputs.insert_together(inserts):
+            self.sinks.flush()
+        else:
+            for insert in inserts:
+                self._execute(insert)
 
     def _execute(self, statement: st.Statement) -> Result:
         match statement:
