@@ -38,6 +38,7 @@ from millstream.language import statements as st
 from millstream.language.binder import Binder, BoundQuery
 from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
+from millstream.language.nesting import without_collecting
 from millstream.language.statement_parser import parse, parse_query
 from millstream.language.values import together
 from millstream.names import shown_name, why_unusable
@@ -246,7 +247,8 @@ class Database:
         # Said by negative rows, the end of a window is no longer known where its rows are joined.
         shared = settings.stem_window if settings.strategy != "negative" else 0
         choice = JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
-        plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
+        with without_collecting():
+            plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
         return replace(bound, plan=plan)
 
     def rewritten_for_matches(
@@ -256,7 +258,8 @@ class Database:
         settings, shards = settings or self.settings, self.engine.runner.planner.shards
         disabled = DISABLED_RULES.union(settings.disabled)
         choice = JoinChoice(settings.join_plan, jit="off")
-        return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))
+        with without_collecting():
+            return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))
 
     # What an earlier process declared
 

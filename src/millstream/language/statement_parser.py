@@ -17,7 +17,7 @@ from millstream.language.dialect import CLAUSES, CQL, QueryParser
 from millstream.language.durations import duration
 from millstream.language.literal_lists import moved, put_back, without, without_lists
 from millstream.language.literal_rows import PlainInsert, plain_inserts
-from millstream.language.nesting import room_to_nest
+from millstream.language.nesting import room_to_nest, without_collecting
 from millstream.language.reading import all_read
 from millstream.language.type_names import column_type
 from millstream.names import is_text
@@ -53,7 +53,8 @@ def _parsed(
     """The statements of what was kept of a text, from which rows of plain constants were taken."""
     shortened, lists = without_lists(kept)
     try:
-        tokens = CQL().tokenize(shortened)
+        with without_collecting():
+            tokens = CQL().tokenize(shortened)
     except TokenError as error:
         raise SyntaxError(
             "cannot read the text",
@@ -67,7 +68,7 @@ def _parsed(
         put_back(tokens, sorted([*lists, *taken]))
         parser.lists = {start: (start, end) for start, end in lists}
     try:
-        with room_to_nest():
+        with room_to_nest(), without_collecting():
             found: list[Any] = parser._parse(_one_statement, tokens, text)
     except ParseError as error:
         raise _syntax_error(error, text, parser) from None
