@@ -48,7 +48,9 @@ from millstream.language import statements as st
 from millstream.language.binder import Binder, BoundQuery
 from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
+from millstream.language.nesting import without_collecting
 from millstream.language.statement_parser import parse, parse_query
+from millstream.language.values import together
 from millstream.names import shown_name, why_unusable
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
@@ -124,9 +126,18 @@ class Database:
     def execute(self, text: str) -> Result:
         """Run all statements of a text; gives the last one's result."""
         result = Result("nothing to do")
-        for statement in parse(text):
-            result = self._execute(statement)
+        for run in together(parse(text)):
+            self._insert_all(run[:-1])
+            result = self._execute(run[-1])
         return result
+
+    def _insert_all(self, statements: Sequence[st.Statement]) -> None:
+        inserts = [statement for statement in statements if isinstance(statement, st.Insert)]
+        if len(inserts) > 1 and self.inputs.insert_together(inserts):
+            self.sinks.flush()
+        else:
+            for insert in inserts:
+                self._execute(insert)
 
     def _execute(self, statement: st.Statement) -> Result:
         match statement:
@@ -244,7 +255,8 @@ class Database:
         # Said by negative rows, the end of a window is no longer known where its rows are joined.
         shared = settings.stem_window if settings.strategy != "negative" else 0
         choice = JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
-        plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
+        with without_collecting():
+            plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
         return replace(bound, plan=plan)
 
     def rewritten_for_matches(
@@ -254,7 +266,8 @@ class Database:
         settings, shards = settings or self.settings, self.engine.runner.planner.shards
         disabled = DISABLED_RULES.union(settings.disabled)
         choice = JoinChoice(settings.join_plan, jit="off")
-        return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))
+        with without_collecting():
+            return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))
 
     # What an earlier process declared
 

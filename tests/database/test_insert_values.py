@@ -8,10 +8,12 @@ from decimal import Decimal
 import pytest
 
 import millstream as ms
-from millstream.language import instants
+from millstream.engine.engine import Engine
+from millstream.language import literal_rows
 from millstream.language import values as language_values
-from millstream.language.literal_rows import literal_rows
+from millstream.language.literal_rows import plain_inserts
 from millstream.language.statement_parser import parse, parsed_insert
+from millstream.language.statements import Insert
 
 COLUMNS = {
     "TINYINT": ["1", "-128", "NULL", "1Y", "CAST('5' AS TINYINT)", "300", "1.0", "1.5", "'1'"],
@@ -51,8 +53,14 @@ COLUMNS = {
 }
 
 
+def tree(rows: str) -> Insert:
+    (statement,) = parse(f"INSERT INTO S VALUES {rows}")
+    return parsed_insert(statement)
+
+
 def outcome(text: str, columns: object, *, plain: bool) -> str:
-    (statement,) = parse(text) if plain else [parsed_insert(text)]
+    (statement,) = parse(text)
+    statement = statement if plain else parsed_insert(statement)
     try:
         made = language_values.insert_rows(statement, columns)
     except ms.Error as error:
@@ -68,7 +76,7 @@ def test_plain_constants_mean_what_they_mean_in_trees(kind):
         for value in COLUMNS[kind]:
             for text in (f"INSERT INTO S VALUES ({value}, 1, 2)", f"insert into `S` (t, a) values ( 2 , {value} ) ; "):
                 assert outcome(text, columns, plain=True) == outcome(text, columns, plain=False)
-                assert literal_rows(text) is not None or value in ("5.",)
+                assert plain_inserts(text) or value in ("5.",)
         together = ", ".join(f"({value}, 1, 2)" for value in COLUMNS[kind])
         text = f"INSERT INTO S VALUES {together}"
         assert outcome(text, columns, plain=True) == outcome(text, columns, plain=False)
@@ -80,12 +88,8 @@ def test_plain_constants_mean_what_they_mean_in_trees(kind):
         "INSERT INTO S VALUES (1 + 1)",
         "INSERT INTO S VALUES ('it' 's')",
         r"INSERT INTO S VALUES ('a\n')",
-        "INSERT INTO S VALUES (1) AT 5",
-        "INSERT INTO S VALUES (1); INSERT INTO S VALUES (2)",
         "INSERT INTO S VALUES (1, )",
-        "INSERT INTO S VALUES (1) -- one",
         "INSERT INTO S VALUES (abs(1))",
-        "INSERT INTO S VALUES (1) (2)",
         "INSERT INTO S VALUES ()",
         "INSERT INTO S VALUES",
         "INSERT INTO S VALUES (1.2.3)",
@@ -94,7 +98,7 @@ def test_plain_constants_mean_what_they_mean_in_trees(kind):
     ],
 )
 def test_anything_else_is_left_to_the_parser(text):
-    assert literal_rows(text) is None
+    assert not plain_inserts(text)
 
 
 def test_what_is_wrong_is_pointed_at():
@@ -132,8 +136,8 @@ def test_ten_thousand_rows_cost_no_query_each(monkeypatch):
 
 def test_expressions_of_one_form_are_computed_together(monkeypatch):
     calls = []
-    right = instants.evaluate
-    monkeypatch.setattr(instants, "evaluate", lambda *arguments: calls.append(1) or right(*arguments))
+    right = literal_rows.evaluate
+    monkeypatch.setattr(literal_rows, "evaluate", lambda *arguments: calls.append(1) or right(*arguments))
     rows = [
         f"({i} + {i % 7}, concat('it''s ', '{i}'), -{i}.5 * 2, DATE '2026-01-01' + INTERVAL {i % 9} DAY, {i} / 3, {i})"
         for i in range(200)
@@ -141,10 +145,79 @@ def test_expressions_of_one_form_are_computed_together(monkeypatch):
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT, s STRING, d DECIMAL(10,2), day DATE, b BIGINT) TIMESTAMP BY ts")
         columns = db.catalog["s"].input_columns
-        together = language_values.insert_rows(parsed_insert(f"INSERT INTO S VALUES {', '.join(rows)}"), columns)
+        together = language_values.insert_rows(tree(", ".join(rows)), columns)
         assert len(calls) < 20
-        singly = [language_values.insert_rows(parsed_insert(f"INSERT INTO S VALUES {row}"), columns)[0] for row in rows]
+        singly = [language_values.insert_rows(tree(row), columns)[0] for row in rows]
         assert together == singly
         assert together[8] == (9, "it's 8", Decimal("-17.00"), date(2026, 1, 9), 2, 8)
         with pytest.raises(ms.EvaluationError, match=r"(?s)division by zero.*line 2, column 2"):
             db.execute("INSERT INTO S VALUES (1/1, 'a', 1, NULL, 1, 1),\n(1/0, 'a', 1, NULL, 1, 1)")
+
+
+SCRIPT = """-- rows of a morning; and more
+CREATE STREAM S (a INT, s STRING, t BIGINT) TIMESTAMP BY t;
+INSERT INTO S VALUES (1, 'r', 1), (2, '/* ; */', 2);  INSERT INTO S VALUES (3, 'it''s; --', 3);
+INSERT INTO S VALUES (4, "x", 3); -- a text in other quotes; and a comment
+-- INSERT INTO S VALUES (5, 'no', 3);
+INSERT INTO S VALUES (6, 'y', 4), (7, 'z', 4), (8, NULL, 4);
+insert into S (t, a) values (5, 9); INSERT INTO S (t, a) VALUES (5, 10);
+INSERT INTO S VALUES (11 + 1, 'w', 5), (13, 'v', 5);
+CREATE TABLE R (k INT);
+INSERT INTO R VALUES (1), (2) AT 20; INSERT INTO R VALUES (3) AT 20; INSERT INTO R VALUES (4); INSERT INTO R VALUES (5);
+REGISTER QUERY q AS SELECT a, s FROM S WHERE s <> ';' AND a IN (LIST);
+INSERT INTO S VALUES (14, ';', 6); INSERT INTO S VALUES (15, 'r', 7) ;
+"""
+
+
+def test_scripts_of_many_statements():
+    """Whatever stands between them, and with long lists that are taken out of the text as well."""
+    script = SCRIPT.replace("LIST", ", ".join(str(i) for i in range(3_000)))
+    runs = [len(run) for run in plain_inserts(script)]
+    assert runs == [2, 1, 1, 1, 1, 1, 2, 2]
+    with ms.connect(engine="inprocess") as db:
+        assert db.execute(script).insert.accepted == 1
+        assert db.stats()["streams"]["S"]["arrived"] == 13
+        db.advance(to=30)
+        found = db.execute("SELECT t, a, s FROM S").table.to_pydict()
+        assert sorted(zip(found["a"], found["t"], found["s"], strict=True)) == [
+            *((1, 1, "r"), (2, 2, "/* ; */"), (3, 3, "it's; --"), (4, 3, "x"), (6, 4, "y"), (7, 4, "z"), (8, 4, None)),
+            *((9, 5, None), (10, 5, None), (12, 5, "w"), (13, 5, "v"), (14, 6, ";"), (15, 7, "r")),
+        ]
+        assert sorted(db.execute("SELECT k FROM R").table.column("k").to_pylist()) == [1, 2, 3, 4, 5]
+
+
+def test_statements_of_a_script_are_where_they_are():
+    text = "INSERT INTO S VALUES (1, 1);\n INSERT INTO S VALUES (2, 2), (3, 3);INSERT INTO S VALUES (4, 4) ;\n"
+    places = [text[one.place.start : one.place.end] for one in parse(text)]
+    assert places == [
+        "INSERT INTO S VALUES (1, 1)",
+        "INSERT INTO S VALUES (2, 2), (3, 3)",
+        "INSERT INTO S VALUES (4, 4)",
+    ]
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM S (a INT) TIMESTAMP BY t")
+        with pytest.raises(ms.TypeError, match=r'(?s)column "a" is INT, not STRING.*line 3, column 23'):
+            db.execute(f"{text}INSERT INTO S VALUES ('x', 5); INSERT INTO S VALUES (6, 6)")
+        assert db.stats()["streams"]["S"]["arrived"] == 4  # those before it are taken
+        with pytest.raises(ms.InputError, match="negative timestamp"):
+            db.execute("INSERT INTO S VALUES (5, 5); INSERT INTO S VALUES (6, -1); INSERT INTO S VALUES (7, 7);")
+        assert db.stats()["streams"]["S"]["arrived"] == 5
+        # Late for one that stands before it: as many statements, or as one.
+        assert db.execute(
+            "INSERT INTO S VALUES (1, 9); INSERT INTO S VALUES (1, 5); INSERT INTO S VALUES (1, 9);"
+        ).insert
+        assert db.stats()["streams"]["S"]["late"] == 1
+
+
+def test_many_statements_are_one_epoch(monkeypatch):
+    epochs = []
+    right = Engine.epoch
+    monkeypatch.setattr(Engine, "epoch", lambda *arguments: epochs.append(1) or right(*arguments))
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM S (a INT) TIMESTAMP BY t; CREATE TABLE R (a INT)")
+        db.execute("REGISTER QUERY q AS SELECT a FROM S [ROWS 2]")
+        before = len(epochs)
+        db.execute(";".join(f"INSERT INTO S VALUES ({i}, {i})" for i in range(100)))
+        db.execute(";".join(f"INSERT INTO R VALUES ({i})" for i in range(100)))
+        assert len(epochs) - before < 10
+        assert sorted(db.query("q").result().column("a").to_pylist()) == [97, 98]

@@ -16,7 +16,7 @@ import polars as pl
 
 from millstream import types
 from millstream.kernel.scalar.coercion import cast
-from millstream.kernel.scalar.expressions import Column, Expression, Literal
+from millstream.kernel.scalar.expressions import Cast, Column, Expression, Literal
 from millstream.kernel.scalar.functions import call, case, in_list
 from millstream.kernel.scalar.literals import number_literal
 from millstream.types import DataType
@@ -183,7 +183,9 @@ def _cast(tokens: list[str], at: int) -> tuple[str, Expression, int]:
     if name == "DECIMAL":
         kind = types.decimal(int(tokens[end + 1]), int(tokens[end + 3]))
         shown, end = str(kind), end + 5
-    expression = cast(argument, kind, lenient=lenient)
+    # Intervals here are from DAY TO SECOND in Spark too, which `cast` cannot know of a column.
+    known = argument.type == types.INTERVAL
+    expression = Cast(kind, argument, lenient) if known else cast(argument, kind, lenient=lenient)
     return f"{tokens[at]}({sql} AS {shown})", expression, end + 1
 
 

@@ -1,4 +1,4 @@
-"""Queries as text, and what Spark SQL (ANSI mode, UTC) answers to them.
+"""Queries as text, and what Spark SQL (ANSI mode, UTC) answers to them: the types of the columns, and the rows.
 
 `python -m tests.language.spark_texts` asks Spark and writes the answers beside the queries: the test needs none.
 """
@@ -59,7 +59,9 @@ def main() -> None:
     answers = {}
     for query in queries():
         try:
-            answers[query] = shown(tuple(row.values()) for row in _rows(spark.sql(query.rstrip(";"))))
+            found = spark.sql(query.rstrip(";"))
+            rows = shown(tuple(row.values()) for row in _rows(found))
+            answers[query] = {"types": [field.dataType.simpleString() for field in found.schema], "rows": rows}
         except Exception:  # whatever Spark says, and whatever cannot be brought here
             answers[query] = ERROR
     started.stop()

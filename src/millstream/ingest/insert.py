@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from millstream.kernel.scalar.value_size import first_too_long, limited_values
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
 from millstream.language.syntax import place_of
-from millstream.language.values import assignments, condition_on, insert_rows
+from millstream.language.values import assignments, condition_on, insert_rows, plain_rows
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
 from millstream.state.snapshot import SourceProgress
 from millstream.types import Field, Schema
@@ -127,27 +127,47 @@ class Inputs:
 
     def run_insert(self, statement: st.Insert) -> InsertResult:
         definition = self.catalog.source(statement.target.text, statement.target.place)
-        if isinstance(definition, TableDefinition) and definition.log is None:
-            return self._insert_into_table(definition, statement)
-        fed = definition if isinstance(definition, StreamDefinition) else definition.feed
-        if statement.at is not None:
+        if statement.at is not None and not _changes_by_statements(definition):
             raise BindError(
                 "AT belongs to tables that statements change",
-                hint=f"the rows of {fed.name} carry their timestamps",
+                hint=f"the rows of {definition.name} carry their timestamps",
                 place=statement.place,
             )
+        with limited_values(self.engine.limits.value_bytes):
+            rows = insert_rows(statement, _columns_given(definition))
+        return self._insert_values(definition, statement, rows)
+
+    def insert_together(self, run: Sequence[st.Insert]) -> bool:
+        """Rows of several INSERTs that follow upon each other, as one epoch: what comes of rows does not depend on how
+        they were cut. False where nothing was done, since one of them is wrong, or an epoch has a meaning."""
+        definition = self.catalog.source(run[0].target.text, run[0].target.place)
+        if isinstance(definition, StreamDefinition) and definition.heartbeat.kind == "CLOCK":
+            return False
+        whole = replace(run[0], literals=tuple(row for statement in run for row in statement.literals or ()))
         try:
-            return self.insert(definition, self._values(statement, fed.input_columns))
+            with limited_values(self.engine.limits.value_bytes):
+                rows = plain_rows(whole, _columns_given(definition))
+            if rows is not None:
+                self._insert_values(definition, whole, rows)
+        except InputError:
+            return False
+        return rows is not None
+
+    def _insert_values(
+        self, definition: StreamDefinition | TableDefinition, statement: st.Insert, rows: list[tuple[object, ...]]
+    ) -> InsertResult:
+        try:
+            if isinstance(definition, TableDefinition) and _changes_by_statements(definition):
+                return self._insert_into_table(definition, statement, rows)
+            return self.insert(definition, rows)
         except InputError as error:
             error.place = error.place or statement.place
             raise
 
-    def _values(self, statement: st.Insert, columns: Schema) -> list[tuple[object, ...]]:
-        with limited_values(self.engine.limits.value_bytes):
-            return insert_rows(statement, columns)
-
-    def _insert_into_table(self, table: TableDefinition, statement: st.Insert) -> InsertResult:
-        rows = self._typed(self._values(statement, table.columns), table.columns, f"table {table.name}")
+    def _insert_into_table(
+        self, table: TableDefinition, statement: st.Insert, values: list[tuple[object, ...]]
+    ) -> InsertResult:
+        rows = self._typed(values, table.columns, f"table {table.name}")
         with self.engine.lock:
             at = self._change_instant(table, statement)
             self._commit_change(table, tables.inserted(rows, at), at)
@@ -211,6 +231,17 @@ class Inputs:
         key = table.name.lower()
         progress = replace(self.engine.snapshot.progress(key), last_change=at)
         self.engine.epoch({key: self.engine.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
+
+
+def _changes_by_statements(definition: StreamDefinition | TableDefinition) -> bool:
+    return isinstance(definition, TableDefinition) and definition.log is None
+
+
+def _columns_given(definition: StreamDefinition | TableDefinition) -> Schema:
+    """The columns that rows for a stream or table have."""
+    if isinstance(definition, TableDefinition):
+        return definition.columns if definition.log is None else definition.feed.input_columns
+    return definition.input_columns
 
 
 def _check_lengths(rows: Batch, table: TableDefinition, place: Place) -> None:

@@ -12,16 +12,16 @@ from sqlglot import exp
 
 from millstream.bounds import MAX_TICK, last_tick
 from millstream.errors import BindError, Error, InputError, Place
-from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, Literal
 from millstream.language.expressions import ExpressionBinder, UserCode
+from millstream.language.literal_rows import computed
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope
 from millstream.language.syntax import place_of
 from millstream.plan.analysis.depth import check_depth
 from millstream.plan.definitions import TimeDomain
-from millstream.types import NULL, DataType, to_polars
+from millstream.types import NULL, DataType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -84,7 +84,9 @@ def folded_together(expressions: Sequence[Expression]) -> list[object] | None:
             given.append(literals)
     try:
         for form, (places, given) in forms.items():
-            for place, value in zip(places, _computed(form, given), strict=True):
+            types = [literal.type for literal in given[0]]
+            rows = [[literal.value for literal in literals] for literals in given]
+            for place, value in zip(places, computed(form, types, rows), strict=True):
                 values[place] = value
     except (Error, OverflowError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         return None
@@ -103,14 +105,6 @@ def _form(expression: Expression, literals: list[Literal]) -> Expression:
     if isinstance(expression, Cast) or (isinstance(expression, Call) and expression.function in _BY_ROWS):
         return expression.with_children(tuple(_form(child, literals) for child in expression.children))
     return expression
-
-
-def _computed(form: Expression, given: list[list[Literal]]) -> list[object]:
-    columns: dict[str, pl.Series] = {"_row": pl.Series(range(len(given)))}
-    for index, literals in enumerate(zip(*given, strict=True)):
-        values = [literal.value for literal in literals]
-        columns[value_column(index)] = pl.Series(values, dtype=to_polars(literals[0].type))
-    return evaluate(pl.DataFrame(columns), [form], ["value"]).to_series().to_list()
 
 
 def instant(value: object, domain: TimeDomain, place: Place | None = None) -> int:

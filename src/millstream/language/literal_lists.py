@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 from sqlglot import exp
@@ -28,14 +29,14 @@ _LOOK = re.compile(
     r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|`[^`]*+`|--[^\n]*+|\bIN\s*+\((?=\s*+[-'.\d])""", re.I | re.S
 )
 # Where these are in a text, quotations may end elsewhere.
-_UNSURE = re.compile(r"""/\*|\$\$|\b[rR]['"]|\{[{%#]""")
+UNSURE = re.compile(r"""/\*|\$\$|\b[rR]['"]|\{[{%#]""")
 _EACH = re.compile(rf"({_NUMBER})|'([^'\\]*+)'", re.IGNORECASE)
 _SMALL = re.compile(r"-?\d{1,9}")
 
 
 def without_lists(text: str) -> tuple[str, list[tuple[int, int]]]:
     """The text with a number for each long list of constants, and the places of the lists in the text."""
-    if len(text) < _LONG or _UNSURE.search(text):
+    if len(text) < _LONG or UNSURE.search(text):
         return text, []
     places: list[tuple[int, int]] = []
     at = 0
@@ -45,19 +46,21 @@ def without_lists(text: str) -> tuple[str, list[tuple[int, int]]]:
             if whole.end() - at >= _LONG:
                 places.append((at, whole.end()))
             at = whole.end()
+    return without(text, places, "0"), places
+
+
+def without(text: str, places: Sequence[tuple[int, int]], instead: str) -> str:
+    """The text with one character instead of what stands at each of the places."""
     parts, last = [], 0
     for start, end in places:
-        parts += [text[last:start], "0"]
+        parts += [text[last:start], instead]
         last = end
-    return "".join([*parts, text[last:]]), places
+    return "".join([*parts, text[last:]])
 
 
-def put_back(tokens: list[Any], places: list[tuple[int, int]]) -> None:
+def put_back(tokens: list[Any], places: Sequence[tuple[int, int]]) -> None:
     """Tell tokens of the shortened text where they are in the whole one."""
-    taken, starts = [0], []
-    for start, end in places:
-        starts.append(start - taken[-1])  # in the shortened text
-        taken.append(taken[-1] + end - start - 1)
+    starts, taken = _shifts(places)
     for token in tokens:
         before = bisect_right(starts, token.start)
         is_list = before > 0 and starts[before - 1] == token.start
@@ -65,6 +68,22 @@ def put_back(tokens: list[Any], places: list[tuple[int, int]]) -> None:
             token.start, token.end = places[before - 1][0], places[before - 1][1] - 1
         else:
             token.start, token.end = token.start + taken[before], token.end + taken[before]
+
+
+def moved(spans: Sequence[tuple[int, int]], places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans of a shortened text, where they are in the whole one."""
+    starts, taken = _shifts(places)
+    shifts = [taken[bisect_right(starts, start)] for start, _ in spans]
+    return [(start + shift, end + shift) for (start, end), shift in zip(spans, shifts, strict=True)]
+
+
+def _shifts(places: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Where the places are in the shortened text, and how much is missing before each and behind the last."""
+    taken, starts = [0], []
+    for start, end in places:
+        starts.append(start - taken[-1])
+        taken.append(taken[-1] + end - start - 1)
+    return starts, taken
 
 
 def list_node(text: str, start: int, end: int) -> exp.Expr:

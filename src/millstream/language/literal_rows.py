@@ -1,8 +1,9 @@
 """INSERT .. VALUES of plain constants, read without building a syntax tree: thousands of rows come that way.
 
-A text is read so only where it is one INSERT, and all its values are numbers, texts, NULL, truth values, DATE,
-TIMESTAMP or CAST of those. Anything else is left to the parser, and so is everything that turns out to be wrong: it
-knows where.
+A statement is read so only where all its values are numbers, texts, NULL, truth values, DATE, TIMESTAMP or CAST of
+those. Its rows but the first are taken out of the text before this is cut into tokens, and so are the statements behind
+it that begin alike: scripts have thousands of those. Anything else is left to the parser, and so is everything that
+turns out to be wrong: it knows where.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from millstream.kernel.scalar.coercion import can_cast
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Cast, Column, Expression
 from millstream.kernel.scalar.literals import convert_number, number_literal
+from millstream.language.literal_lists import UNSURE
 from millstream.types import BOOLEAN, NULL, STRING, DataType, Schema, to_polars
 
 _TEXT = r"'(?P<text>(?:[^'\\]|'')*)'(?!')"
@@ -33,13 +35,16 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _HEAD = re.compile(
-    r"\s*INSERT\s+INTO\s+(?:`[^`]+`|[A-Za-z]\w*)\s*(?:\(\s*(?:[A-Za-z]\w*|`[^`]+`)(?:\s*,\s*(?:[A-Za-z]\w*|`[^`]+`))*\s*\)\s*)?"
+    r"INSERT\s+INTO\s+(?:`[^`]+`|[A-Za-z]\w*)\s*(?:\(\s*(?:[A-Za-z]\w*|`[^`]+`)(?:\s*,\s*(?:[A-Za-z]\w*|`[^`]+`))*\s*\)\s*)?"
     r"VALUES\s*(?=\()",
     re.IGNORECASE,
 )
 _OPEN = re.compile(r"\s*\(")
 _BETWEEN = re.compile(r"\s*,(?=\s*\()")
-_END = re.compile(r"\s*;?\s*\Z")
+_BLANK = re.compile(r"(?:\s++|--[^\n]*+)*+")
+_END = re.compile(r"\s*+(?:;|\Z)")
+# What a statement that is no such INSERT ends with, past quotations and comments.
+_LOOK = re.compile(r"""'(?:[^'\\]|\\.|'')*+'|"(?:[^"\\]|\\.|"")*+"|`[^`]*+`|--[^\n]*+|;""", re.S)
 
 
 class Constant(NamedTuple):
@@ -54,9 +59,47 @@ _WORDS = {"null": Constant(NULL, None), "true": Constant(BOOLEAN, True), "false"
 LiteralRows = tuple[tuple[Constant, ...], ...]
 
 
-def literal_rows(text: str) -> tuple[LiteralRows, int] | None:
-    """The rows of a text that is one INSERT of plain constants, and where the first of them ends."""
-    head = _HEAD.match(text)
+class PlainInsert(NamedTuple):
+    """An INSERT of plain constants in a text: where it begins, where its first row and its last one end."""
+
+    head: str
+    start: int
+    first_end: int
+    end: int
+    rows: LiteralRows
+
+
+def plain_inserts(text: str) -> list[list[PlainInsert]]:
+    """The INSERTs of plain constants in a text, those together that follow upon each other and begin alike."""
+    found: list[list[PlainInsert]] = []
+    at: int | None = 0
+    last = ""  # what the statement before begins with, if it is such a one and ends with its rows
+    while at is not None and at < len(text):
+        blank = _BLANK.match(text, at)
+        at = blank.end() if blank is not None else at
+        plain = _plain_insert(text, at)
+        ending = None if plain is None else _END.match(text, plain.end)
+        if plain is not None and ending is not None and plain.head == last:
+            found[-1].append(plain)
+        elif plain is not None:
+            found.append([plain])
+        last = "" if plain is None or ending is None else plain.head
+        at = _next_statement(text, at if plain is None else plain.end) if ending is None else ending.end()
+    return found
+
+
+def _next_statement(text: str, at: int) -> int | None:
+    """Where the statement behind this one begins; None where that is not certain."""
+    start = at
+    while (found := _LOOK.search(text, at)) is not None:
+        at = found.end()
+        if found[0][0] == ";":
+            return None if UNSURE.search(text, start, at) else at
+    return None
+
+
+def _plain_insert(text: str, start: int) -> PlainInsert | None:
+    head = _HEAD.match(text, start)
     if head is None:
         return None
     rows: list[tuple[Constant, ...]] = []
@@ -79,7 +122,7 @@ def literal_rows(text: str) -> tuple[LiteralRows, int] | None:
             first_end = first_end or at
             between = _BETWEEN.match(text, at)
             if between is None:
-                return (tuple(rows), first_end) if _END.match(text, at) else None
+                return PlainInsert(head[0], start, first_end, at, tuple(rows))
             at = between.end()
     except Error:
         return None  # the parser says where
@@ -153,8 +196,15 @@ def _cast(source: DataType, casts: tuple[DataType, ...], values: list[object]) -
             raise Error("no such cast")
         if expression.type != target:
             expression = Cast(target, expression, False)
-    frame = pl.DataFrame({value_column(0): pl.Series(values, dtype=to_polars(source))})
-    return evaluate(frame, [expression], ["value"]).to_series().to_list()
+    return computed(expression, [source], [(value,) for value in values])
+
+
+def computed(form: Expression, types: Sequence[DataType], rows: Sequence[Sequence[object]]) -> list[object]:
+    """The values of an expression over rows of constants, which it reads as columns."""
+    columns: dict[str, pl.Series] = {"_row": pl.Series(range(len(rows)))}
+    for index, (kind, values) in enumerate(zip(types, zip(*rows, strict=True), strict=True)):
+        columns[value_column(index)] = pl.Series(values, dtype=to_polars(kind))
+    return evaluate(pl.DataFrame(columns), [form], ["value"]).to_series().to_list()
 
 
 def by_position(rows: LiteralRows, positions: Sequence[int], columns: Schema) -> list[tuple[object, ...]] | None:

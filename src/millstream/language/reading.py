@@ -15,7 +15,7 @@ from typing import Any
 from sqlglot import exp
 
 from millstream.errors import NotSupportedError
-from millstream.language.nesting import room_to_nest
+from millstream.language.nesting import room_to_nest, without_collecting
 from millstream.language.syntax import StreamOperator, place_of
 from millstream.plan.analysis.depth import too_deep
 
@@ -81,7 +81,7 @@ def all_read(tree: exp.Expr, text: str) -> Iterator[None]:
     for node, arguments in zip(nodes, noted, strict=True):
         node.args = arguments
     try:
-        with room_to_nest():
+        with room_to_nest(), without_collecting():
             yield
     except RecursionError:
         raise too_deep(place_of(tree, text)) from None

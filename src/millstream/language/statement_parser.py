@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlglot import exp
@@ -14,9 +15,9 @@ from millstream.errors import Place, SyntaxError, TypeError, did_you_mean
 from millstream.language import statements as st
 from millstream.language.dialect import CLAUSES, CQL, QueryParser
 from millstream.language.durations import duration
-from millstream.language.literal_lists import put_back, without_lists
-from millstream.language.literal_rows import literal_rows
-from millstream.language.nesting import room_to_nest
+from millstream.language.literal_lists import moved, put_back, without, without_lists
+from millstream.language.literal_rows import PlainInsert, plain_inserts
+from millstream.language.nesting import room_to_nest, without_collecting
 from millstream.language.reading import all_read
 from millstream.language.type_names import column_type
 from millstream.names import is_text
@@ -32,26 +33,28 @@ _SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "PLAN")
 def parse(text: str) -> list[st.Statement]:
     """The statements of a text, in order."""
     check_text(text)
-    if (plain := literal_rows(text)) is not None:
-        rows, first_end = plain
-        (insert,) = _parsed(text[:first_end])
-        if isinstance(insert, st.Insert):
-            return [replace(insert, literals=rows, place=Place(text, insert.place.start, len(text.rstrip("; \n\t"))))]
-    return _parsed(text)
+    plain = plain_inserts(text)
+    taken = [(run[0].first_end, run[-1].end) for run in plain if run[-1].end > run[0].first_end]
+    return _parsed(text, without(text, taken, " "), taken, {run[0].first_end: run for run in plain})
 
 
-def parsed_insert(text: str) -> st.Insert:
+def parsed_insert(insert: st.Insert) -> st.Insert:
     """An INSERT whose constants were read as plain ones, with a tree for each: to say where something is wrong."""
-    (insert,) = _parsed(text)
-    if not isinstance(insert, st.Insert):
+    text, start, end = insert.place.text, insert.place.start, insert.place.end
+    (found,) = _parsed(text, " " * start + text[start:end], [], {})
+    if not isinstance(found, st.Insert):
         raise AssertionError("no INSERT")
-    return insert
+    return found
 
 
-def _parsed(text: str) -> list[st.Statement]:
-    shortened, lists = without_lists(text)
+def _parsed(
+    text: str, kept: str, taken: list[tuple[int, int]], plain: Mapping[int, list[PlainInsert]]
+) -> list[st.Statement]:
+    """The statements of what was kept of a text, from which rows of plain constants were taken."""
+    shortened, lists = without_lists(kept)
     try:
-        tokens = CQL().tokenize(shortened)
+        with without_collecting():
+            tokens = CQL().tokenize(shortened)
     except TokenError as error:
         raise SyntaxError(
             "cannot read the text",
@@ -59,17 +62,28 @@ def _parsed(text: str) -> list[st.Statement]:
             hint="is a quote or a comment left open?",
         ) from None
     parser = StatementParser(dialect=CQL())
-    if lists:
-        put_back(tokens, lists)
+    parser.plain, parser.runs = plain, {}
+    if lists or taken:
+        lists = moved(lists, taken)
+        put_back(tokens, sorted([*lists, *taken]))
         parser.lists = {start: (start, end) for start, end in lists}
     try:
-        with room_to_nest():
+        with room_to_nest(), without_collecting():
             found: list[Any] = parser._parse(_one_statement, tokens, text)
     except ParseError as error:
         raise _syntax_error(error, text, parser) from None
     except RecursionError:
         raise SyntaxError("the text is nested too deeply") from None
-    return [statement for statement in found if statement is not None]
+    return [each for one in found if one is not None for each in (one, *_alike(one, parser))]
+
+
+def _alike(first: st.Statement, parser: StatementParser) -> list[st.Insert]:
+    """The INSERTs behind a plain one that begin as it does, and were taken out of the text with its rows."""
+    return [
+        replace(first, rows=(), literals=insert.rows, place=Place(parser.sql, insert.start, insert.end))
+        for insert in parser.runs.get(first.place.start, ())[1:]
+        if isinstance(first, st.Insert)
+    ]
 
 
 def check_text(text: object) -> None:
@@ -138,6 +152,11 @@ def _heartbeat(clauses: dict[str, Any]) -> st.Heartbeat:
 
 class StatementParser(QueryParser):
     """All statements of the language; anything else must be a query."""
+
+    # The INSERTs of plain constants by where their first row ends, with those that were taken out behind them; and
+    # those that were met, by where they begin.
+    plain: Mapping[int, list[PlainInsert]] = MappingProxyType({})
+    runs: dict[int, list[PlainInsert]]
 
     def parse_one_statement(self) -> st.Statement | None:
         # A semicolon with a comment behind it comes as a statement of its own.
@@ -379,8 +398,14 @@ class StatementParser(QueryParser):
         columns = self._names("a column") if self._match(TokenType.L_PAREN, advance=False) else ()
         self._expect("VALUES")
         rows = self._parse_csv(self._value_row)
+        run = self.plain.get(self._prev.end + 1)
         at = self._parse_at()
-        return st.Insert(self._placed()["place"], target, columns, tuple(rows), at)
+        place = self._placed()["place"]
+        if run is None:
+            return st.Insert(place, target, columns, tuple(rows), at)
+        self.runs[place.start] = run
+        place = Place(self.sql, place.start, run[0].end if at is None else place.end)
+        return st.Insert(place, target, columns, tuple(rows), at, run[0].rows)
 
     def _value_row(self) -> tuple[exp.Expr, ...]:
         self._match_l_paren()

@@ -146,7 +146,7 @@ class Insert(Statement):
     columns: tuple[Name, ...]
     rows: tuple[tuple[exp.Expr, ...], ...]
     at: exp.Expr | None
-    # All rows, where they were read as plain constants (`literal_rows`); then `rows` has the first only.
+    # All rows, where they were read as plain constants (`literal_rows`); then `rows` has the first at most.
     literals: tuple[tuple[Any, ...], ...] | None = None
 
 

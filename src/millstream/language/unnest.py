@@ -91,7 +91,7 @@ def _mover(offset: int, taken: list[Column]) -> Callable[[Expression], Expressio
 
     def change(node: Expression) -> Expression:
         if isinstance(node, Column):
-            return replace(node, index=node.index + offset)
+            return replace(node, index=node.index + offset) if offset else node
         if isinstance(node, OuterColumn):
             return taken[node.index]
         return node

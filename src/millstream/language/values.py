@@ -23,13 +23,12 @@ from millstream.types import DataType, Field, Schema
 
 def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...]]:
     """The statement's rows in the order of the columns; columns that it leaves out are NULL."""
+    if (plain := plain_rows(statement, columns)) is not None:
+        return plain
+    if statement.literals is not None:
+        statement = parsed_insert(statement)  # to find out where something is wrong
     text = statement.place.text
     positions = _positions(statement, columns)
-    if statement.literals is not None:
-        made = by_position(statement.literals, positions, columns)
-        if made is not None:
-            return made
-        statement = parsed_insert(text)  # to find out where something is wrong
     for number, row in enumerate(statement.rows, 1):
         if len(row) != len(positions):
             raise InputError(
@@ -41,6 +40,29 @@ def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...
     for given, index in enumerate(positions):
         found[index] = _column([row[given] for row in statement.rows], columns[index], text)
     return list(zip(*found, strict=True))
+
+
+def plain_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...]] | None:
+    """The rows of a statement that were read as plain constants; None where they were not, or one is wrong."""
+    if statement.literals is None:
+        return None
+    return by_position(statement.literals, _positions(statement, columns), columns)
+
+
+def together(statements: Sequence[st.Statement]) -> list[list[st.Statement]]:
+    """The statements in order, with INSERTs of plain constants together that follow upon each other and differ in
+    their rows only."""
+    runs: list[list[st.Statement]] = []
+    last: object = None
+    for statement in statements:
+        plain = isinstance(statement, st.Insert) and statement.literals is not None and statement.at is None
+        head = (statement.target.key, statement.columns) if plain and isinstance(statement, st.Insert) else None
+        if head is not None and head == last:
+            runs[-1].append(statement)
+        else:
+            runs.append([statement])
+        last = head
+    return runs
 
 
 def condition_on(where: exp.Expr | None, columns: Schema, owner: str, text: str) -> Expression | None:

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from millstream.kernel.scalar.expressions import Expression, Literal, noted
+from millstream.kernel.scalar.expressions import Column, Expression, Literal, noted
 from millstream.plan.tags import TAGS
 from millstream.types import DataType
 
@@ -44,6 +44,8 @@ def _of_part(value: object) -> str:
         return f"[{','.join([_of_part(part) for part in value])}]"
     if type(value) is Literal:
         return f"{TAGS[Literal]}({_of_type(value.type)},{_of_part(value.value)})"
+    if type(value) is Column:
+        return f"{TAGS[Column]}({_of_type(value.type)},{_of_part(value.index)})"
     if is_dataclass(value) and not isinstance(value, type):
         return _of_fields(value, _of_part)
     return _of_value(value)

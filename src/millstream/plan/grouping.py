@@ -237,7 +237,7 @@ def generalised(condition: Expression) -> tuple[Expression, list[Literal]]:
 
     def generalise(node: Expression) -> Expression:
         if isinstance(node, Call) and node.function in _COMPARISONS:
-            return replace(node, arguments=tuple(take(argument) for argument in node.arguments))
+            return node.with_children(tuple(take(argument) for argument in node.arguments))
         if isinstance(node, InList):
             return replace(node, values=tuple(take(value) for value in node.values))
         prefix = _prefix(node)

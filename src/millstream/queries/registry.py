@@ -33,11 +33,11 @@ from millstream.language.statement_parser import check_text, parse, parse_query,
 from millstream.language.syntax import numbered_parameters
 from millstream.names import shown_name, why_unusable
 from millstream.plan import logical as lo
+from millstream.plan.kept_columns import joins_made, kept_columns, shared_stems
 from millstream.plan.cost import SourceStatistics, selectivity
 from millstream.plan.explain_groups import service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import Shape, Split, has_many_constants, shape_of, split
-from millstream.plan.kept_columns import joins_made, kept_columns, shared_stems
 from millstream.plan.logical import map_expressions, sources
 from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import LazyPlan

@@ -20,7 +20,7 @@ import polars as pl
 
 from millstream.errors import TypeError as WrongTypeError
 from millstream.kernel.scalar.casts import cast_column
-from millstream.kernel.scalar.expressions import Cast, Expression, Literal
+from millstream.kernel.scalar.expressions import Call, Cast, Expression, Literal
 from millstream.kernel.scalar.literals import convert_instant, convert_number, from_column, to_expr
 from millstream.kernel.scalar.outcome import Outcome
 from millstream.types import (
@@ -120,11 +120,29 @@ def cast(expression: Expression, target: DataType, *, lenient: bool = False) -> 
         return expression
     if not can_cast(expression.type, target):
         raise WrongTypeError(f"cannot cast {expression.type} to {target} in {expression}")
+    if expression.type == INTERVAL and not is_day_to_second(expression):
+        raise WrongTypeError(
+            f"cannot cast {expression.type} to {target} in {expression}",
+            detail="in Spark that depends on the units of the interval, and here all run from DAY TO SECOND",
+            hint="a product does so in Spark too: multiply it by 1",
+        )
     if isinstance(expression, Literal):
         folded = _fold(expression, target)
         if folded is not None:
             return folded
     return Cast(target, expression, lenient)
+
+
+def is_day_to_second(interval: Expression) -> bool:
+    """Whether an interval is one from DAY TO SECOND to Spark too. A constant is of the units that it is written with,
+    a difference of dates of days; what a column was made of is not known."""
+    if not isinstance(interval, Call):
+        return False
+    if interval.function in ("*", "/"):
+        return True
+    if interval.arguments[0].type in (TIMESTAMP, TIMESTAMP_NTZ):
+        return interval.function == "-"
+    return interval.function in ("+", "-", "negative") and any(map(is_day_to_second, interval.arguments))
 
 
 def _fold(literal: Literal, target: DataType) -> Literal | None:

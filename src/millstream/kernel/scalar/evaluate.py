@@ -58,6 +58,8 @@ def can_fail(expression: Expression) -> bool:
     waiting = [expression]
     while waiting:
         part = waiting.pop()
+        if isinstance(part, Column | Literal | Parameter):
+            continue
         if type(part) is Call and part.function in _FAILING_BY_ARGUMENTS:
             waiting.extend(part.arguments)
         elif isinstance(part, InList) and all(isinstance(value, Literal) for value in part.values):

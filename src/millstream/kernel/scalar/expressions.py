@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Any, TypeVar
 
 from millstream.types import BOOLEAN, DataType
@@ -60,8 +61,11 @@ class Expression:
 
     def transform(self, change: Callable[[Expression], Expression]) -> Expression:
         """Rebuild bottom-up, each node replaced by what `change` makes of it."""
-        children = tuple(child.transform(change) for child in self.children)
-        return change(self if children == self.children else self.with_children(children))
+        given = self.children
+        if not given:
+            return change(self)
+        children = tuple([child.transform(change) for child in given])
+        return change(self if all(map(is_, children, given)) else self.with_children(children))
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,8 @@ class Call(Expression):
         return self.arguments
 
     def with_children(self, children: tuple[Expression, ...]) -> Expression:
+        if type(self) is Call:  # long conditions have thousands, and `replace` is slow
+            return Call(self.type, self.function, children)
         return replace(self, arguments=children)
 
     def __str__(self) -> str:
