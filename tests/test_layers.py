@@ -34,14 +34,16 @@ LAYERS: dict[str, set[str]] = {
     "parameters": BASE | {"engine", "kernel"},
     "notices": BASE | {"kernel", "plan", "language", "engine", "declarations"},
     "unkept": BASE | {"kernel", "plan", "language", "engine", "declarations", "modes", "notices", "query"},
+    "unopened": BASE | {"state", "plan", "language", "engine", "declarations", "query"},
     "registry": BASE
     | {"state", "kernel", "plan", "language", "engine", "catalog", "declarations"}
-    | {"modes", "parameters", "query", "notices", "unkept"},
+    | {"modes", "parameters", "query", "notices", "unkept", "unopened"},
+    "reopening": BASE | {"state", "declarations", "registry", "unopened"},
     "sinks": BASE | {"state", "engine", "query"},
     "pump": BASE | {"engine", "inputs", "feeds", "sinks"},
     "database": BASE
     | {"declarations", "kernel", "plan", "language", "engine", "catalog"}
-    | {"inputs", "query", "feeds", "definitions", "user_code", "sinks", "pump", "registry", "notices"},
+    | {"inputs", "query", "feeds", "definitions", "user_code", "sinks", "pump", "registry", "reopening", "notices"},
     "wire": BASE,
     "remote": BASE | {"language", "engine", "inputs", "parameters", "wire"},
     "connect": BASE | {"kernel", "state", "engine", "spark", "database", "declarations", "remote"},
