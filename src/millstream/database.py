@@ -101,10 +101,8 @@ class Database:
         self._on_close = on_close
         self._pickler = pickler
         self._default_shards = engine.runner.planner.shards
-        engine.retention.is_complete = False
         self._recover_objects()
-        Reopening(self, self.registry).open(engine.journal.notes())
-        engine.retention.is_complete = True
+        Reopening(self, self.registry).open()
         for entry in self.declared.entries:
             if entry["kind"] == "sink":
                 self._attach_sink(entry)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from millstream.declarations import Entry
-from millstream.registry import Registry
+from millstream.registry import NAME, Registry
 from millstream.state.notes import Record
 from millstream.unopened import FAILED, is_about_the_query, without_state
 
@@ -29,9 +29,11 @@ class Reopening:
         self._registry = registry
         self._put_off: list[Entry] = []
 
-    def open(self, records: list[Record]) -> None:
-        """Have all queries, and those that there is only a record of."""
+    def open(self) -> None:
+        """Have all queries, and those that there is only a record of: it counts until all are there."""
         database, engine = self._database, self._database.engine
+        records = engine.journal.notes()
+        engine.journal.keeps_notes = engine.retention.is_opening = True
         for entry in database.declared.entries:
             if entry["kind"] in ("query", "template"):
                 self._take_over(entry)
@@ -40,8 +42,12 @@ class Reopening:
         for entry in self._put_off:
             self._register(entry)
         for record in records:
-            self._register_recorded(record)
+            if record[NAME] not in self._registry:  # else a process that was at the same has come so far
+                self._register_recorded(record)
+        engine.journal.keeps_notes = engine.retention.is_opening = False
         self._keep()
+        if records:
+            engine.commit(engine.snapshot)
 
     def _keep(self) -> None:
         database = self._database

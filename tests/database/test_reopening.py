@@ -20,6 +20,7 @@ from millstream.language import reading, type_names
 from millstream.plan import physical
 from millstream.plan.fingerprint import Fingerprints
 from millstream.plan.sharing import Shape
+from millstream.registry import Registry
 from millstream.service.answers import described
 
 RETAIN, LAST = 16, 60
@@ -256,3 +257,29 @@ def test_sinks_of_queries_that_were_made_again_get_all_that_is_there(tmp_path: P
         db.create_sink("out", "q", lambda number, changes: delivered.append(changes))
         fed(db, 22, 40)
         assert pa.concat_tables(delivered) == db.query("q").changes()
+
+
+def test_queries_that_were_noted_only_are_there_after_an_opening_that_did_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {f"q{place}": f"SELECT k FROM s [RANGE 4] WHERE k = {place}" for place in range(12)}
+    with opened(tmp_path) as db:
+        db.execute("CREATE STREAM s (k BIGINT) TIMESTAMP BY ts")
+        db.register("SELECT k FROM s [RANGE 3]", name="other", mode="none")
+        for name, text in texts.items():
+            db.register(text, name=name)
+    register = Registry.recover_recorded
+
+    def stopped(self: Registry, record: Any) -> None:
+        if record["name"] == "q10":
+            raise OSError("gone")
+        register(self, record)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Registry, "recover_recorded", stopped)
+        with planned_otherwise(), pytest.raises(ms.StateError, match="gone"):
+            opened(tmp_path)
+    with opened(tmp_path) as db:
+        fed(db, 0, 9)
+        assert {query.name for query in db.queries()} == {"other", *texts}
+        assert [shown(db.query(name), 8) for name in ("q4", "q11")] == [Counter([4]), Counter()]
