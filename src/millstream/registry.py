@@ -850,6 +850,7 @@ class Registry:
 
     def add_unopened(self, entry: Entry) -> None:
         """A query that this version cannot open."""
+        self._modes.engine.retention.recomputed.pop(entry["name"], None)
         self._queries[entry["name"]] = UnopenedQuery(self._database, entry)
 
     def _replace_entry(self, entry: Entry, changed: Entry) -> None:

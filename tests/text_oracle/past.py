@@ -52,7 +52,7 @@ class Past:
 
     def is_told(self, final: int) -> bool:
         """What was to be waited for is told until it is there; that something is missing, for good."""
-        return self.notices if self.kept else self.first > final
+        return self.notices if self.kept else bool(self.cut) and self.first > final
 
     def answerable(self, world: World, query: Query, final: int) -> int:
         retains = [world.streams[name].retain for name in query.reads & set(world.streams)]
