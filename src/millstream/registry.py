@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from millstream.declarations import Declarations, Entry, statistics_entry, statistics_of
 from millstream.engine.answers import relation_at
+from millstream.engine.engine import steps_name
 from millstream.engine.groups import WAITING, Group, numbers_of
 from millstream.engine.past import Past
 from millstream.errors import BindError, CatalogError, Error, InputError, Place
@@ -31,7 +32,7 @@ from millstream.language.filling import filled, with_constants
 from millstream.language.statement_parser import check_text, parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.language.texts import Masked, converted, in_conditions, masked, sources_of, with_marks
-from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, Nothing, NotLazy, kept_windows
+from millstream.modes import Eager, Keeping, KeptWindows, Lazy, Modes, Nothing, NotLazy, kept_windows, steps_of
 from millstream.names import shown_name, why_unusable
 from millstream.notices import counted_by, found_by_counting, of_the_past, past_in, with_past
 from millstream.parameters import parameter_columns
@@ -419,6 +420,7 @@ class Registry:
                 statistics=statistics,
                 edge=group.edge,
                 selection=group.selection,
+                steps=steps_name(self._database.engine.groups.steps_of(group.split, group.key, group.options)),
                 keyed=group.key is not None,
                 **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
             )
@@ -567,6 +569,7 @@ class Registry:
             settings=asdict(database.settings),
             statistics=statistics,
             edge=engine.edge_of(bound.plan, options),
+            steps=engine.steps_of(bound.plan, options=options),
             **past.entry(),
             **({"apart": options.apart} if options.apart else {}),
         )
@@ -730,7 +733,8 @@ class Registry:
             return
         options = replace(self._options(past, entry.get("apart", "")), counting=counted_by(bound.plan, past))
         edge = engine.edge_of(bound.plan, options)
-        if edge != entry.get("edge"):
+        steps = engine.steps_of(bound.plan, options=options)
+        if (edge, steps) != (entry.get("edge"), entry.get("steps", steps)):
             raise PlannedOtherwise
         engine.attach(bound.plan, options, past.kept)
         own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
@@ -765,7 +769,7 @@ class Registry:
             self._modes.show_nothing(keeping, self._database.declared.entries, known, past.kept)
         if not isinstance(keeping, Lazy):
             return
-        if not known.issuperset(keeping.edges):
+        if not known.issuperset(keeping.edges) or steps_of(keeping) != entry.get("steps", steps_of(keeping)):
             raise PlannedOtherwise
         entries = self._database.declared.entries
         self._modes.show(keeping, entries, entries, known, past.kept)
@@ -789,7 +793,8 @@ class Registry:
         asked = equality_key(shape.condition) if entry["keyed"] else None
         key = asked[0] if asked else None
         group = engine.groups.find(found, key, replace(database.options(), apart=entry.get("apart", "")))
-        if group.selection != entry["selection"]:
+        steps = steps_name(engine.groups.steps_of(found, key, group.options))
+        if (group.selection, steps) != (entry["selection"], entry.get("steps", steps)):
             group, entry = self._moved(entry, bound, shape, lambda apart: engine.groups.find(found, key, apart))
         known = entry["statistics"]
         inputs = frozenset() if lazy is None else engine.sources_of(bound.plan, group.options)
@@ -821,7 +826,13 @@ class Registry:
         group = group_of(replace(database.options(), apart=apart))
         last = max(groups.next_query(group), database.engine.snapshot.queries.get(entry["edge"], 0))
         changed = {key: value for key, value in entry.items() if key not in ("notices", "apart")}
-        changed |= {"edge": group.edge, "selection": group.selection, **({"apart": apart} if apart else {})}
+        steps = groups.steps_of(group.split, group.key, group.options)
+        changed |= {
+            "edge": group.edge,
+            "selection": group.selection,
+            "steps": steps_name(steps),
+            **({"apart": apart} if apart else {}),
+        }
         changed |= {"notices": [[0, last, list(past.notices), *past.content()]]} if past.is_told else {}
         self._replace_entry(entry, changed)
         chosen = pl.col(TEMPLATE) == entry["name"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FAILED = "failed"
 # What an entry says of that which is kept for its query.
-_OF_STATE = ("edge", "edges", "kept", "apart", "past", "notices")
+_OF_STATE = ("edge", "edges", "steps", "kept", "apart", "past", "notices")
 
 
 def is_about_the_query(error: Exception) -> bool:

@@ -286,3 +286,38 @@ def test_queries_that_were_noted_only_are_there_after_an_opening_that_did_not_en
         fed(db, 0, 9)
         assert {query.name for query in db.queries()} == {"other", *texts}
         assert [shown(db.query(name), 8) for name in ("q4", "q11")] == [Counter([4]), Counter()]
+
+
+def test_what_is_kept_below_the_same_edge_under_other_names_is_made_again(tmp_path: Path) -> None:
+    """A plan whose edge has the name that it had may keep what is below it by other steps."""
+    text = "SELECT count(*) AS k FROM (SELECT DISTINCT k FROM s [RANGE 30]{})"
+    with opened(tmp_path) as db:
+        db.execute(f"CREATE STREAM s (k BIGINT) TIMESTAMP BY ts RETAIN {RETAIN}")
+        db.register(text.format(""), name="own")
+        db.register_many(text.format(" WHERE k >= ?"), [0, 1], names=["group_0", "group_1"])
+        for instant in range(0, LAST, 5):
+            fed(db, instant, instant + 4)
+        fed(db, LAST, LAST + 1)
+        names = [step.name for step in db.engine.pipeline.steps]
+    named = physical.Lowering._named
+
+    def otherwise(self: physical.Lowering, name: str, *given: Any, **more: Any) -> str:
+        return named(self, name.replace("distinct", "different").replace("multiplicity", "counted"), *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(physical.Lowering, "_named", otherwise)
+        with opened(tmp_path) as db:
+            edge = db.query("own").edge
+            assert edge.partition("~")[0] in names  # it has the name that it had, but that it is kept apart
+            for name in ("own", "group_0", "group_1"):
+                with pytest.raises(ms.TimeError, match="no longer kept"):
+                    db.query(name).result()
+            for instant in range(LAST + 2, LAST + 26, 5):
+                db.insert("s", [(7, each) for each in range(instant, instant + 5)])
+            for name in ("own", "group_0", "group_1"):
+                query = db.query(name)
+                assert query.first_tick == LAST - RETAIN + 30
+                for at in range(query.first_tick, query.final + 1):
+                    held = {each % 5 if each <= LAST + 1 else 7 for each in range(at - 30, at + 1)}
+                    right = sum(k >= int(name[-1]) for k in held) if name != "own" else len(held)
+                    assert query.result(at).to_pylist() == [{"k": right}], (name, at)

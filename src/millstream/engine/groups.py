@@ -124,6 +124,10 @@ class Groups:
             self._known[skeleton] = self._groups.get(found.edge, found)
         return self._known[skeleton]
 
+    def steps_of(self, split: Split, key: Expression | None, options: Options) -> list[str]:
+        """The steps of a group, whatever queries it has."""
+        return [step.name for step in Group(split, key, options).pipeline.steps]
+
     def open(self, group: Group, shape: Shape) -> None:
         """Have a group, for queries of this shape too; its steps run once a query takes part."""
         group.add(shape)
