@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,7 @@ from millstream.errors import (
     Error,
     NameError,
     NotSupportedError,
+    StateError,
     did_you_mean,
 )
 from millstream.ingest.external import External
@@ -62,6 +63,7 @@ from millstream.plan.rewrite import rewrite, rule_names
 from millstream.plan.rules.gather_joins import JoinChoice
 from millstream.queries.notices import check_now, counted_now, of_the_past
 from millstream.queries.registry import Registry, check_query_name, statement_text
+from millstream.queries.reopening import Reopening
 from millstream.query import Query
 from millstream.settings import Settings
 from millstream.statements.definitions import Definitions
@@ -109,12 +111,11 @@ class Database:
         self._on_close = on_close
         self._pickler = pickler
         self._default_shards = engine.runner.planner.shards
-        notes = engine.journal.notes()
+        self._recover_objects()
+        Reopening(self, self.registry).open()
         for entry in self.declared.entries:
-            self._recover(entry)
-        engine.forget_unshown()
-        for record in notes:
-            self.registry.recover_recorded(record)
+            if entry["kind"] == "sink":
+                self._attach_sink(entry)
         engine.keep_held()
         engine.backfills.on_published = self._flush_beside
         engine.backfills.start()
@@ -271,32 +272,42 @@ class Database:
 
     # What an earlier process declared
 
-    def _recover(self, entry: Entry) -> None:
+    def _recover_objects(self) -> None:
+        """All that queries read, before anything is changed: without one of these there is no database."""
+        for entry in self.declared.entries:
+            if entry["kind"] == "settings":
+                self._apply(Settings(**entry["values"]))
+            elif entry["kind"] not in ("query", "template", "sink"):
+                with self.under_settings_of(entry):
+                    self._recover_object(entry)
+
+    @contextmanager
+    def under_settings_of(self, entry: Entry) -> Iterator[None]:
         """Read an entry again, under the settings it was read under first."""
-        if entry["kind"] == "settings":
-            self._apply(Settings(**entry["values"]))
-            return
         settings, self.settings = self.settings, Settings(**entry.get("settings", asdict(self.settings)))
         try:
-            self._recover_object(entry)
+            yield
         finally:
             self.settings = settings
 
     def _recover_object(self, entry: Entry) -> None:
-        match entry["kind"]:
-            case "function":
-                self.code = self.code.with_function(function_from(entry, self._pickler))
-            case "aggregate":
-                self.code = self.code.with_aggregate(entry["name"], *aggregate_from(entry, self._pickler))
-            case "query":
-                self.registry.recover_query(entry)
-            case "template":
-                self.registry.recover_template(entry)
-            case "sink":
-                self._attach_sink(entry)
-            case _:
-                (statement,) = parse(entry["text"])
-                self._definitions.define(statement)
+        try:
+            match entry["kind"]:
+                case "function":
+                    self.code = self.code.with_function(function_from(entry, self._pickler))
+                case "aggregate":
+                    self.code = self.code.with_aggregate(entry["name"], *aggregate_from(entry, self._pickler))
+                case _:
+                    (statement,) = parse(entry["text"])
+                    self._definitions.define(statement)
+        except (OSError, MemoryError, StateError):
+            raise
+        except Exception as error:
+            raise CatalogError(
+                f'{entry["kind"]} "{entry["name"]}" cannot be declared by this version',
+                detail=str(error) if isinstance(error, Error) else repr(error),
+                hint="open the database with the version that made it; nothing was changed",
+            ) from error
 
     def options(self) -> Options:
         """How plans are run, by the settings."""

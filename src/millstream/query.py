@@ -65,9 +65,9 @@ class Query:
 
     @property
     def notices(self) -> list[str]:
-        """What its author should know of the past that it saw."""
+        """What its author should know of the past that it saw, as long as it concerns answers."""
         told = list(self.past.notices)
-        if self.past.unseen is None or (first := self._first_of_past()) == OPEN:
+        if not told or not self.past.covered or (first := self._first_of_past()) == OPEN:
             return told
         if first <= self.committed_tick:
             return []  # what was to be waited for is there
@@ -236,6 +236,9 @@ class Query:
             )
         if until <= self.begun(place).seen or until < place.start:
             return self._changes(empty_batch(self._bound.schema), -1, -1), place.seen
+        if place.needed < (first := self._first_of_past()):
+            # A sink's: the query was made again since, from what was kept then.
+            raise self._forgotten(f"the changes of {self.name} since {self.shown(place.seen)} are", first)
         whole, since = place.is_new and self.kind == "relation", max(place.seen, place.start - 1)
         start = place.start if whole else since
         rows = self._answer(lambda final: (start, until), whole=whole).rows

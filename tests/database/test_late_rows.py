@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +159,34 @@ def test_the_error_says_what_is_waited_for(ask: str) -> None:
         query = db.register("SELECT k FROM s [ROWS 20]")
         with pytest.raises(ms.TimeError, match=r"no longer kept[\s\S]*counted 21 rows[\s\S]*known once so many"):
             getattr(query, ask)(48)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_slides_count_all_that_were_accepted_whatever_came_in_between(seed: int) -> None:
+    """Elements out of order, late ones, ties where the past begins, and restarts: which elements slide together is the
+    same for queries that came first and for those that come later."""
+    dice = random.Random(seed)
+    rows, slide = dice.choice([(5, 3), (2, 7), (4, 2), (1, 5)])
+    text = f"SELECT k FROM s [ROWS {rows} SLIDE {slide}] WHERE k % 3 > 0"
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM s (k INT) TIMESTAMP BY ts HEARTBEAT DELAY 3 RETAIN 16")
+        early, late, now = db.register(text), [], 0
+        for number in range(120):
+            instant = max(0, now - dice.choice([0, 0, 1, 2, 3, 9]))  # the last ones are late
+            now += dice.choice([0, 0, 1, 1, 2])
+            db.insert("s", [(number, instant)])
+            if dice.random() < 0.05:
+                late.append(db.register(text, mode=dice.choice(MODES)))
+        assert db.stats()["streams"]["s"]["late"]
+        for query in late:
+            assert not query.notices
+            for at in range(query.first_tick, query.final + 1):
+                assert values(query.result(at)) == values(early.result(at)), (query.name, at)
+
+
+@pytest.mark.parametrize("below", ["s SAMPLE (50 PERCENT)", "(SELECT ISTREAM(k) FROM s [RANGE 2] WHERE k > 3)"])
+def test_slides_of_what_nobody_has_counted_are_told_not_to_be_exact(below: str) -> None:
+    with prepared() as db:
+        query = db.register(f"SELECT k FROM {below} [ROWS 3 SLIDE 2]")
+        fed(db, range(50, 90))
+        assert "its answers lack what came before" in query.notices[0]

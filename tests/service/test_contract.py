@@ -295,6 +295,15 @@ def test_notices_are_told_wherever_a_query_is(db: Any) -> None:
     assert notice in asked.message
     assert not db.execute(f"{text} [RANGE 2]").notices
     assert db.register(f"{text} [RANGE 2]").notices == []
+    waiting = [db.register(f"{text} [RANGE 20]"), *db.register_many(f"{text} [RANGE 20] WHERE k > ?", [1, 2])]
+    for query in waiting:
+        assert "it can be asked from 58 on" in query.notices[0]
+        assert query.stats()["notices"] == query.notices
+    db.insert("r", [(tick, tick) for tick in range(50, 60)])
+    for query in waiting:
+        assert query.notices == []
+        assert "notices" not in query.stats()
+    assert notice in db.query("q").notices[0]  # for good
 
 
 def test_what_is_no_longer_kept_is_not_answered(db: Any) -> None:

@@ -31,7 +31,7 @@ class Past:
     first: int = 0
     kept: Mapping[str, int] = field(default_factory=dict)
     cut: Mapping[str, int] = field(default_factory=dict)
-    notices: bool = False  # whether its author was told, and that for good
+    notices: bool = False  # whether its author was told when it came
     waits: bool = False  # for elements to be counted
     reduces: bool = False
 
@@ -51,8 +51,8 @@ class Past:
         return replace(self, first=last + 1 if last < OPEN else OPEN)
 
     def is_told(self, final: int) -> bool:
-        """What was to be waited for is told until it is there."""
-        return self.first > final if self.waits else self.notices
+        """What was to be waited for is told until it is there; that something is missing, for good."""
+        return self.notices if self.kept else bool(self.cut) and self.first > final
 
     def answerable(self, world: World, query: Query, final: int) -> int:
         retains = [world.streams[name].retain for name in query.reads & set(world.streams)]

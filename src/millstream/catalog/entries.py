@@ -43,6 +43,10 @@ class Declarations:
     def without(self, kind: str, name: str) -> Declarations:
         return Declarations(tuple(e for e in self.entries if (e["kind"], e["name"]) != (kind, name.lower())))
 
+    def replacing(self, entry: Entry, *others: Entry) -> Declarations:
+        """With others, or none, in the place of an entry."""
+        return Declarations(tuple(new for e in self.entries for new in (others if e is entry else (e,))))
+
     def with_settings(self, settings: Settings) -> Declarations:
         return self.without("settings", "").with_entry("settings", "", values=asdict(settings))
 

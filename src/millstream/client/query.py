@@ -54,8 +54,8 @@ class RemoteQuery:
 
     @property
     def notices(self) -> list[str]:
-        """What its author should know of the past that it saw."""
-        return list(self._about("notices"))
+        """What its author should know of the past that it saw, as long as it concerns answers."""
+        return list(self._ask("")["notices"])
 
     @property
     def final(self) -> Any:

@@ -59,6 +59,7 @@ from millstream.kernel.sharing.parameters import QUERY
 from millstream.kernel.storage.segments import numbers
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
+from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import QUERY_ROWS, Shape
 from millstream.plan.lowering.lower import CLOCK, Lowering, Options
 from millstream.state.faults import reach
@@ -616,6 +617,10 @@ class Engine:
         """The edge that would carry a plan's rows."""
         return self._prepare(plan, options)[0]
 
+    def steps_of(self, *plans: lo.Node, options: Options) -> str:
+        """A name for the steps of plans: what is kept for them is kept by these, also where the edge is the same."""
+        return steps_name(step.name for plan in plans for step in self._prepare(plan, options)[1].steps)
+
     def pipeline_of(self, plan: lo.Node, options: Options) -> Pipeline:
         """The steps that a plan is made of."""
         return self._prepare(plan, options)[1]
@@ -1028,6 +1033,10 @@ class Engine:
     def _empty(self, source: str) -> Batch:
         row = self._sources[source]
         return empty_batch(row.schema, arrival=row.counts_arrivals)
+
+
+def steps_name(names: Iterable[str]) -> str:
+    return fingerprint(tuple(sorted(names)))
 
 
 _TREES = (RankedTree, TreeSelection)

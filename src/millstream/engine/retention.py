@@ -36,6 +36,8 @@ class Retention:
     together: Counter[tuple[tuple[str, ...], frozenset[str]]] = field(default_factory=Counter)
     # Plans of queries that keep nothing, with the sources they read, by name: what they need of history is kept.
     recomputed: dict[str, tuple[lo.Node, frozenset[str]]] = field(default_factory=dict)
+    # While a database is opened, some queries that hold history may be missing.
+    is_opening: bool = False
 
     def first_answerable(self, sources: Collection[str], snapshot: Snapshot) -> int:
         """The first instant that RETAIN lets one ask for of what is made from sources."""
@@ -68,6 +70,8 @@ class Retention:
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with how far history counts as cut."""
+        if self.is_opening:
+            return snapshot
         changed = {}
         for source, first in self._due(snapshot).items():
             progress = snapshot.progress(source)

@@ -177,12 +177,17 @@ def _fits(kept: int | None, needed: int | None) -> bool:
     return kept is None or (needed is not None and kept >= needed)
 
 
+def steps_of(keeping: Lazy) -> str:
+    return keeping.engine.steps_of(*(part.plan for part in keeping.plan.parts), options=keeping.options)
+
+
 def kept_windows(keeping: Lazy) -> dict[str, Any]:
     """For a query's entry: what was chosen, and under which names it is kept."""
     return {
         "edges": list(keeping.edges),
+        "steps": steps_of(keeping),
         "kept": {part.identity: part.kept for part in keeping.plan.parts if part.windows},
     }
 
 
-__all__ = ["Eager", "Keeping", "Lazy", "Modes", "NotLazy", "Nothing", "kept_windows", "shareable"]
+__all__ = ["Eager", "Keeping", "Lazy", "Modes", "NotLazy", "Nothing", "kept_windows", "shareable", "steps_of"]

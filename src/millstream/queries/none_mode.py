@@ -16,6 +16,7 @@ import polars as pl
 
 from millstream.catalog.entries import Declarations, Entry
 from millstream.engine.history.past import Past
+from millstream.errors import NotSupportedError
 from millstream.kernel.batch import value_columns
 from millstream.kernel.sharing.parameters import with_values
 from millstream.language.bind_parameters import filled
@@ -91,8 +92,8 @@ class Unkept:
         name = entry["name"]
         keeping = self._modes.nothing(name, bound.plan, bound.schema, self._database.options())
         if isinstance(keeping, str):
-            raise AssertionError(f"a template of which nothing was kept: {keeping}")
-        return list(self._queries(name, bound, keeping, _unpacked(entry[ROWS]), past_in(entry)))
+            raise NotSupportedError("its answers must be kept", detail=keeping)
+        return list(self._queries(name, bound, keeping, rows_of(entry), past_in(entry)))
 
     def _queries(
         self, name: str, bound: BoundQuery, keeping: Nothing, rows: pl.DataFrame, past: Past
@@ -137,6 +138,11 @@ def _packed(rows: pl.DataFrame) -> str:
     content = io.BytesIO()
     rows.write_ipc(content, compression="zstd")
     return base64.b85encode(content.getvalue()).decode()
+
+
+def rows_of(entry: Entry) -> pl.DataFrame:
+    """The names and constants of the queries of a template."""
+    return _unpacked(entry[ROWS])
 
 
 def _unpacked(text: str) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from millstream.catalog.entries import Declarations, Entry, statistics_entry, statistics_of
 from millstream.engine.answers import relation_at
+from millstream.engine.engine import steps_name
 from millstream.engine.groups.admission import WAITING, Group, numbers_of
 from millstream.engine.history.past import Past
 from millstream.errors import BindError, CatalogError, Error, InputError, Place
@@ -33,18 +34,19 @@ from millstream.language.statement_parser import check_text, parse, parse_query,
 from millstream.language.syntax import numbered_parameters
 from millstream.names import shown_name, why_unusable
 from millstream.plan import logical as lo
-from millstream.plan.kept_columns import joins_made, kept_columns, shared_stems
 from millstream.plan.cost import SourceStatistics, selectivity
 from millstream.plan.explain_groups import service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import Shape, Split, has_many_constants, shape_of, split
+from millstream.plan.kept_columns import joins_made, kept_columns, shared_stems
 from millstream.plan.logical import map_expressions, sources
 from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import LazyPlan
-from millstream.queries.modes import Eager, Keeping, KeptWindows, Lazy, Modes, Nothing, NotLazy, kept_windows
-from millstream.queries.none_mode import ROWS, Unkept
+from millstream.queries.modes import Eager, Keeping, KeptWindows, Lazy, Modes, Nothing, NotLazy, kept_windows, steps_of
+from millstream.queries.none_mode import ROWS, Unkept, rows_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in, with_past
 from millstream.queries.parameters import parameter_columns
+from millstream.queries.unopened import UnopenedQuery
 from millstream.query import Query
 from millstream.settings import Settings
 from millstream.state.notes import Record
@@ -90,6 +92,10 @@ class _KnownText:
     fixed: tuple[tuple[int, Literal], ...]
 
 
+class PlannedOtherwise(Exception):
+    """What is kept for a query is not what its plan of today would keep."""
+
+
 class Registry:
     """Owns the queries of a database."""
 
@@ -104,6 +110,8 @@ class Registry:
         self._modes = Modes(database.engine)
         self._unkept = Unkept(database, self._modes)
         self._asked_for: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
+        # Of selections whose queries were moved, since groups are planned otherwise now: what keeps those apart.
+        self._apart: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[Query]:
         return iter(list(self._queries.values()))  # others may come and go meanwhile
@@ -412,6 +420,7 @@ class Registry:
                 statistics=statistics,
                 edge=group.edge,
                 selection=group.selection,
+                steps=steps_name(self._database.engine.groups.steps_of(group.split, group.key, group.options)),
                 keyed=group.key is not None,
                 **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
             )
@@ -560,6 +569,7 @@ class Registry:
             settings=asdict(database.settings),
             statistics=statistics,
             edge=engine.edge_of(bound.plan, options),
+            steps=engine.steps_of(bound.plan, options=options),
             **past.entry(),
             **({"apart": options.apart} if options.apart else {}),
         )
@@ -682,18 +692,33 @@ class Registry:
 
     # What an earlier process registered
 
+    def recover(self, entry: Entry) -> None:
+        """Go on with what is kept for a query, or for those of a template; PlannedOtherwise where that does not fit."""
+        if entry["kind"] == "template":
+            self.recover_template(entry)
+        else:
+            self.recover_query(entry)
+
     def recover_recorded(self, record: Record) -> None:
         """A query of which there is no more than a record."""
-        (statement,) = parse(record[TEXT])
-        if not isinstance(statement, st.RegisterQuery | st.Query):
-            raise AssertionError(f"not a query: {record[TEXT]}")
-        self.register(record[NAME], record[MODE], statement, recorded=True)
+        self._register_said(record[NAME], record[MODE], record[TEXT], recorded=True)
+
+    def register_again(self, entry: Entry) -> None:
+        """A query of which there is no more than an entry."""
+        self._register_said(entry["shown"], entry["mode"], entry["text"], recorded=False)
+
+    def _register_said(self, name: str, mode: str, text: str, *, recorded: bool) -> None:
+        self.register(name, mode, _said(text), recorded=recorded)
+
+    def entry_of(self, record: Record) -> Entry:
+        """A record as an entry of the catalog."""
+        settings = asdict(self._database.settings)
+        content = {"shown": record[NAME], "mode": record[MODE], "text": record[TEXT], "settings": settings}
+        return {"kind": "query", "name": record[NAME].lower(), **content, "statistics": {}}
 
     def recover_query(self, entry: Entry) -> None:
         database, engine = self._database, self._database.engine
-        (statement,) = parse(entry["text"])
-        if not isinstance(statement, st.RegisterQuery | st.Query):
-            raise AssertionError(f"not a query: {entry['text']}")
+        statement = _said(entry["text"])
         unplanned = database.binder(entry["text"]).bind(statement.query)
         bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
         past = past_in(entry)
@@ -708,15 +733,10 @@ class Registry:
             return
         options = replace(self._options(past, entry.get("apart", "")), counting=counted_by(bound.plan, past))
         edge = engine.edge_of(bound.plan, options)
-        if edge == entry.get("edge"):
-            engine.attach(bound.plan, options, past.kept)
-        else:
-            # Planned differently than by the version that wrote it: its state is made again from history.
-            past = of_the_past(engine, bound)
-            options = replace(self._options(past, options.apart), counting=counted_by(bound.plan, past))
-            edge = engine.edge_of(bound.plan, options)
-            self._replace_entry(entry, edge=edge, **past.entry())
-            engine.show(bound.plan, options, database.declared.entries, past.kept)
+        steps = engine.steps_of(bound.plan, options=options)
+        if (edge, steps) != (entry.get("edge"), entry.get("steps", steps)):
+            raise PlannedOtherwise
+        engine.attach(bound.plan, options, past.kept)
         own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
         query = Query(database, entry["shown"], entry["mode"], bound, own, past=past)
         query.finding = partial(found_by_counting, bound.plan, past, options, engine)
@@ -741,23 +761,23 @@ class Registry:
     def _recover_keeping(self, entry: Entry, keeping: Keeping, past: Past) -> None:
         known = frozenset(entry.get("edges", ()))
         if isinstance(keeping, Nothing):
+            if "edges" not in entry:
+                self._modes.engine.retention.recomputed.pop(entry["name"], None)
+                raise PlannedOtherwise
             if not known.issuperset(keeping.edges):
-                self._replace_entry(entry, edges=list(keeping.edges))
+                self._replace_entry(entry, {**entry, "edges": list(keeping.edges)})
             self._modes.show_nothing(keeping, self._database.declared.entries, known, past.kept)
         if not isinstance(keeping, Lazy):
             return
-        if not known.issuperset(keeping.edges):
-            # Planned differently than by the version that wrote it: what is missing is made again from history.
-            self._replace_entry(entry, **kept_windows(keeping))
+        if not known.issuperset(keeping.edges) or steps_of(keeping) != entry.get("steps", steps_of(keeping)):
+            raise PlannedOtherwise
         entries = self._database.declared.entries
         self._modes.show(keeping, entries, entries, known, past.kept)
 
     def recover_template(self, entry: Entry) -> None:
         database, engine = self._database, self._database.engine
         kinds = tuple(parse_type(kind) for kind in entry["parameters"])
-        (statement,) = parse(entry["text"])
-        if not isinstance(statement, st.RegisterQuery | st.Query):
-            raise AssertionError(f"not a query: {entry['text']}")
+        statement = _said(entry["text"])
         numbered_parameters(statement.query)
         unplanned = database.binder(entry["text"], kinds).bind(statement.query)
         bound = database.rewritten(unplanned, statistics_of(entry["statistics"]))
@@ -768,13 +788,14 @@ class Registry:
         if "kept" in entry and (shared := self._shared_lazy(unplanned, entry["statistics"], entry["kept"])) is not None:
             lazy, found = shared
         if found is None:
-            raise AssertionError(f"a template that cannot be shared: {entry['text']}")
+            raise PlannedOtherwise
         shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
         asked = equality_key(shape.condition) if entry["keyed"] else None
-        group = engine.groups.find(found, asked[0] if asked else None, database.options())
-        if group.selection != entry["selection"]:
-            engine.groups.move(entry["selection"], entry["edge"], group)
-            self._replace_entry(entry, edge=group.edge, selection=group.selection)
+        key = asked[0] if asked else None
+        group = engine.groups.find(found, key, replace(database.options(), apart=entry.get("apart", "")))
+        steps = steps_name(engine.groups.steps_of(found, key, group.options))
+        if (group.selection, steps) != (entry["selection"], entry.get("steps", steps)):
+            group, entry = self._moved(entry, bound, shape, lambda apart: engine.groups.find(found, key, apart))
         known = entry["statistics"]
         inputs = frozenset() if lazy is None else engine.sources_of(bound.plan, group.options)
         template = Template(entry["name"], bound, database.settings, known, group, shape, kinds, lazy, inputs)
@@ -787,10 +808,64 @@ class Registry:
         engine.see_from(group.edge, {number: past for number, past in pasts.items() if number in waiting})
         self._add_rows(template, rows, pasts.__getitem__)
 
-    def _replace_entry(self, entry: Entry, **changes: Any) -> None:
-        database = self._database
-        changed = [{**each, **changes} if each is entry else each for each in database.declared.entries]
-        database.declared = Declarations(tuple(changed))
+    def _moved(
+        self, entry: Entry, bound: BoundQuery, shape: Shape, group_of: Callable[[Options], Group]
+    ) -> tuple[Group, Entry]:
+        """The group that the queries of a template are in from now on, since it is planned otherwise than by the
+        version that wrote it: they wait there, with what is kept of the past now."""
+        database, groups, selection = self._database, self._database.engine.groups, entry["selection"]
+        past = of_the_past(database.engine, bound)
+        counts = past.apart and past.covered and past.counted  # a group counts what fails from now on
+        if past.unseen is not None or counts or shape.name not in groups.kept_under(selection):
+            raise PlannedOtherwise
+        if selection not in self._apart:
+            is_used = bool(groups.kept_under(group_of(database.options()).selection))
+            # What others have there goes with another past, and has other numbers.
+            self._apart[selection] = selection if past.apart or is_used else ""
+        apart = self._apart[selection]
+        group = group_of(replace(database.options(), apart=apart))
+        last = max(groups.next_query(group), database.engine.snapshot.queries.get(entry["edge"], 0))
+        changed = {key: value for key, value in entry.items() if key not in ("notices", "apart")}
+        steps = groups.steps_of(group.split, group.key, group.options)
+        changed |= {
+            "edge": group.edge,
+            "selection": group.selection,
+            "steps": steps_name(steps),
+            **({"apart": apart} if apart else {}),
+        }
+        changed |= {"notices": [[0, last, list(past.notices), *past.content()]]} if past.is_told else {}
+        self._replace_entry(entry, changed)
+        chosen = pl.col(TEMPLATE) == entry["name"]
+        groups.move(selection, entry["edge"], group, chosen, database.declared.entries)
+        return group, changed
+
+    def taken_apart(self, entry: Entry) -> list[Entry]:
+        """The queries of a template as if each had come alone."""
+        tables = [rows_of(entry)] if ROWS in entry else []
+        if not tables:
+            kept = self._database.engine.groups.kept_under(entry["selection"]).values()
+            tables = [table.filter(pl.col(TEMPLATE) == entry["name"]) for table in kept]
+        common = {"kind": "query", "settings": entry["settings"], "statistics": entry["statistics"]}
+        count = len(entry["parameters"])
+        return [
+            {
+                **common,
+                "name": row[NAME].lower(),
+                "shown": row[NAME],
+                "mode": row.get(MODE, "none"),
+                "text": row.get(TEXT) or _with_constants(entry["text"], [row[value_column(n)] for n in range(count)]),
+            }
+            for table in tables
+            for row in table.iter_rows(named=True)
+        ]
+
+    def add_unopened(self, entry: Entry) -> None:
+        """A query that this version cannot open."""
+        self._modes.engine.retention.recomputed.pop(entry["name"], None)
+        self._queries[entry["name"]] = UnopenedQuery(self._database, entry)
+
+    def _replace_entry(self, entry: Entry, changed: Entry) -> None:
+        self._database.declared = self._database.declared.replacing(entry, changed)
 
     # Dropping
 
@@ -803,6 +878,8 @@ class Registry:
             elif query.number is None:
                 declared = database.declared.without("query", query.name)
                 self._modes.hide(query.name, query.keeping, declared.entries)
+                if isinstance(query, UnopenedQuery):
+                    engine.declare(declared.entries)
                 database.declared = declared
             else:
                 declared = self._without_template(query)
@@ -856,3 +933,17 @@ def _with_names(values: pl.DataFrame, names: Sequence[str], mode: str, text: str
         pl.lit(mode.lower()).alias(MODE), pl.lit(text, pl.String).alias(TEXT), pl.lit(template).alias(TEMPLATE)
     )
     return named if not values.width else values.hstack(named)
+
+
+def _with_constants(template: str, values: Sequence[object]) -> str:
+    try:
+        return with_constants(template, values)
+    except Error:
+        return f"{template} -- {', '.join(map(repr, values))}"  # which says why it cannot be read
+
+
+def _said(text: str) -> st.RegisterQuery | st.Query:
+    (statement,) = parse(text)
+    if not isinstance(statement, st.RegisterQuery | st.Query):
+        raise AssertionError(f"not a query: {text}")
+    return statement

@@ -45,6 +45,8 @@ class Journal(Protocol):
     """Where snapshots are committed."""
 
     layout: Layout
+    # Whether what was noted counts after commits too: while a database is opened, they need not hold it yet.
+    keeps_notes: bool
 
     def commit(self, snapshot: Snapshot, settled: Callable[[], None]) -> None:
         """Make a snapshot the one that counts; `settled` has all that it names on disk when it returns."""
@@ -75,6 +77,7 @@ class NoJournal:
         self.layout = layout
 
     is_in_doubt = False
+    keeps_notes = False
 
     def commit(self, snapshot: Snapshot, settled: Callable[[], None]) -> None:
         """Nothing to keep."""
@@ -113,6 +116,7 @@ class Manifests:
         self._version = 0
         self._catalog: tuple[str, tuple[Mapping[str, Any], ...]] = "", ()
         self._notes = Notes(directory, 0)
+        self.keeps_notes = False
 
     def take_over(self, check: Callable[[Snapshot], None]) -> Snapshot:
         """Become the owner: the committed snapshot, or an empty one where nothing was ever committed. `check` may
@@ -165,7 +169,8 @@ class Manifests:
         kept, self._catalog = self._catalog, (catalog, snapshot.catalog)
         self.is_in_doubt = True
         try:
-            self._write(version, self.fence, version, snapshot, settled)
+            noted = self._notes.version if self.keeps_notes else version
+            self._write(version, self.fence, noted, snapshot, settled)
             if not self._remove_before(before):
                 raise FileExistsError
         except FileExistsError:
@@ -175,7 +180,8 @@ class Manifests:
             self.is_in_doubt, self._catalog = self._path(version).exists(), kept
             raise
         self._version = version
-        self._notes = Notes(self.directory, version)
+        if not self.keeps_notes:
+            self._notes = Notes(self.directory, version)
         self.is_in_doubt = False
         reach("manifest-counts")
         self._remove_old()

@@ -124,6 +124,10 @@ class Groups:
             self._known[skeleton] = self._groups.get(found.edge, found)
         return self._known[skeleton]
 
+    def steps_of(self, split: Split, key: Expression | None, options: Options) -> list[str]:
+        """The steps of a group, whatever queries it has."""
+        return [step.name for step in Group(split, key, options).pipeline.steps]
+
     def open(self, group: Group, shape: Shape) -> None:
         """Have a group, for queries of this shape too; its steps run once a query takes part."""
         group.add(shape)
@@ -137,19 +141,33 @@ class Groups:
         if self.tables(group, TABLE):
             self._engine.pipeline = self._engine.pipeline.replacing(group.pipeline.steps)
 
-    def move(self, selection: str, edge: str, group: Group) -> None:
-        """Let the queries that another version kept under other names wait to be let in here."""
+    def kept_under(self, selection: str) -> dict[str, pl.DataFrame]:
+        """The rows of the query tables that a selection of this name has, by shape, whether there is such a group now
+        or not."""
+        frames: dict[str, list[pl.DataFrame]] = {}
+        for synopsis, names in query_tables(self._engine.snapshot.states.get(selection, {})).items():
+            frames.setdefault(_shape_of(synopsis), []).extend(map(self._engine.store.read, names))
+        return {shape: pl.concat(found) for shape, found in frames.items()}
+
+    def move(self, selection: str, edge: str, group: Group, chosen: pl.Expr, catalog: tuple[Any, ...]) -> None:
+        """Let queries that another version kept under other names wait to be let in here. What is left there is
+        forgotten when nobody is moved any more."""
         snapshot = self._engine.snapshot
-        tables = dict(snapshot.states.get(group.selection, {}))
-        for synopsis, names in query_tables(snapshot.states.get(selection, {})).items():
-            waiting = WAITING + synopsis.removeprefix(TABLE).removeprefix(WAITING).removeprefix(FAILED)
-            tables[waiting] = (*tables.get(waiting, ()), *names)
+        tables = query_tables(snapshot.states.get(group.selection, {}))
+        with self._engine.store.file("queries") as writer:
+            for shape, rows in self.kept_under(selection).items():
+                own = rows.filter(chosen)
+                if own.height:
+                    tables[WAITING + shape] = (*tables.get(WAITING + shape, ()), writer.write(own))
         # What was made under the other names is of no use, even where some of them are the same.
-        states = {step: names for step, names in snapshot.states.items() if step not in {selection, *group.above}}
+        states = {step: names for step, names in snapshot.states.items() if step not in group.above}
+        states[selection] = query_tables(snapshot.states.get(selection, {}))
         results = {key: names for key, names in snapshot.results.items() if key not in (edge, group.edge)}
         queries = {**snapshot.queries, group.edge: max(self.next_query(group), snapshot.queries.get(edge, 0))}
-        moved = replace(snapshot, states={**states, group.selection: tables}, results=results, queries=queries)
-        self._engine.commit(moved)
+        failures = {key: said for key, said in snapshot.failures.items() if key.partition("#")[0] != group.edge}
+        states[group.selection] = tables
+        changes: dict[str, Any] = {"states": states, "results": results, "queries": queries, "failures": failures}
+        self._engine.commit(replace(snapshot, catalog=catalog, **changes))
 
     # The query tables
 
@@ -481,6 +499,10 @@ class Groups:
 def query_tables(synopses: Mapping[str, Names]) -> dict[str, Names]:
     """What a step keeps beside its shards' state: the query tables of its group."""
     return {name: names for name, names in synopses.items() if name.startswith((TABLE, WAITING, FAILED))}
+
+
+def _shape_of(synopsis: str) -> str:
+    return synopsis.removeprefix(TABLE).removeprefix(WAITING).removeprefix(FAILED)
 
 
 def failure_key(edge: str, query: int) -> str:
