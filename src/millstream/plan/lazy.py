@@ -25,8 +25,8 @@ from millstream.kernel.window import Now, Range, Rows, TimeSpecification, Unboun
 from millstream.plan import logical as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.monotonic import is_non_retroactive
-from millstream.plan.placing import held
 from millstream.plan.sharing import generalised
+from millstream.plan.telling import held
 from millstream.types import Field
 
 # Rules that would spread what belongs to the invocation over the core, or cut columns that other queries need.

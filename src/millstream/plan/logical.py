@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate, can_overflow
+from millstream.kernel.awaiting import ERROR
 from millstream.kernel.consumers import Consumer as AskingConsumer
-from millstream.kernel.failures import ERROR
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
 from millstream.kernel.tree_shape import Shape
 from millstream.kernel.window import WindowSpecification
