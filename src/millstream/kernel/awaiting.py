@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from millstream.errors import EvaluationError
-from millstream.kernel.batch import END, START, Batch, value_column, value_columns
+from millstream.kernel.batch import END, INF, START, Batch, value_column, value_columns
 from millstream.kernel.operator import EVERYWHERE, NO_STATE, Segment, State, own
 from millstream.kernel.scalar.program import DETAIL, HINT, PRIMARY
 from millstream.types import STRING, Field, Schema
@@ -16,6 +16,8 @@ ERROR: Schema = tuple(Field(name, STRING) for name in (PRIMARY, DETAIL, HINT))
 ERROR_COLUMNS = value_columns(len(ERROR))
 ERROR_QUERY = value_column(len(ERROR))  # in a group
 PENDING = "pending"
+# An instant that is not known yet: as many rows as a window counts have not come.
+OPEN = INF - 2
 
 
 def awaited(state: State, errors: Sequence[Batch], first: int, low: int, of: Sequence[str] = ()) -> State:
@@ -27,8 +29,13 @@ def awaited(state: State, errors: Sequence[Batch], first: int, low: int, of: Seq
         return NO_STATE
     columns = [*ERROR_COLUMNS, *of, START, END]
     arrived = pl.concat([batch.select(columns) for batch in come]) if come else known[0].clear()
+    if first == OPEN:  # any of them may be the first that counts
+        return {EVERYWHERE + PENDING: (*known, arrived) if arrived.height else known}
     arrived = arrived.filter(pl.col(END) > first)
     pending: tuple[Segment, ...] = known
+    if any((segment[END] <= first).any() for segment in known):
+        left = pl.concat(known).filter(pl.col(END) > first)
+        known = pending = (left,) if left.height else ()
     if arrived.height:
         earliest = _earliest([*known, arrived], of)
         if not known or not earliest.equals(_earliest(known, of)):

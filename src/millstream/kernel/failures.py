@@ -10,7 +10,7 @@ ever taken back an error is certain, and is only awaited until its instant is fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 
@@ -20,6 +20,7 @@ from millstream.kernel.awaiting import (
     ERROR,
     ERROR_COLUMNS,
     ERROR_QUERY,
+    OPEN,
     PENDING,
     awaited,
     error_in,
@@ -40,7 +41,7 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.evaluate import failures, select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.scalar.program import DETAIL, HINT, PRIMARY, ROW
@@ -121,6 +122,8 @@ class Failures(Operator):
         columns = value_columns(len(self.errors))
         arrived = changes(concat(inputs, empty_batch(self.errors)), columns)
         points = net_changes(pl.concat([*pending, arrived]), columns).sort(START, *columns, nulls_last=False)
+        if self.first == OPEN:  # any instant may be the first that counts
+            return empty_batch(()), {PENDING: (points,)} if points.height else NO_STATE
         if progress.low < self.first:
             return empty_batch(()), _kept(points, columns, progress.low)
         there = points.with_columns(
@@ -154,6 +157,17 @@ def counting_from(pipeline: Pipeline, first: int) -> Pipeline:
             continue
         changed.append(replace(step, operator=operator))
     return pipeline.replacing(tuple(changed)) if changed else pipeline
+
+
+def found_from(steps: Iterable[Step], first: int) -> tuple[Step, ...]:
+    """Those of some steps that wait to be told from when on what fails counts, now that it is known."""
+    found = []
+    for step in steps:
+        if isinstance(step.operator, Failures | Checked) and step.operator.first == OPEN:
+            operator = copy(step.operator)
+            operator.first = first
+            found.append(replace(step, operator=operator))
+    return tuple(found)
 
 
 class Checked(Operator):

@@ -13,6 +13,7 @@ from millstream.kernel import linear
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.ranked_tree import RankedTree, TreeShape
+from millstream.kernel.awaiting import OPEN
 from millstream.kernel.change_log import ChangeLog
 from millstream.kernel.consumers import Alternatives, Consumer
 from millstream.kernel.demand import JustInTime
@@ -66,6 +67,7 @@ class Options:
     expiry_groups: int = 0  # 0 keeps the inputs of joins consolidated
     lazy_interval: int = 5  # percent of the window
     first_counted: int = 0  # failures before this instant are none
+    is_open: bool = False  # whether there is a later one, which is still to be found by counting
     lenient: bool = False  # whether what fails is tried elsewhere, and is nothing here
     counting: tuple[Counting, ...] = ()  # windows that have not seen all of what they count
     apart: str = ""  # tells a plan whose state must not be that of another query's equal plan
@@ -95,6 +97,7 @@ class Lowering:
         first = self.options.first_counted
         by_query = bool(self.selection)
         suffix = f"{'of-queries-' if by_query else ''}{self._fingerprints.of(plan)}{f'-{first}' if first else ''}"
+        first = OPEN if self.options.is_open else first
         certain = [each for each in self._errors if each not in self._retracting]
         doubtful = [(each, errors) for each, errors in self._errors.items() if each in self._retracting]
         failures = tuple(
