@@ -31,7 +31,15 @@ from millstream.kernel.rows_window import RowsWindow
 from millstream.kernel.runs import CountedRuns, ForetoldRuns
 from millstream.kernel.sample import Sample
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import TRUE, Column, Expression, conjunction, conjuncts, possible
+from millstream.kernel.scalar.expressions import (
+    TRUE,
+    Column,
+    Expression,
+    Reported,
+    conjunction,
+    conjuncts,
+    possible,
+)
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
@@ -44,6 +52,7 @@ from millstream.kernel.synopsis import Consolidated, ExpiryGrouped, Fifo, Synops
 from millstream.kernel.window import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.births import has_runs, refuse_compared, refuse_untraced
+from millstream.plan.calling_users import called_once, once_possible
 from millstream.plan.column_keys import hash_keys, with_column_keys
 from millstream.plan.existence import existence_of
 from millstream.plan.expand_joins import columns, expand_join, swapped_join
@@ -132,9 +141,7 @@ class Lowering:
             case lo.OneRow():
                 return self._generated(node, self._step(node, linear.OneRow(), CLOCK))
             case lo.Filter() | lo.Project():
-                edge = self.lower(node.input)
-                self._note_failing(node, edge)
-                return self._step(node, _row_wise(node), edge)
+                return self._computed(once_possible(node) if isinstance(node, lo.Filter) else node)
             case lo.Failing():
                 return self._failing(node, node.input.schema, node.expressions, node.where, self.lower(node.input))
             case lo.Checked():
@@ -193,9 +200,24 @@ class Lowering:
             case _:
                 raise AssertionError(f"no operator for {type(node).__name__}")
 
-    def _note_failing(self, node: lo.Filter | lo.Project, edge: str) -> None:
+    def _computed(self, node: lo.Filter | lo.Project) -> str:
+        called = None if self.options.lenient else called_once(node)
+        if called is None:
+            edge = self.lower(node.input)
+            self._note_failing(
+                node, edge, conjuncts(node.condition) if isinstance(node, lo.Filter) else node.expressions
+            )
+            return self._step(node, _row_wise(node), edge)
+        edge = self.lower(called.rows)
+        self._note_failing(node, edge, called.computed)
+        values = [e.value if isinstance(e, Reported) else e for e in called.computed]
+        if isinstance(node, lo.Project):
+            return self._step(node, linear.Project(node.schema, values), edge)
+        edge = self._step(node, linear.Filter(called.rows.schema, conjunction(values)), edge)
+        return self._step(node, linear.Project(node.schema, columns(node.schema)), edge)
+
+    def _note_failing(self, node: lo.Filter | lo.Project, edge: str, computed: Sequence[Expression]) -> None:
         """Errors of what a node computes are rows of an edge of their own."""
-        computed = conjuncts(node.condition) if isinstance(node, lo.Filter) else node.expressions
         fragile = () if self.options.lenient else tuple(dict.fromkeys(filter(can_fail, computed)))
         if fragile:
             where = conjunction(list(map(_possible, computed))) if isinstance(node, lo.Filter) else TRUE

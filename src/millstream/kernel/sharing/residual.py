@@ -12,9 +12,15 @@ import polars as pl
 from millstream.kernel.awaiting import ERROR_COLUMNS, ERROR_QUERY
 from millstream.kernel.batch import END, START, Batch, value_column
 from millstream.kernel.keys import Positions
-from millstream.kernel.scalar.evaluate import attempt, can_fail
-from millstream.kernel.scalar.expressions import Expression, columns_used, conjuncts, error_text, possible
-from millstream.kernel.scalar.functions_user import UserCall
+from millstream.kernel.scalar.evaluate import attempt, calls_users, can_fail, where_possible
+from millstream.kernel.scalar.expressions import (
+    Expression,
+    columns_used,
+    conjunction,
+    conjuncts,
+    error_text,
+    value_if_any,
+)
 from millstream.kernel.scalar.program import said_in
 from millstream.kernel.segments import gather
 from millstream.kernel.sharing.parameters import QUERY, parameters_as_columns, parameters_used
@@ -43,7 +49,7 @@ def holds(
         columns.append(values.alias(value_column(width + index)))
     pairs = pl.DataFrame(columns) if columns else pl.DataFrame(height=rows.size)
     plain = parameters_as_columns(condition, width)
-    by_value = bool(columns) and any(isinstance(node, UserCall) for node in condition.walk())
+    by_value = bool(columns) and calls_users(condition)
     true, texts = _by_value(plain, pairs) if by_value else _truth(plain, pairs)
     if texts is not None:
         erring = np.flatnonzero(texts.is_not_null().to_numpy())
@@ -58,19 +64,27 @@ def _truth(condition: Expression, pairs: pl.DataFrame) -> tuple[Flags, pl.Series
     """Where the condition is true, and the errors of pairs on which a part of it fails and none is false. Both come of
     one computation: what calls users' code calls it once."""
     parts = conjuncts(condition)
-    fragile = [part for part in parts if can_fail(part)]
-    asked = [condition, *(possible(part) for part in parts), *map(error_text, fragile)] if fragile else [condition]
-    found = attempt(pairs, asked, [f"v{place}" for place in range(len(asked))])
-    true = found.to_series(0).fill_null(False).to_numpy()
-    if not fragile or not pairs.height:
-        return true, None
-    columns = found.get_columns()[1:]
-    open_, texts = columns[: len(parts)], columns[len(parts) :]
-    erring = reduce(and_, open_) & reduce(or_, [text.is_not_null() for text in texts])
-    if not erring.any():
-        return true, None
-    first = pl.select(pl.coalesce(texts)).to_series()
-    return true & ~erring.to_numpy(), first.set(~erring, None)
+    fragile = sorted((part for part in parts if can_fail(part)), key=calls_users)
+    if not fragile:
+        return attempt(pairs, [condition], ["true"]).to_series().fill_null(False).to_numpy(), None
+    plain = [part for part in parts if part not in fragile]
+    first = [conjunction(plain)] if plain else []
+    asked = [
+        where_possible([*first, *fragile[:place]], part) if calls_users(part) else part
+        for place, part in enumerate(fragile)
+    ]
+    computed = [*first, *map(value_if_any, asked), *map(error_text, asked)]
+    found = attempt(pairs, computed, [f"v{place}" for place in range(len(computed))]).get_columns()
+    values, texts = found[: -len(asked)], found[-len(asked) :]
+    failed = [text.is_not_null() for text in texts]
+    truths = [value.fill_null(False) for value in values]
+    true, erring = reduce(and_, truths), reduce(or_, failed)
+    if not pairs.height or not erring.any():
+        return true.to_numpy(), None
+    open_ = [*truths[: len(first)], *(one | other for one, other in zip(truths[len(first) :], failed, strict=True))]
+    erring = erring & reduce(and_, open_)
+    said = pl.select(pl.coalesce(texts)).to_series()
+    return true.to_numpy(), said.set(~erring, None) if erring.any() else None
 
 
 def _by_value(condition: Expression, pairs: pl.DataFrame) -> tuple[Flags, pl.Series | None]:
