@@ -47,7 +47,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"keys", "scalar"},
         {"distribution"},
         {"operator"},
-        {"storage", "eddy", "stepping"},
+        {"storage", "eddy", "stepping", "pending_errors"},
         {"windows", "aggregation", "sharing"},
         {"relational"},
         {"joins", "lazy"},
@@ -87,6 +87,8 @@ HELD_BY_THOSE_ABOVE = {
     ("kernel/relational/failures.py", "kernel.pipeline"),
     ("queries/none_mode.py", "database"),
     ("queries/registry.py", "database"),
+    ("queries/reopening.py", "database"),
+    ("queries/unopened.py", "database"),
     ("query.py", "database"),
 }
 FILES = sorted(SOURCE.rglob("*.py"))

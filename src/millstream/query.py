@@ -257,6 +257,7 @@ class Query:
 
     def _answer(self, span: Span, *, whole: bool = False) -> Answer:
         """From what is kept of it, asked anew where that has changed meanwhile."""
+        self._first_of_past()  # of which it may fail
         while True:
             keeping = self.keeping
             try:
@@ -457,6 +458,8 @@ class Query:
         finding, engine = self.finding, self._database.engine
         if self.past.first == OPEN and finding is not None and not self.is_filling:
             found = engine.read(lambda snapshot: finding(snapshot.states))
+            if found < OPEN:
+                engine.count_from(self.edge, max(found, self.past.counted))
             self.past = replace(self.past, first=found)
         return self.past.first
 

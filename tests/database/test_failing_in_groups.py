@@ -94,3 +94,48 @@ def test_those_that_waited_for_it_go_on() -> None:
             first[0].result()
         assert [query.result(at=57) for query in first[1:]] == [query.result(at=57) for query in late]
         assert first[0].stats()["state"] == "failed"
+
+
+# Conditions that can fail: by a grouped filter, by keys, over what is expanded, and joined.
+HELD = [
+    "SELECT k FROM s [RANGE 6] WHERE k >= ? AND 10/d > 0",
+    "SELECT v FROM s [RANGE 6] WHERE k = ? AND 10/d > 0",
+    "SELECT sum(v) AS n FROM s [RANGE 6] WHERE k >= ? AND 10/d > 0",
+    "SELECT a.k FROM s [RANGE 6] a, s [RANGE 9] b WHERE a.v = b.v AND a.k >= ? AND 10/a.d > 0",
+]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("text", HELD)
+def test_what_is_not_final_fails_nothing_yet(tmp_path: Path, text: str, shards: int) -> None:
+    """Neither those that were there nor those that come before it is, nor after a restart; nor one that is gone."""
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute(f"SET shards = {shards}; CREATE STREAM s (k INT, d INT, v INT) TIMESTAMP BY ts")
+        db.register_many(text, [0, 1, 2], ["q0", "q1", "q2"])
+        db.insert("s", [(1, 1, 1, 1), (0, 0, 2, 9), (2, 1, 3, 9)])
+        db.register_many(text, [0, 2], ["q3", "q4"])
+        db.insert("s", [(2, 1, 4, 9)])
+        for query in db.queries():
+            query.result()
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        for query in db.queries():
+            query.result()
+        db.drop_query("q3")
+        db.advance(to=9)
+        with pytest.raises(ms.EvaluationError, match="division by zero"):
+            db.query("q0").result()
+        assert [db.query(name).result().num_rows for name in ("q1", "q2", "q4")] == [
+            db.execute(text.replace("?", str(k))).table.num_rows for k in (1, 2, 2)
+        ]
+
+
+@pytest.mark.parametrize("text", [*HELD, SHAPES["projected"][0]])
+def test_the_error_of_one_that_is_gone_is_nobodys(text: str) -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM s (k INT, d INT, v INT) TIMESTAMP BY ts")
+        db.register_many(text, [0, 1, 2], ["q0", "q1", "q2"])
+        db.insert("s", [(1, 1, 1, 1), (0, 0, 2, 9), (2, 1, 3, 9)])
+        db.drop_query("q0")
+        db.advance(to=9)
+        for name in ("q1", "q2"):
+            db.query(name).result()

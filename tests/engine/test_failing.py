@@ -159,3 +159,34 @@ def test_users_functions_fail_on_single_rows() -> None:
         with pytest.raises(ms.EvaluationError, match="function picky raised ValueError: zero"):
             fails.result()
         assert fine.result().num_rows == 2
+
+
+CALLED = [
+    ("SELECT v FROM A [RANGE 9] WHERE seen(x) > 0 AND v > -{}", 1),
+    ("SELECT v FROM A [RANGE 9] WHERE v > -{} AND seen(x) > 0 AND seen(v) > 1", 2),
+    ("SELECT seen(x) AS y FROM A [RANGE 9] WHERE v > -{}", 1),
+    ("SELECT SUM(seen(x)) AS y FROM A [RANGE 9] WHERE v > -{}", 1),
+    ("SELECT v, 10/seen(x) AS y FROM A [ROWS 4] WHERE v > -{}", 1),
+]
+
+
+@pytest.mark.parametrize("queries", [1, 4])
+@pytest.mark.parametrize(("text", "places"), CALLED)
+def test_users_functions_are_called_once_for_each_row_and_place(text: str, places: int, queries: int) -> None:
+    """Those of a group ask each value once, however many they are."""
+    called: list[int] = []
+
+    def seen(column):  # type: ignore[no-untyped-def]
+        called.extend(column)
+        return column
+
+    with in_process() as db:
+        db.execute("SET sharing = 'on'")
+        db.create_function("seen", seen, returns="int")
+        db.execute(STREAMS)
+        for number in range(queries):
+            db.register(text.format(number + 1))
+        called.clear()
+        db.insert("A", [(1, 11, 1), (2, 12, 2), (3, 13, 3)])
+        db.advance(to=4)
+        assert len(called) == 3 * places

@@ -86,3 +86,80 @@ def test_a_pair_that_is_gone_at_its_first_instant_fails_no_query_of_a_group() ->
         db.execute("DELETE FROM T WHERE x = 0 AT 5")
         db.advance(to=6)
         assert [query.result().num_rows for query in queries] == [1] * 10
+
+
+# Windows whose first answerable instant is known once they have counted enough: from 90 on the third row counts, from
+# 93 on the fourth; aggregates take rows back.
+COUNTING = (
+    "SELECT 10/x AS y FROM A [ROWS 2]",
+    "SELECT 10/x AS y FROM A [ROWS 1 SLIDE 2]",
+    "SELECT SUM(10/x) AS y FROM A [ROWS 2]",
+    "SELECT v FROM A [ROWS 2] WHERE 10/x > 1",
+    "SELECT RSTREAM(10/x AS y) FROM A [ROWS 2]",
+    "SELECT ISTREAM(10/x AS y) FROM A [ROWS 2]",
+    "SELECT a.v FROM A [ROWS 2] a JOIN A [RANGE 1] b ON 10/a.x = b.x",
+)
+
+
+def few(db: Database) -> None:
+    """Final up to 80, kept from 70 on: nothing."""
+    db.execute("CREATE STREAM A (x INT, v INT) TIMESTAMP BY ts RETAIN 10")
+    db.insert("A", [(1, 1, t) for t in range(60)])
+    db.advance(to=80)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("text", COUNTING)
+@pytest.mark.parametrize("size", [1, 9])
+def test_what_fails_before_enough_is_counted_does_not_count(tmp_path: Path, text: str, mode: str, size: int) -> None:
+    """Whatever came together, and after a restart."""
+    rows = [(0, 1, 85), (1, 1, 86), (1, 1, 87), (1, 1, 90), (1, 1, 93), (1, 1, 96)]
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        few(db)
+        name = db.register(text, name="q", mode=mode).name
+        for first in range(0, len(rows), size):
+            db.insert("A", rows[first : first + size])
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.advance(to=97)
+        query = db.query(name)
+        query.result()
+        query.changes()
+        db.insert("A", [(0, 1, 98), (0, 1, 98), (1, 1, 99)])
+        db.advance(to=99)
+        fail(query)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("text", COUNTING)
+@pytest.mark.parametrize("size", [1, 9])
+def test_what_fails_and_is_gone_when_that_is_found_counts(text: str, mode: str, size: int) -> None:
+    """Nobody has asked meanwhile."""
+    rows = [
+        (1, 1, 85),
+        (1, 1, 86),
+        (1, 1, 87),
+        (1, 1, 90),
+        (0, 1, 93),
+        (0, 1, 96),
+        *((1, 1, t) for t in range(97, 103)),
+    ]
+    with in_process() as db:
+        few(db)
+        query = db.register(text, mode=mode)
+        for first in range(0, len(rows), size):
+            db.insert("A", rows[first : first + size])
+        db.advance(to=103)
+        fail(query)
+        assert query.stats()["state"] == "failed"
+
+
+def test_ad_hoc_streams_that_count_fail_from_their_first_instant_on() -> None:
+    with in_process() as db:
+        few(db)
+        db.insert("A", [(0, 1, 85), (1, 1, 86), (1, 1, 87), (1, 1, 88), (1, 1, 89)])
+        db.advance(to=89)
+        assert db.execute("SELECT RSTREAM(10/x AS y) FROM A [ROWS 2]").table.num_rows
+        db.insert("A", [(0, 1, 90)])
+        db.advance(to=91)
+        with pytest.raises(ms.EvaluationError, match="division by zero"):
+            db.execute("SELECT RSTREAM(10/x AS y) FROM A [ROWS 2]")

@@ -1,7 +1,8 @@
 """Whether a query fails at an instant, by the definition and nothing else: rows are Python tuples, errors are values.
 
 Expressions are nested tuples, which say both what they are in SQL (`sql`) and what they are on a row (`value`); a query
-is a block over windows, perhaps with an outer join, a subquery of EXISTS or one in FROM. Nothing of the engine is used.
+is a block over windows, perhaps with an outer join, a subquery of EXISTS or one in FROM; subqueries may also stand
+anywhere in an expression. Nothing of the engine is used.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 ERROR = "error"
 Expression = tuple[Any, ...]
-Row = dict[str, int | None]  # "s.a" -> value
+Row = dict[str, Any]  # "s.a" -> value; and under INPUTS what gives the rows of a source at the instant
+INPUTS = ""
 Elements = list[tuple[int | None, int | None, int]]  # a, b, instant
 
 
@@ -31,6 +33,10 @@ def sql(e: Expression) -> str:
             return f"CASE WHEN {sql(condition)} THEN {sql(then)} ELSE {sql(otherwise)} END"
         case ("coalesce", one, other):
             return f"COALESCE({sql(one)}, {sql(other)})"
+        case ("exists", exists):
+            return f"({exists.text})"
+        case ("max", found, exists):
+            return f"(SELECT MAX({sql(found)}) FROM {exists.source.text} WHERE {exists.where})"
         case (operator, left, right):
             return f"({sql(left)} {operator} {sql(right)})"
     raise AssertionError(e)
@@ -58,6 +64,14 @@ def value(e: Expression, row: Row) -> Any:
         case ("coalesce", one, other):
             found = value(one, row)
             return value(other, row) if found is None else found
+        case ("exists", exists):
+            return exists.value(row, row[INPUTS](exists.source))
+        case ("max", found, exists):
+            answers = [(verdict(exists.conditions, {**row, **r}), {**row, **r}) for r in row[INPUTS](exists.source)]
+            values = [value(found, each) for answer, each in answers if answer is True]
+            if ERROR in values or any(answer == ERROR for answer, _ in answers):
+                return ERROR
+            return max((each for each in values if each is not None), default=None)
         case (operator, left, right):
             return _applied(operator, value(left, row), value(right, row))
     raise AssertionError(e)
@@ -120,11 +134,16 @@ class Exists:
     source: Source
     conditions: tuple[Expression, ...]
     negated: bool = False
+    selected: str = "*"
+
+    @property
+    def where(self) -> str:
+        return " AND ".join(map(sql, self.conditions))
 
     @property
     def text(self) -> str:
-        where = " AND ".join(map(sql, self.conditions))
-        return f"{'NOT ' if self.negated else ''}EXISTS (SELECT * FROM {self.source.text} WHERE {where})"
+        asked = f"SELECT {self.selected} FROM {self.source.text} WHERE {self.where}"
+        return f"{'NOT ' if self.negated else ''}EXISTS ({asked})"
 
     def value(self, row: Row, found: Sequence[Row]) -> Any:
         answers = [verdict(self.conditions, {**row, **other}) for other in found]
@@ -168,6 +187,7 @@ class Query:
         joined, erring = self._joined(inputs)
         kept = []
         for row in joined:
+            row[INPUTS] = lambda source: source.rows(elements[source.stream], at)
             found = [each.value(row, each.source.rows(elements[each.source.stream], at)) for each in self.exists]
             answer = verdict(self.where, row, found)
             erring = erring or answer == ERROR

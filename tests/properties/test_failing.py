@@ -52,6 +52,25 @@ def conditions(aliases: str) -> st.SearchStrategy[Expression]:
 
 
 @st.composite
+def subqueries(draw: st.DrawFn, aliases: str) -> Exists:
+    asked = tuple(draw(st.lists(conditions(aliases + "e"), min_size=1, max_size=2)))
+    selected = draw(st.sampled_from(["*", "DISTINCT e.a", "DISTINCT 6 / e.b AS x"]))
+    return Exists(Source("U", "e", draw(WINDOWS)), asked, draw(st.booleans()), selected)
+
+
+def chosen(aliases: str) -> st.SearchStrategy[Expression]:
+    """Numbers that may need a subquery."""
+    most = st.tuples(st.just("max"), numbers("e"), subqueries(aliases))
+    exists = st.tuples(st.just("exists"), subqueries(aliases))
+    one = st.just(("number", 1))
+    return st.one_of(
+        st.tuples(st.just("case"), conditions(aliases), numbers(aliases), most),
+        st.tuples(st.just("coalesce"), numbers(aliases), most),
+        st.tuples(st.just("case"), st.tuples(st.just("or"), conditions(aliases), exists), one, numbers(aliases)),
+    )
+
+
+@st.composite
 def queries(draw: st.DrawFn) -> Query:
     aliases = draw(st.sampled_from(["s", "st", "stu"]))
     sources = tuple(Source(alias.upper(), alias, draw(WINDOWS)) for alias in aliases)
@@ -61,10 +80,13 @@ def queries(draw: st.DrawFn) -> Query:
     where = tuple(draw(st.lists(conditions(aliases), max_size=3)))
     exists: tuple[Exists, ...] = ()
     if draw(st.integers(0, 2)) == 0:
-        asked = tuple(draw(st.lists(conditions(aliases + "e"), min_size=1, max_size=2)))
-        exists = (Exists(Source("U", "e", draw(WINDOWS)), asked, draw(st.booleans())),)
+        exists = (draw(subqueries(aliases)),)
     select = tuple(draw(st.lists(numbers(aliases), min_size=1, max_size=2)))
-    shape = draw(st.integers(0, 3))
+    place, shape = draw(st.integers(0, 5)), draw(st.integers(0, 3))
+    if place == 0 and shape > 0:  # not inside an aggregate
+        select = (draw(chosen(aliases)), *select[1:])
+    elif place == 1:
+        where = (*where, ("<", draw(chosen(aliases)), ("number", 2)))
     having = ("<", ("/", ("number", 6), ("column", "s.a")), ("number", 9)) if shape == 0 else None
     unread = draw(numbers(aliases)) if shape == 1 else None
     return Query(sources, where, select, on, exists, having, unread)

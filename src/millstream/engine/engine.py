@@ -54,8 +54,11 @@ from millstream.kernel.lazy.matched_selection import MatchedSelection
 from millstream.kernel.lazy.matches import Matches
 from millstream.kernel.lazy.ranked_tree import RankedTree
 from millstream.kernel.lazy.tree_selection import TreeSelection
+from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.relational.failures import found_from
 from millstream.kernel.sharing.parameters import QUERY
+from millstream.kernel.stepping import stepped
 from millstream.kernel.storage.segments import numbers
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics
@@ -363,6 +366,32 @@ class Engine:
             )
         )
         self.pipeline = self.pipeline.without(own)
+
+    def count_from(self, edge: str, first: int) -> None:
+        """What fails for an edge counts from an instant that was not known until now: what was kept of it is looked at,
+        and the edge ends where it should have."""
+        with self.lock:
+            below = self.pipeline.edges_below(edge)
+            steps = found_from((step for step in self.pipeline.steps if step.name in below), first)
+            if not steps or edge in self.snapshot.failures:
+                return
+            self.pipeline = self.pipeline.replacing(steps)
+            low = min(self.frontier(source) for source in below if source in self._sources)
+            try:
+                for step in steps:
+                    for state in self._states_of(step.name):
+                        nothing = [empty_batch(step.operator.schema)]
+                        stepped(step.operator, nothing, state, Progress((low,), (low,)), step.name)
+            except EvaluationError as error:
+                self._stop(edge, error)
+
+    def _states_of(self, step: str) -> list[State]:
+        """What a step holds, by shard."""
+        found: dict[str, dict[str, tuple[Segment, ...]]] = {}
+        for synopsis, names in self.snapshot.states.get(step, {}).items():
+            shard, _, own = synopsis.partition("/")
+            found.setdefault(shard, {})[own] = tuple(map(self.store.read, names))
+        return [*found.values()]
 
     def steps_only_for(self, edge: str) -> set[str]:
         """The steps that no other edge needs that is shown."""

@@ -142,7 +142,7 @@ def _can_join(subquery: SubqueryExpression) -> bool:
 
 
 def _semi_join(plan: lo.Node, subquery: SubqueryExpression, negated: bool) -> lo.Node:
-    block, width = subquery.block, len(plan.schema)
+    block, width = replace(subquery.block, distinct=False), len(plan.schema)
     correlated = [condition for condition in block.where if _is_correlated(condition)]
     if subquery.operands:
         right: lo.Node = block.source
@@ -219,6 +219,8 @@ def _attach(plan: lo.Node, subquery: SubqueryExpression) -> tuple[lo.Node, Expre
 def _value_per_domain(subquery: SubqueryExpression, domain: lo.Node | None) -> tuple[lo.Node, Expression]:
     """The subquery grouped by its domain: the relation (domain.., results.., TRUE), and the value over it."""
     block = subquery.block
+    if subquery.form != "scalar":
+        block = replace(block, distinct=False)  # how often a row is there does not matter
     inner = plan_block(block, domain)
     width = 0 if domain is None else len(domain.schema)
     keys = tuple(Column(field.type, index, field.name) for index, field in enumerate(inner.schema[:width]))

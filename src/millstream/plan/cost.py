@@ -76,25 +76,30 @@ class Estimate:
         return max(1.0, min(prod(self.distinct[column] for column in columns), max(self.size, 1.0)))
 
 
+# What is known of nodes of one plan, by their identities: each is looked at from many above it.
+_Known = dict[int, Estimate]
+
+
 def cost(plan: lo.Node, statistics: Statistics) -> float:
     """Per tick, over all operators of the plan."""
-    return _own_cost(plan, statistics) + sum(cost(child, statistics) for child in plan.children)
+    known: _Known = {}
+    return sum(_own_cost(node, statistics, known) for node in plan.walk())
 
 
-def _own_cost(node: lo.Node, statistics: Statistics) -> float:
-    inputs = [estimate(child, statistics) for child in node.children]
+def _own_cost(node: lo.Node, statistics: Statistics, known: _Known) -> float:
+    inputs = [estimate(child, statistics, known) for child in node.children]
     twice = 2 if any(c.kind == "relation" and pattern_of(c) == Pattern.STR for c in node.children) else 1
     match node:
         case lo.Join(join="inner" | "left" | "right" | "full" | "semi"):
             left, right = inputs
             probes = left.rate * log2(right.size + 2) + right.rate * log2(left.size + 2)
-            return twice * (PROBE * probes + ROW * estimate(node, statistics).rate)
+            return twice * (PROBE * probes + ROW * estimate(node, statistics, known).rate)
         case lo.Join() | lo.SetOperation(operation="except" | "except all"):
             return _cost_of(_negation(node, inputs))
         case lo.SetOperation(operation="union all"):
             return twice * ROW * sum(child.rate for child in inputs)
         case lo.Distinct() | lo.SetOperation():
-            return twice * DISTINCT * sum(c.rate for c in inputs) * log2(estimate(node, statistics).size + 2)
+            return twice * DISTINCT * sum(c.rate for c in inputs) * log2(estimate(node, statistics, known).size + 2)
         case lo.Aggregate():
             return GROUP * 2 * inputs[0].rate
         case _:
@@ -154,43 +159,51 @@ def is_foretelling_cheaper(join: lo.Join, statistics: Statistics) -> bool:
     return TAKEN_BACK * (negation.premature_if_foretold - negation.premature) < spared
 
 
-def estimate(node: lo.Node, statistics: Statistics) -> Estimate:
+def estimate(node: lo.Node, statistics: Statistics, known: _Known | None = None) -> Estimate:
     """Rate, size and distinct values of a node's output."""
+    known = {} if known is None else known
+    if id(node) not in known:
+        known[id(node)] = _estimate(node, statistics, known)
+    return known[id(node)]
+
+
+def _estimate(node: lo.Node, statistics: Statistics, known: _Known) -> Estimate:
     match node:
         case lo.StreamScan() | lo.TableScan():
             return _of_source(node, statistics)
         case lo.Window():
-            stream = estimate(node.input, statistics)
+            stream = estimate(node.input, statistics, known)
             size = min(_rows_in(node.window, stream.rate), stream.rate * HORIZON)
             return replace(stream, size=size, distinct=tuple(min(d, max(size, 1.0)) for d in stream.distinct))
         case lo.Filter():
-            return estimate(node.input, statistics).scaled(selectivity(node, statistics))
+            child = estimate(node.input, statistics, known)
+            return child.scaled(_left_by(node.condition, child))
         case lo.Project():
-            child = estimate(node.input, statistics)
+            child = estimate(node.input, statistics, known)
             kept = tuple(
                 child.distinct[e.index] if isinstance(e, Column) else max(child.size, 1.0) for e in node.expressions
             )
             return replace(child, distinct=kept)
         case lo.Join():
-            return _of_join(node, statistics)
+            return _of_join(node, statistics, known)
         case lo.ManyJoin():
             return estimate(_in_pairs(node), statistics)
         case lo.Distinct():
-            child = estimate(node.input, statistics)
+            child = estimate(node.input, statistics, known)
             size = child.values(list(range(len(child.distinct))))
             return child.scaled(min(1.0, size / max(child.size, 1.0)))
         case lo.Aggregate():
-            child = estimate(node.input, statistics)
+            child = estimate(node.input, statistics, known)
             columns = [key.index for key in node.keys if isinstance(key, Column)]
             groups = child.values(columns) if node.keys else 1.0
             return Estimate(2 * child.rate, groups, (groups,) * len(node.schema))
         case lo.SetOperation():
-            left, right = (estimate(child, statistics) for child in node.children)
+            left, right = (estimate(child, statistics, known) for child in node.children)
             if node.operation.startswith("union"):
                 return replace(left, rate=left.rate + right.rate, size=left.size + right.size)
             return left.scaled(0.5)
         case _ if node.children:
-            child = estimate(node.children[0], statistics)
+            child = estimate(node.children[0], statistics, known)
             more = len(node.schema) - len(child.distinct)
             return replace(child, distinct=child.distinct + (max(child.size, 1.0),) * more)
         case _:
@@ -221,8 +234,11 @@ def _rows_in(window: WindowSpecification, rate: float) -> float:
 
 def selectivity(node: lo.Filter, statistics: Statistics) -> float:
     """The part of the rows that a selection leaves."""
-    child = estimate(node.input, statistics)
-    return prod(_fraction(part, child) for part in conjuncts(node.condition))
+    return _left_by(node.condition, estimate(node.input, statistics))
+
+
+def _left_by(condition: Expression, child: Estimate) -> float:
+    return prod(_fraction(part, child) for part in conjuncts(condition))
 
 
 def _fraction(condition: Expression, child: Estimate) -> float:
@@ -244,8 +260,8 @@ def _in_pairs(node: lo.ManyJoin) -> lo.Node:
     return joined
 
 
-def _of_join(node: lo.Join, statistics: Statistics) -> Estimate:
-    left, right = (estimate(child, statistics) for child in node.children)
+def _of_join(node: lo.Join, statistics: Statistics, known: _Known) -> Estimate:
+    left, right = (estimate(child, statistics, known) for child in node.children)
     width = len(left.distinct)
     keys, residual = split_condition(node.condition, width)
     own = left.values([key.index for key, _, _ in keys if isinstance(key, Column)])

@@ -13,7 +13,7 @@ from typing import Literal as OneOf
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate, can_overflow
 from millstream.kernel.just_in_time.consumers import Consumer as AskingConsumer
 from millstream.kernel.just_in_time.tree_shape import Shape
-from millstream.kernel.relational.failures import ERROR
+from millstream.kernel.pending_errors import ERROR
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used
 from millstream.kernel.windows.time import WindowSpecification
 from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field, Schema

@@ -46,7 +46,8 @@ def of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     past = _of_the_past(engine, bound)
     if not is_fragile(bound.plan):
         return past
-    # What fails counts from the first answerable instant on; as long as that is not known, from what is kept on.
+    # What fails counts from the first answerable instant on; where that is not known yet, from what is kept on at the
+    # earliest.
     first = past.first if past.unseen is None else max(past.kept.values())
     return replace(past, counted=max(first, engine.first_answerable({s.name for s in lo.sources(bound.plan)})))
 
@@ -119,9 +120,13 @@ def counted_now(engine: Engine, bound: BoundQuery, past: Past, options: Options,
     def read(states: StateNames) -> None:
         found.append(found_by_counting(bound.plan, past, options, engine, states))
 
-    rows = engine.evaluate(bound.plan, options, now, past.kept, read)
+    is_stream = bound.kind == "stream" and is_fragile(bound.plan)
+    rows = engine.evaluate(bound.plan, replace(options, is_open=is_stream), now, past.kept, read)
     past = replace(past, first=found[0] if found else OPEN)
     check_now(past, now, bound)
+    if is_stream:  # whose elements count from an instant on that is known now
+        options = replace(options, first_counted=max(past.first, options.first_counted))
+        rows = engine.evaluate(bound.plan, options, now, past.kept)
     return rows, replace(past, notices=())
 
 

@@ -748,7 +748,8 @@ class Registry:
 
     def _options(self, past: Past, apart: str = "") -> Options:
         """How the plan of a query is run that has so much of the past."""
-        return replace(self._database.options(), apart=apart, first_counted=past.counted)
+        is_open = past.unseen is not None
+        return replace(self._database.options(), apart=apart, first_counted=past.counted, is_open=is_open)
 
     def _by_past(self, keeping: Keeping, bound: BoundQuery, past: Past, apart: str = "") -> Keeping:
         """What a query keeps that has so much of the past."""

@@ -25,6 +25,7 @@ from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import EVERYWHERE, Operator, Segment, State
+from millstream.kernel.pending_errors import PENDING
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.relational.failures import counting_from
 from millstream.kernel.scalar.expressions import Expression
@@ -362,6 +363,7 @@ class Groups:
                 if step.name in above and step.name in made and step.name in snapshot.states:
                     both = snapshot.states[step.name], made[step.name]
                     made[step.name] = self._united(step.operator, *both, writer)
+        made[group.selection] = states.get(group.selection, {})
         outcome = EpochOutcome(made, {group.edge: results} if results else {})
         self._take_over(group, self.written(rows), rows, outcome)
 
@@ -371,9 +373,10 @@ class Groups:
         return self._by_shard(lambda states: operator.united(*states), (one, other), writer)
 
     def only_of(self, group: Group, states: StateNames, queries: Iterable[int]) -> StateNames:
-        """What the steps above the selection of a group hold for some of its queries."""
+        """What the selection of a group and the steps above it hold for some of its queries."""
         wanted = pl.Series(list(queries), dtype=pl.Int64)
-        above = group.above - {group.selection}
+        above, states = group.above, dict(states)
+        states[group.selection] = _awaited(states.get(group.selection, {}))
         with self._engine.store.file("queries") as writer:
             return {
                 step.name: self._by_shard(
@@ -411,7 +414,7 @@ class Groups:
     def _take_over(self, group: Group, names: Mapping[str, Names], rows: Rows, outcome: EpochOutcome) -> None:
         engine, snapshot = self._engine, self._engine.snapshot
         tables = dict(snapshot.states.get(group.selection, {}))
-        for table, new in names.items():
+        for table, new in [*names.items(), *_awaited(outcome.states.get(group.selection, {})).items()]:
             tables[table] = (*tables.get(table, ()), *new)
         tables = self._not_waiting(group, tables, rows)
         above = group.above - {group.selection}
@@ -503,6 +506,11 @@ def query_tables(synopses: Mapping[str, Names]) -> dict[str, Names]:
 
 def _shape_of(synopsis: str) -> str:
     return synopsis.removeprefix(TABLE).removeprefix(WAITING).removeprefix(FAILED)
+
+
+def _awaited(synopses: Mapping[str, Names]) -> dict[str, Names]:
+    """What a selection holds of errors that are to come."""
+    return {name: names for name, names in synopses.items() if name == EVERYWHERE + PENDING}
 
 
 def failure_key(edge: str, query: int) -> str:

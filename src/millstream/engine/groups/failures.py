@@ -52,13 +52,13 @@ class _Parting:
     def settled(self, outcome: EpochOutcome, moved: Snapshot) -> tuple[EpochOutcome, Snapshot]:
         group, queries = self.group, numbers_of(self.rows)
         errors = self._found(halves(self.rows)) if len(queries) > 1 else {}
-        made, common = EpochOutcome(), next(outcome.failures[s] for s in outcome.failures if s in group.above)
-        if 0 < len(errors) < len(queries):
+        made = EpochOutcome()
+        if len(errors) < len(queries):
+            # All of them, where what failed was kept for one that is gone.
             made = self._run(only_queries(self.rows, queries - errors.keys()))
-            if made.failures:
-                common = next(iter(made.failures.values()))
-        if made.failures or not errors:
+        if made.failures:
             # Not one of them alone: all that is known is that together they do.
+            common = next(iter(made.failures.values()))
             errors, made = {query: errors.get(query, common) for query in queries}, EpochOutcome()
         own = group.above
         states = {step: names for step, names in outcome.states.items() if step not in own}
@@ -96,7 +96,7 @@ class _Parting:
                 engine.task_of(group.pipeline, self.arrived),
                 epoch=self.before.epoch,
                 concerned=self.before.concerned & steps,
-                states={**below, **kept, group.selection: tables},
+                states={**below, **kept, group.selection: {**tables, **kept[group.selection]}},
                 before=self.before.before,
                 after=self.before.after,
                 shown=(group.edge,),

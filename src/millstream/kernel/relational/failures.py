@@ -10,15 +10,13 @@ ever taken back an error is certain, and is only awaited until its instant is fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 
 import polars as pl
 
-from millstream.errors import EvaluationError
 from millstream.kernel.batch import (
-    END,
     INF,
     INTERVAL_COLUMNS,
     START,
@@ -32,8 +30,18 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
-from millstream.kernel.operator import EVERYWHERE, NO_STATE, Operator, Progress, Segment, State, own
-from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.pending_errors import (
+    ERROR,
+    ERROR_COLUMNS,
+    ERROR_QUERY,
+    OPEN,
+    PENDING,
+    awaited,
+    error_in,
+    pending_of_queries,
+)
+from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.evaluate import failures, select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.scalar.program import DETAIL, HINT, PRIMARY, ROW
@@ -42,12 +50,7 @@ from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, with_query
 from millstream.kernel.sharing.lineage import BLOCK, LINEAGE
-from millstream.types import STRING, Field, Schema
-
-ERROR: Schema = tuple(Field(name, STRING) for name in (PRIMARY, DETAIL, HINT))
-PENDING = "pending"
-_COLUMNS = value_columns(len(ERROR))
-_QUERY = value_column(len(ERROR))  # in a group
+from millstream.types import Schema
 
 
 class Failing(Operator):
@@ -79,7 +82,7 @@ class Failing(Operator):
         found = failures(batch, self.expressions)
         if found is None:
             return empty_batch(self.schema), NO_STATE
-        said = [found[name].alias(column) for name, column in zip((PRIMARY, DETAIL, HINT), _COLUMNS, strict=True)]
+        said = [found[name].alias(column) for name, column in zip((PRIMARY, DETAIL, HINT), ERROR_COLUMNS, strict=True)]
         rows = batch[found[ROW].to_list()]
         carried = (rows[value_column(place)].alias(value_column(place + len(ERROR))) for place in range(self.carried))
         errors = pl.DataFrame([*said, *carried, *(rows[name] for name in INTERVAL_COLUMNS)])
@@ -110,7 +113,7 @@ class Failures(Operator):
         return by_value(len(self.errors))
 
     def of_queries(self, state: State, queries: pl.Series) -> State:
-        return _of_queries(state, queries)
+        return pending_of_queries(state, queries)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         pending = state.get(PENDING, ())
@@ -119,6 +122,8 @@ class Failures(Operator):
         columns = value_columns(len(self.errors))
         arrived = changes(concat(inputs, empty_batch(self.errors)), columns)
         points = net_changes(pl.concat([*pending, arrived]), columns).sort(START, *columns, nulls_last=False)
+        if self.first == OPEN:  # any instant may be the first that counts
+            return empty_batch(()), {PENDING: (points,)} if points.height else NO_STATE
         if progress.low < self.first:
             return empty_batch(()), _kept(points, columns, progress.low)
         there = points.with_columns(
@@ -126,7 +131,7 @@ class Failures(Operator):
             pl.col(START).shift(-1).over(columns).fill_null(INF).alias("until"),
         ).filter(pl.col("there") > 0, pl.col(START) <= progress.low, pl.col("until") > self.first)
         if there.height:
-            raise _error_of(there)
+            raise error_in(there)
         return empty_batch(()), _kept(points, columns, progress.low)
 
 
@@ -154,6 +159,17 @@ def counting_from(pipeline: Pipeline, first: int) -> Pipeline:
     return pipeline.replacing(tuple(changed)) if changed else pipeline
 
 
+def found_from(steps: Iterable[Step], first: int) -> tuple[Step, ...]:
+    """Those of some steps that wait to be told from when on what fails counts, now that it is known."""
+    found = []
+    for step in steps:
+        if isinstance(step.operator, Failures | Checked) and step.operator.first == OPEN:
+            operator = copy(step.operator)
+            operator.first = first
+            found.append(replace(step, operator=operator))
+    return tuple(found)
+
+
 class Checked(Operator):
     """Its first input as it is, and a failure with what is awaited; or once one of the errors that come on the others,
     which are of rows that are never taken back, is at a final instant. Without `rows` all inputs are such. In a group
@@ -170,45 +186,9 @@ class Checked(Operator):
         return anywhere(same_columns(len(self.schema)), ()) if self.rows else anywhere(())
 
     def of_queries(self, state: State, queries: pl.Series) -> State:
-        return _of_queries(state, queries)
+        return pending_of_queries(state, queries)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        of = [_QUERY] if self.by_query else []
+        of = [ERROR_QUERY] if self.by_query else []
         after = awaited(state, inputs[int(self.rows) :], self.first, progress.low, of)
         return inputs[0] if self.rows else empty_batch(()), after
-
-
-def _of_queries(state: State, queries: pl.Series) -> State:
-    return {name: tuple(own(segment, _QUERY, queries) for segment in kept) for name, kept in state.items()}
-
-
-def awaited(state: State, errors: Sequence[Batch], first: int, low: int, of: Sequence[str] = ()) -> State:
-    """The state of a step that awaits the first of errors which are certain, or that of each query in the column `of`;
-    raises it when its instant is final."""
-    known = state.get(PENDING, state.get(EVERYWHERE + PENDING, ()))
-    come = [batch for batch in errors if batch.height]
-    if not known and not come:
-        return NO_STATE
-    arrived = pl.concat([batch.select(*_COLUMNS, *of, START, END) for batch in come]) if come else known[0].clear()
-    arrived = arrived.filter(pl.col(END) > first)
-    pending: tuple[Segment, ...] = known
-    if arrived.height:
-        earliest = _earliest([*known, arrived], of)
-        if not known or not earliest.equals(_earliest(known, of)):
-            pending = (earliest,)
-    if not pending:
-        return NO_STATE
-    soonest = _earliest(pending)
-    if max(soonest[START].item(), first) <= low:
-        raise _error_of(soonest)
-    return {EVERYWHERE + PENDING: pending}
-
-
-def _earliest(errors: Sequence[Segment], of: Sequence[str] = ()) -> Segment:
-    ordered = pl.concat(errors).sort(START, *_COLUMNS, *of, nulls_last=False)
-    return ordered.unique(of, keep="first", maintain_order=True) if of else ordered.head(1)
-
-
-def _error_of(rows: pl.DataFrame) -> EvaluationError:
-    primary, detail, hint = rows.select(_COLUMNS).row(0)
-    return EvaluationError(primary, detail=detail, hint=hint)

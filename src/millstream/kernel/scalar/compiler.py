@@ -250,6 +250,9 @@ class _Compiler:
         found = self.computed(node.argument, guard)
         if node.question == "value":
             return Computed(self._column(pl.when(~found.failed).then(found.value)))
+        if node.question == "text":
+            texts = [pl.when(check.mask.fill_null(False)).then(check.text) for check in found.checks]
+            return Computed(self._column(pl.coalesce([*texts, pl.lit(None, pl.String)])))
         if node.question == "fails":
             return Computed(self._column(found.failed))
         return Computed(self._column(found.value.fill_null(False) | found.failed))

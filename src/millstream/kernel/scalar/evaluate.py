@@ -13,9 +13,22 @@ import polars as pl
 
 from millstream.errors import EvaluationError
 from millstream.kernel.scalar.compiler import compile_expressions
-from millstream.kernel.scalar.expressions import Call, Case, Cast, Column, Expression, InList, Literal, Parameter
+from millstream.kernel.scalar.expressions import (
+    FALSE,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    InList,
+    Literal,
+    Parameter,
+    conjunction,
+    possible,
+)
 from millstream.kernel.scalar.functions_user import UserCall
 from millstream.kernel.scalar.literals import from_column
+from millstream.types import BOOLEAN
 
 
 def evaluate(frame: pl.DataFrame, expressions: Sequence[Expression], names: Sequence[str]) -> pl.DataFrame:
@@ -73,6 +86,18 @@ def can_fail(expression: Expression) -> bool:
 def _can_fail(expression: Expression) -> bool:
     plain = expression.transform(lambda e: Column(e.type, 0, "?") if isinstance(e, Parameter) else e)
     return compile_expressions((plain,)).can_fail
+
+
+def calls_users(expression: Expression) -> bool:
+    return any(isinstance(node, UserCall) for node in expression.walk())
+
+
+def where_possible(before: Sequence[Expression], condition: Expression) -> Expression:
+    """A condition that is asked of rows only which others do not leave out: there it is false."""
+    if not before:
+        return condition
+    reached = conjunction([possible(part) if can_fail(part) else part for part in before])
+    return Case(BOOLEAN, ((reached, condition),), FALSE)
 
 
 def fold(expression: Expression) -> Expression:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import is_
 from typing import Any, TypeVar
 
-from millstream.types import BOOLEAN, DataType
+from millstream.types import BOOLEAN, STRING, DataType
 
 _NOTED = "_noted_"  # begins the names of attributes that are worked out
 _Class = TypeVar("_Class", bound=type)
@@ -228,7 +228,8 @@ class InList(Expression):
 @dataclass(frozen=True)
 class Tried(Expression):
     """What is known of an expression that can fail: whether it `fails`; of a condition, whether it is true or fails
-    (`possible`); or its `value`, NULL where it fails. None of these ever fails."""
+    (`possible`); its `value`, NULL where it fails; or the `text` of its error, NULL where it has a value. None of these
+    ever fails."""
 
     argument: Expression
     question: str
@@ -241,9 +242,8 @@ class Tried(Expression):
         return replace(self, argument=children[0])
 
     def __str__(self) -> str:
-        return {"fails": "FAILS({})", "possible": "POSSIBLE({})", "value": "TRY({})"}[self.question].format(
-            self.argument
-        )
+        shown = {"fails": "FAILS({})", "possible": "POSSIBLE({})", "value": "TRY({})", "text": "ERROR({})"}
+        return shown[self.question].format(self.argument)
 
 
 @dataclass(frozen=True)
@@ -276,6 +276,11 @@ def possible(condition: Expression) -> Tried:
 
 def value_if_any(expression: Expression) -> Tried:
     return Tried(expression.type, expression, "value")
+
+
+def error_text(expression: Expression) -> Tried:
+    """As `Reported` takes it."""
+    return Tried(STRING, expression, "text")
 
 
 _MANY = 16  # conditions of a chain

@@ -19,6 +19,7 @@ from millstream.kernel.scalar.outcome import Failure
 from millstream.types import to_polars
 
 _FLAG, _ROW = "_f", "_failing_row"
+_BEFORE_HINT = "\x1e"  # in texts of errors that are carried along
 # What `failures` says of a row: its number, then the parts of an error.
 ROW, PRIMARY, DETAIL, HINT = "row", "primary", "detail", "hint"
 _SAID: dict[str, pl.DataType] = {ROW: pl.UInt32(), PRIMARY: pl.String(), DETAIL: pl.String(), HINT: pl.String()}
@@ -45,21 +46,34 @@ class Check:
     def said(self, computed: pl.DataFrame) -> pl.DataFrame:
         """The rows that failed, and why."""
         found = computed.with_row_index(_ROW).filter(self.mask)
-        message = pl.lit(self.failure.message) if self.failure.text is None else self.failure.text
+        hint = pl.Series(HINT, [self.failure.hint], dtype=pl.String).new_from_index(0, found.height)
         if self.failure.text is None:
             shown = pl.Series(DETAIL, self._values(found), dtype=pl.String)
-            primary = found.select(message + pl.lit(f" in {self.node}"))
+            primary = found.select(pl.lit(f"{self.failure.message} in {self.node}"))
         else:
-            lines = found.select(message.str.splitn("\n", 2).struct.unnest())
-            primary, shown = lines.select(pl.nth(0)), lines.to_series(1).alias(DETAIL)
+            said = said_in(found.select(self.failure.text).to_series())
+            primary, shown, hint = said.select(PRIMARY), said[DETAIL], said[HINT].fill_null(hint)
         return pl.DataFrame(
             [
                 found[_ROW].alias(ROW),
                 _of_height(primary.to_series(), found.height).alias(PRIMARY),
                 shown,
-                pl.Series(HINT, [self.failure.hint], dtype=pl.String).new_from_index(0, found.height),
+                hint,
             ]
         ).with_columns(pl.col(ROW).cast(pl.UInt32))
+
+    @property
+    def text(self) -> pl.Expr:
+        """What to say of a row that failed: the primary line, then the values that the node read, and the hint."""
+        hint = pl.lit("" if self.failure.hint is None else _BEFORE_HINT + self.failure.hint)
+        if self.failure.text is not None:
+            return self.failure.text
+        columns = {node.index: node for node in self.node.walk() if isinstance(node, Column)}.values()
+        said = [pl.lit(f"{self.failure.message} in {self.node}\n")]
+        for place, node in enumerate(columns):
+            value = to_text(pl.col(value_column(node.index)), node.type)
+            said += [pl.lit(f"{', ' if place else 'for '}{node.name} = "), value.fill_null("None")]
+        return pl.concat_str([*said, hint])
 
     def _values(self, found: pl.DataFrame) -> list[str | None]:
         """The values that the node read on each of the rows."""
@@ -150,6 +164,14 @@ def _with_columns(frame: pl.DataFrame, expressions: Sequence[pl.Expr]) -> pl.Dat
 def _as_series(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame with all of its columns written out, also those of which Polars knows that they are constant."""
     return pl.DataFrame(frame.get_columns()) if frame.width else frame
+
+
+def said_in(texts: pl.Series) -> pl.DataFrame:
+    """The parts of errors whose texts were carried along."""
+    lines = texts.str.splitn("\n", 2).struct.unnest()
+    parts = lines.to_series(1).str.splitn(_BEFORE_HINT, 2).struct.unnest()
+    detail = parts.to_series(0).replace("", None)
+    return pl.DataFrame([lines.to_series(0).alias(PRIMARY), detail.alias(DETAIL), parts.to_series(1).alias(HINT)])
 
 
 def error_of(said: dict[str, str | None]) -> EvaluationError:

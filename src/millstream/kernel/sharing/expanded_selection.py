@@ -42,9 +42,9 @@ class ExpandedSelection(Operator):
         batch = inputs[0]
         learned: State = {}
         pieces: list[Batch] = []
-        room = Room()
+        room, errors = Room(), list[Batch]()
         for first in range(0, max(batch.height, 1), _PIECE):
-            rows, own = self.selection.select(batch[first : first + _PIECE], {**state, **learned}, room)
+            rows, own = self.selection.select(batch[first : first + _PIECE], {**state, **learned}, errors, room)
             learned = {**learned, **own}
             for operator in (*self.row_wise, self.expand):
                 rows, _ = operator.step([rows], {}, progress)
@@ -52,7 +52,10 @@ class ExpandedSelection(Operator):
         found = concat(pieces, pieces[0])
         if len(pieces) > 1 and _overlap(*pieces[:2]):
             found = summed(found)
-        return found, learned
+        return found, {**learned, **self.selection.awaited(state, errors, progress)}
+
+    def of_queries(self, state: State, queries: pl.Series) -> State:
+        return self.selection.of_queries(state, queries)
 
 
 def _overlap(first: Batch, second: Batch) -> bool:

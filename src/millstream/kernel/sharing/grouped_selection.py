@@ -8,8 +8,9 @@ attribute, takes the bitmap of the queries which that interval satisfies, and th
 lineage. Clauses over several attributes are an OR of such bitmaps before. What no index can answer is evaluated last,
 on the pairs of rows and queries that are left.
 
-Keeps nothing of its own but the eddy's statistics; the query tables are the engine's. The index made from them is kept
-in the process as long as they stay the same, and what is new makes only the blocks anew that it is in.
+Keeps the eddy's statistics, and errors of conditions until their instants are final; the query tables are the
+engine's. The index made from them is kept in the process as long as they stay the same, and what is new makes only the
+blocks anew that it is in.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from functools import cached_property
 from operator import is_
 
 import numpy as np
+import polars as pl
 
 from millstream.kernel.batch import Batch
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.eddy.filter_routing import Memory
 from millstream.kernel.eddy.filter_routing import policy as routing_policy
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
+from millstream.kernel.pending_errors import ERROR_QUERY, awaited, pending_of_queries
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.block import Residual
 from millstream.kernel.sharing.eddy import Eddy
@@ -62,10 +65,18 @@ class GroupedSelection(Operator):
         return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        return self.select(inputs[0], state)
+        errors: list[Batch] = []
+        found, learned = self.select(inputs[0], state, errors)
+        return found, {**learned, **self.awaited(state, errors, progress)}
 
-    def select(self, batch: Batch, state: State, room: Room | None = None) -> tuple[Batch, State]:
-        """The same, in memory that is given for it."""
+    def awaited(self, state: State, errors: Sequence[Batch], progress: Progress) -> State:
+        return awaited(state, errors, self.first, progress.low, [ERROR_QUERY])
+
+    def of_queries(self, state: State, queries: pl.Series) -> State:
+        return pending_of_queries(state, queries)
+
+    def select(self, batch: Batch, state: State, errors: list[Batch], room: Room | None = None) -> tuple[Batch, State]:
+        """The rows and what the eddy learnt, in memory that is given for it; errors are added to those."""
         if not batch.height:
             return Selected(batch, 1, 0).frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
         index = self._index(state)
@@ -77,7 +88,7 @@ class GroupedSelection(Operator):
             bits = selected.room(block.members.size)
             wanted = eddy.route(block, ranks, bits)
             for residual in block.residuals:
-                self._apply(residual, batch, bits)
+                self._apply(residual, batch, bits, errors)
             selected.add(block.number, bits, any_bit(bits) if block.residuals else wanted)
         return selected.frame(), {EDDY: eddy.memory.segments()}
 
@@ -92,7 +103,7 @@ class GroupedSelection(Operator):
     def _parts(self) -> dict[str, Shape]:
         return {synopsis_of(name): shape_of(condition) for name, condition in self.shapes.items()}
 
-    def _apply(self, residual: Residual, batch: Batch, lineage: Bitmaps) -> None:
+    def _apply(self, residual: Residual, batch: Batch, lineage: Bitmaps, errors: list[Batch]) -> None:
         """Take the bits of those queries from the rows on which their condition is not true."""
         for low in range(0, batch.height, _ROWS):
             rows, bits = expand(lineage[low : low + _ROWS] & residual.mask)
@@ -100,6 +111,6 @@ class GroupedSelection(Operator):
                 part = slice(first, first + _PAIRS)
                 row, bit = rows[part] + low, bits[part]
                 pairs = row, residual.table, residual.row[bit]
-                true = holds(residual.condition, batch, *pairs, len(self.schema), self.first)
+                true = holds(residual.condition, batch, *pairs, len(self.schema), errors)
                 row, bit = row[~true], bit[~true]
                 np.bitwise_xor.at(lineage, (row, bit // WORD_BITS), np.uint64(1) << (bit % WORD_BITS).astype(np.uint64))

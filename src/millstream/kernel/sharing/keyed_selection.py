@@ -5,8 +5,8 @@
 Where queries ask for `user_id = ?`, a row is wanted by few of many: the queries are found by hashing, and the rest of
 their conditions is evaluated on the pairs found. The rows come out once for each query, with the query in front.
 
-Keeps nothing; the query tables are the engine's, and the look-up table made from them is kept in the process as long as
-they stay the same.
+Keeps errors of conditions until their instants are final; the query tables are the engine's, and the look-up table made
+from them is kept in the process as long as they stay the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import polars as pl
 from millstream.kernel.batch import Batch, concat, value_column
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.keys import KEY, Positions, are_codes_exact, key_codes, stable_order
-from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
+from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.pending_errors import ERROR_QUERY, awaited, pending_of_queries
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import (
     TRUE,
@@ -103,13 +104,18 @@ class KeyedSelection(Operator):
             for segment in state.get(synopsis_of(name), ())
             if segment.height
         ]
+        errors: list[Batch] = []
         if not batch.height or not tables:
-            return empty, NO_STATE
+            return empty, awaited(state, errors, self.first, progress.low, [ERROR_QUERY])
         numbers = tuple((number_of(operand), number_of(rest), serial_of(part)) for operand, rest, part in tables)
         table = _tables.get(numbers, lambda: _table(tables))
-        return concat(self._pieces(batch, table), empty), NO_STATE
+        pieces = self._pieces(batch, table, errors)
+        return concat(pieces, empty), awaited(state, errors, self.first, progress.low, [ERROR_QUERY])
 
-    def _pieces(self, batch: Batch, table: _Table) -> list[Batch]:
+    def of_queries(self, state: State, queries: pl.Series) -> State:
+        return pending_of_queries(state, queries)
+
+    def _pieces(self, batch: Batch, table: _Table, errors: list[Batch]) -> list[Batch]:
         probes = evaluate(batch, [self.key], [_OPERAND])
         known = np.flatnonzero(probes[_OPERAND].is_not_null().to_numpy())
         probes = pl.DataFrame(gather(probes, [_OPERAND], known))
@@ -119,10 +125,10 @@ class KeyedSelection(Operator):
             if not exact:
                 equal = equal_values(probes, table.found, i, j, [_OPERAND], [_OPERAND])
                 i, j = i[equal], j[equal]
-            pieces.append(self._satisfying(batch, table, known[i], j))
+            pieces.append(self._satisfying(batch, table, known[i], j, errors))
         return pieces
 
-    def _satisfying(self, batch: Batch, table: _Table, rows: Positions, found: Positions) -> Batch:
+    def _satisfying(self, batch: Batch, table: _Table, rows: Positions, found: Positions, errors: list[Batch]) -> Batch:
         part, row = (series.to_numpy()[found] for series in (table.found[_PART], table.found[_ROW]))
         kept = np.ones(rows.size, np.bool_)
         order = np.argsort(part, kind="stable")
@@ -130,7 +136,7 @@ class KeyedSelection(Operator):
         for number, here in zip(numbers, np.split(order, starts[1:]), strict=False):
             rest, segment = table.parts[number]
             if rest != TRUE:
-                kept[here] = holds(rest, batch, rows[here], segment, row[here], self._width, self.first)
+                kept[here] = holds(rest, batch, rows[here], segment, row[here], self._width, errors)
         queries = table.found[QUERY][pl.Series(found[kept].astype(np.uint32))]
         return expanded(queries, gather(batch, batch.columns, rows[kept]))
 

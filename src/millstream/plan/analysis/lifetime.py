@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from millstream.kernel.batch import INF
+from millstream.kernel.pending_errors import OPEN as OPEN
 from millstream.kernel.windows.time import BeginEnd, Now, Range, Rows, TimeSpecification, Tumble, Unbounded
 from millstream.plan import logical as lo
 from millstream.plan.analysis.births import joins_runs
@@ -24,8 +25,6 @@ def longest_window(plan: lo.Node) -> int:
     return max(sizes)
 
 
-# An instant that is not known yet: as many rows as a window counts have not come.
-OPEN = INF - 2
 # Of a window that counts rows and whose elements up to an instant may be others: the instant from which on only later
 # ones are in it; OPEN where that is not known yet, INF where it never is.
 Covered = Callable[[lo.Window, int], int]

@@ -23,6 +23,7 @@ from millstream.kernel.lazy.tree_selection import TreeSelection
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import Operator
+from millstream.kernel.pending_errors import OPEN
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.relational import linear
 from millstream.kernel.relational.change_log import ChangeLog
@@ -30,7 +31,15 @@ from millstream.kernel.relational.failures import Checked, Failing, Failures
 from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.relational.runs import CountedRuns, ForetoldRuns
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import TRUE, Column, Expression, conjunction, conjuncts, possible
+from millstream.kernel.scalar.expressions import (
+    TRUE,
+    Column,
+    Expression,
+    Reported,
+    conjunction,
+    conjuncts,
+    possible,
+)
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
@@ -45,6 +54,7 @@ from millstream.plan import logical as lo
 from millstream.plan.algebra.column_keys import hash_keys, with_column_keys
 from millstream.plan.algebra.existence import existence_of
 from millstream.plan.algebra.outer_joins import columns, expand_join, swapped_join
+from millstream.plan.algebra.user_calls import called_once, once_possible
 from millstream.plan.analysis.births import has_runs, refuse_compared, refuse_untraced
 from millstream.plan.analysis.lifetime import Counting, longest_window
 from millstream.plan.analysis.monotonic import is_non_retroactive, is_static
@@ -67,6 +77,7 @@ class Options:
     expiry_groups: int = 0  # 0 keeps the inputs of joins consolidated
     lazy_interval: int = 5  # percent of the window
     first_counted: int = 0  # failures before this instant are none
+    is_open: bool = False  # whether there is a later one, which is still to be found by counting
     lenient: bool = False  # whether what fails is tried elsewhere, and is nothing here
     counting: tuple[Counting, ...] = ()  # windows that have not seen all of what they count
     apart: str = ""  # tells a plan whose state must not be that of another query's equal plan
@@ -96,6 +107,7 @@ class Lowering:
         first = self.options.first_counted
         by_query = bool(self.selection)
         suffix = f"{'of-queries-' if by_query else ''}{self._fingerprints.of(plan)}{f'-{first}' if first else ''}"
+        first = OPEN if self.options.is_open else first
         certain = [each for each in self._errors if each not in self._retracting]
         doubtful = [(each, errors) for each, errors in self._errors.items() if each in self._retracting]
         failures = tuple(
@@ -130,9 +142,7 @@ class Lowering:
             case lo.OneRow():
                 return self._generated(node, self._step(node, linear.OneRow(), CLOCK))
             case lo.Filter() | lo.Project():
-                edge = self.lower(node.input)
-                self._note_failing(node, edge)
-                return self._step(node, _row_wise(node), edge)
+                return self._computed(once_possible(node) if isinstance(node, lo.Filter) else node)
             case lo.Failing():
                 return self._failing(node, node.input.schema, node.expressions, node.where, self.lower(node.input))
             case lo.Checked():
@@ -191,9 +201,24 @@ class Lowering:
             case _:
                 raise AssertionError(f"no operator for {type(node).__name__}")
 
-    def _note_failing(self, node: lo.Filter | lo.Project, edge: str) -> None:
+    def _computed(self, node: lo.Filter | lo.Project) -> str:
+        called = None if self.options.lenient else called_once(node)
+        if called is None:
+            edge = self.lower(node.input)
+            self._note_failing(
+                node, edge, conjuncts(node.condition) if isinstance(node, lo.Filter) else node.expressions
+            )
+            return self._step(node, _row_wise(node), edge)
+        edge = self.lower(called.rows)
+        self._note_failing(node, edge, called.computed)
+        values = [e.value if isinstance(e, Reported) else e for e in called.computed]
+        if isinstance(node, lo.Project):
+            return self._step(node, linear.Project(node.schema, values), edge)
+        edge = self._step(node, linear.Filter(called.rows.schema, conjunction(values)), edge)
+        return self._step(node, linear.Project(node.schema, columns(node.schema)), edge)
+
+    def _note_failing(self, node: lo.Filter | lo.Project, edge: str, computed: Sequence[Expression]) -> None:
         """Errors of what a node computes are rows of an edge of their own."""
-        computed = conjuncts(node.condition) if isinstance(node, lo.Filter) else node.expressions
         fragile = () if self.options.lenient else tuple(dict.fromkeys(filter(can_fail, computed)))
         if fragile:
             where = conjunction(list(map(_possible, computed))) if isinstance(node, lo.Filter) else TRUE

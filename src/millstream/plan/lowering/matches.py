@@ -23,10 +23,10 @@ from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, columns_used, map_columns, value_if_any
 from millstream.kernel.windows.time import Now, Range, Rows, TimeSpecification, Unbounded
 from millstream.plan import logical as lo
+from millstream.plan.algebra.error_relations import held
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import generalised
-from millstream.plan.rules.place_failures import held
 from millstream.types import Field
 
 # Rules that would spread what belongs to the invocation over the core, or cut columns that other queries need.

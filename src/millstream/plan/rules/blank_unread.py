@@ -27,7 +27,8 @@ def _read(node: lo.Node, needed: set[int]) -> lo.Node:
     match node:
         case lo.Project():
             computed = tuple(e if i in needed else _nothing(e) for i, e in enumerate(node.expressions))
-            return replace(node, input=_read(node.input, _used(*computed)), expressions=computed)
+            used = _used(*(computed[i] for i in needed))
+            return replace(node, input=_read(node.input, used), expressions=computed)
         case lo.Filter():
             return replace(node, input=_read(node.input, needed | columns_used(node.condition)))
         case lo.Join():

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.accumulators import OVERFLOW_HINT
 from millstream.kernel.aggregation.aggregate_values import SEVERAL_HINT
@@ -28,19 +28,22 @@ from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import (
     TRUE,
     Call,
+    Case,
     Column,
     Expression,
+    Literal,
     Reported,
     columns_used,
     conjunction,
     conjuncts,
+    error_text,
     fails,
     map_columns,
     possible,
     shift_columns,
-    value_if_any,
 )
 from millstream.plan import logical as lo
+from millstream.plan.algebra.error_relations import Errors, Noted, Telling, held, possibly, tried
 from millstream.plan.algebra.outer_joins import columns
 from millstream.plan.rules.blank_unread import without_unread
 from millstream.types import BOOLEAN, STRING
@@ -56,25 +59,12 @@ def place_failures(plan: lo.Node) -> lo.Node:
     placing = _Placing()
     placed = placing.place(plan)
     # What reports errors has been put where it is read, but for what stands on top of a block.
-    return without_unread(lo.Checked(placed, tuple(dict.fromkeys(placing.errors))) if placing.errors else placed)
-
-
-def held(condition: Expression) -> Expression:
-    """True where the condition is; never fails, and equalities stay equalities, by which rows are hashed."""
-    if not can_fail(condition):
-        return condition
-    if isinstance(condition, Call) and condition.function == "=":
-        sides = (value_if_any(side) if can_fail(side) else side for side in condition.arguments)
-        return replace(condition, arguments=tuple(sides))
-    return value_if_any(condition)
-
-
-def _possibly(condition: Expression) -> Expression:
-    return possible(condition) if can_fail(condition) else condition
+    errors = tuple(dict.fromkeys(found for _, found in placing.errors + placing.of_streams))
+    return without_unread(lo.Checked(placed, errors) if errors else placed)
 
 
 # Existences that can fail: as they are where nothing fails; or true, or true or failing, also where something does.
-_Reading = Literal["usual", "sure", "possible"]
+_Reading = OneOf["usual", "sure", "possible"]
 _OPPOSITE: dict[_Reading, _Reading] = {"usual": "usual", "sure": "possible", "possible": "sure"}
 
 
@@ -108,11 +98,19 @@ class _Partners:
     fragile: tuple[Expression, ...]
     existences: int  # inside, that can fail
     erring: tuple[Expression, ...]  # of that which is looked for errors in
+    told: Errors | None  # of what the rows are made of
+
+    @property
+    def ways(self) -> int:
+        """In how many ways it can fail: by conditions of its own, each existence inside that can, or its source."""
+        return bool(self.fragile) + self.existences + (self.told is not None)
 
 
 class _Placing:
     def __init__(self) -> None:
-        self.errors: list[lo.Node] = []
+        self.errors: list[tuple[int, lo.Failing]] = []  # each with how many blocks it lies below the outermost
+        self.of_streams: list[tuple[int, lo.Failing]] = []  # which fail as they come, whatever is read of them
+        self.depth = 0
 
     def place(self, node: lo.Node) -> lo.Node:
         if _is_of_block(node):
@@ -126,7 +124,11 @@ class _Placing:
             return _quiet(node)
         if isinstance(node, lo.Join):
             return self._outer(node)
+        noted = self.errors
+        if node.kind == "stream":
+            self.errors = self.of_streams
         children = tuple(self.place(child) for child in node.children)
+        self.errors = noted
         return node.with_children(children) if node.children else node
 
     def _selected(self, node: lo.Project) -> lo.Node:
@@ -143,10 +145,10 @@ class _Placing:
         left, right = self.place(join.left), self.place(join.right)
         parts = conjuncts(join.condition)
         for fragile in filter(can_fail, parts):
-            others = [_possibly(part) for part in parts if part is not fragile]
+            others = [possibly(part) for part in parts if part is not fragile]
             for failing in _ways_to_fail(fragile):
                 pairs = lo.Filter(lo.Join(left, right, "inner"), conjunction([*others, failing]))
-                self.errors.append(lo.Failing(pairs, (fragile,)))
+                self._note(lo.Failing(pairs, (fragile,)))
         return replace(join, left=left, right=right, condition=conjunction(list(map(held, parts))))
 
     def _block(self, node: lo.Node) -> _Part:
@@ -155,20 +157,24 @@ class _Placing:
         if usual.found or usual.existences:
             # Inputs are placed once: what fails in them is noted already.
             noted, self.errors = self.errors, []
-            for number, (_, is_key) in enumerate(usual.found):
-                if is_key:
-                    noted += self._failing_key(node, number)
-            noted += (self._failing_existence(node, number) for number in range(usual.existences))
+            keys = (number for number, (_, is_key) in enumerate(usual.found) if is_key)
+            found = [failing for number in keys for failing in self._failing_key(node, number)]
+            found += (self._failing_existence(node, number) for number in range(usual.existences))
             self.errors = noted
+            for failing in found:
+                self._note(failing)
         on_top = [condition for condition, is_key in usual.found if not is_key]
         return replace(part, plan=lo.Filter(part.plan, conjunction(on_top))) if on_top else part
 
-    def _failing_key(self, node: lo.Node, number: int) -> list[lo.Node]:
+    def _note(self, errors: lo.Failing) -> None:
+        self.errors.append((self.depth, errors))
+
+    def _failing_key(self, node: lo.Node, number: int) -> list[lo.Failing]:
         block = _Block(lambda n, condition, _: TRUE if n == number else possible(condition))
         plan, condition = self._part(node, block).plan, block.found[number][0]
         return [lo.Failing(lo.Filter(plan, failing), (condition,)) for failing in _ways_to_fail(condition)]
 
-    def _failing_existence(self, node: lo.Node, number: int) -> lo.Node:
+    def _failing_existence(self, node: lo.Node, number: int) -> lo.Failing:
         block = _Block(_as_possible, "possible", number)
         part = self._part(node, block)
         return lo.Failing(part.plan, block.in_existence)
@@ -184,16 +190,43 @@ class _Placing:
             return self._joined(node, block)
         if isinstance(node, lo.Aggregate) and _has_errors(node):
             return _reporting(replace(node, input=self.place(node.input)))
-        if isinstance(node, lo.Join) and (node.attached or _is_padded(node)):
-            left = self._part(node.left, block) if node.attached else _whole(self.place(node.left))
-            right = self._value(node.right)
-            found = _beside(left, right)
-            condition = conjunction([held(c) for c in conjuncts(_over(node.condition, found))])
-            joined = replace(node, left=left.plan, right=right.plan, condition=condition)
-            return _Part(joined, found)
+        if isinstance(node, lo.Join) and node.attached:
+            return self._attached(node, self._part(node.left, block))
+        if isinstance(node, lo.Join) and _is_padded(node):
+            return _attaching(node, _whole(self.place(node.left)), self._value(node.right))
         if isinstance(node, lo.Join) and node.join in ("semi", "anti"):
             return self._existence(node, block)
-        return _whole(self.place(node))
+        self.depth += 1
+        source = self.place(node)
+        self.depth -= 1
+        return _whole(source)
+
+    def _attached(self, node: lo.Join, left: _Part) -> _Part:
+        """A block with the value of a subquery, and beside it what failed on the way to it: to be read with it."""
+        noted, self.errors = self.errors, []
+        value, width = self._value(node.right), len(left.plan.schema)
+        inside, self.errors = self.errors, noted
+        keys = len(conjuncts(node.condition))
+        below = [Noted(errors, depth > self.depth) for depth, errors in inside]
+        told = Telling(value.plan, below, keys, above=2)
+        attached = _attaching(node, left, replace(value, plan=told.plan))
+        operands = [_over(part.children[0], left.columns) for part in conjuncts(node.condition)]
+        texts: list[Expression] = [error_text(e) for e in operands if can_fail(e)]
+        plan, own = attached.plan, len(left.columns) + keys
+        suffices = _suffices(node.right, shift_columns(value.columns[keys], width))
+        for errors in told.errors:
+            at = len(plan.schema)
+            pairs = zip(operands[: errors.keys], columns(errors.plan.schema), strict=False)
+            same = [Call(BOOLEAN, "<=>", (tried(one), shift_columns(other, at))) for one, other in pairs]
+            plan = lo.Join(plan, errors.least, "left", conjunction(list(same)))
+            text: Expression = Column(STRING, at + errors.keys, "error")
+            if suffices is not None and not errors.source:
+                text = Case(STRING, ((suffices, Literal(STRING, None)),), text)
+            texts.append(text)
+        found = [*attached.columns]
+        for text in texts:
+            found[own:] = [Reported(column.type, column, text) for column in found[own:]]
+        return _Part(plan, tuple(found))
 
     def _value(self, node: lo.Node) -> _Part:
         """What is attached to a block: where that is no value, as of two rows, it is for the block to read."""
@@ -229,39 +262,71 @@ class _Placing:
     def _existence(self, node: lo.Join, block: _Block) -> _Part:
         left = self._part(node.left, block)
         partners = self._partners(node, left, _Block(_as_possible))
-        # It can fail by conditions of its own, and by each existence inside of it that can.
-        first, ways = block.existences, bool(partners.fragile) + partners.existences
-        block.existences += ways
-        if block.erring is not None and first <= block.erring < first + ways:
+        first = block.existences
+        block.existences += partners.ways
+        if block.erring is not None and first <= block.erring < block.existences:
             return replace(left, plan=self._erring(node, left, partners, block.erring - first, block))
         reading = block.reading if node.join == "semi" else _OPPOSITE[block.reading]
         if partners.existences and reading != "usual":
             partners = self._partners(node, left, _Block(_as_possible, reading))
-        form = _possibly if reading == "possible" else held
+        form = possibly if reading == "possible" else held
         condition = conjunction(list(map(form, partners.conditions)))
-        return replace(left, plan=replace(node, left=left.plan, right=partners.plan, condition=condition))
+        joined = replace(node, left=left.plan, right=partners.plan, condition=condition)
+        return replace(left, plan=_as_read(joined, partners.told, block.reading))
 
     def _partners(self, node: lo.Join, left: _Part, inner: _Block) -> _Partners:
+        noted, self.errors = self.errors, []
         right, width = self._part(node.right, inner), len(left.plan.schema)
+        inside, self.errors = self.errors, noted
+        told = Telling(right.plan, [Noted(errors, True) for _, errors in inside])
         conditions = conjuncts(_over(node.condition, _beside(left, right)))
         conditions += [shift_columns(condition, width) for condition, _ in inner.found]
         erring = tuple(shift_columns(condition, width) for condition in inner.in_existence)
-        return _Partners(right.plan, conditions, tuple(filter(can_fail, conditions)), inner.existences, erring)
+        fragile = tuple(filter(can_fail, conditions))
+        return _Partners(told.plan, conditions, fragile, inner.existences, erring, told.all_errors)
 
     def _erring(self, node: lo.Join, left: _Part, partners: _Partners, way: int, block: _Block) -> lo.Node:
         """Pairs of rows on which an EXISTS fails in this way and none is false, unless another makes it true."""
         sure, own = partners, way == 0 and bool(partners.fragile)
+        if partners.told is not None and way == partners.ways - 1:
+            text = Column(STRING, len(left.plan.schema), "error")
+            block.in_existence = (Reported(BOOLEAN, TRUE, text),)
+            return lo.Join(left.plan, partners.told.plan, "inner")
         if partners.existences:
             erring = None if own else way - bool(partners.fragile)
             sure = self._partners(node, left, _Block(_as_possible, "sure"))
             partners = self._partners(node, left, _Block(_as_possible, "possible", erring))
-        conditions = list(map(_possibly, partners.conditions))
+        conditions = list(map(possibly, partners.conditions))
         if own:
             conditions.append(_any_of([way for condition in partners.fragile for way in _ways_to_fail(condition)]))
         block.in_existence = partners.fragile if own else partners.erring
         pairs = lo.Filter(lo.Join(left.plan, partners.plan, "inner"), conjunction(conditions))
         true = conjunction(list(map(held, sure.conditions)))
         return _without(pairs, lo.Filter(lo.Join(left.plan, sure.plan, "inner"), true), columns(left.plan.schema))
+
+
+def _attaching(node: lo.Join, left: _Part, right: _Part) -> _Part:
+    found = _beside(left, right)
+    condition = conjunction([held(part) for part in conjuncts(_over(node.condition, found))])
+    return _Part(replace(node, left=left.plan, right=right.plan, condition=condition), found)
+
+
+def _suffices(value: lo.Node, first: Expression) -> Expression | None:
+    """Of a subquery of which only existence counts: the condition on its first column that it is there for sure."""
+    counted = value.children[0] if isinstance(value, lo.Project) else value
+    if isinstance(counted, lo.Aggregate) and counted.calls[0].function in ("count", "count_if"):
+        return Call(BOOLEAN, ">", (first, Literal(first.type, 0)))
+    return None
+
+
+def _as_read(joined: lo.Join, told: Errors | None, reading: _Reading) -> lo.Node:
+    """An existence that fails where its source does: then it is not sure, and possible."""
+    if told is None or reading == "usual":
+        return joined
+    if reading == "sure":
+        return lo.Join(joined, told.plan, "anti")
+    others = replace(joined, join="anti" if joined.join == "semi" else "semi")
+    return lo.SetOperation("union all", joined, lo.Join(others, told.plan, "semi"))
 
 
 def _without(pairs: lo.Node, matched: lo.Node, own: tuple[Column, ...]) -> lo.Node:
@@ -388,13 +453,9 @@ def _quiet(node: lo.Node) -> lo.Node:
     def change(part: lo.Node) -> lo.Node:
         if isinstance(part, lo.Aggregate) and _has_errors(part):
             told = _reporting(part)
-            return lo.Project(told.plan, tuple(map(_tried, told.columns)), tuple(f.name for f in part.schema))
+            return lo.Project(told.plan, tuple(map(tried, told.columns)), tuple(f.name for f in part.schema))
         if isinstance(part, lo.Filter | lo.Join):
             return lo.map_expressions(part, lambda e: conjunction(list(map(held, conjuncts(e)))))
-        return lo.map_expressions(part, _tried)
+        return lo.map_expressions(part, tried)
 
     return node.transform(change)
-
-
-def _tried(expression: Expression) -> Expression:
-    return value_if_any(expression) if can_fail(expression) else expression
