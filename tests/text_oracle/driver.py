@@ -346,7 +346,8 @@ class Asked:
 
     def __init__(self, declared: list[tuple[str, Text]], rows: list[Row]) -> None:
         self.db: Any = ms.connect(engine="inprocess")
-        self.duck = World().duck
+        self.world = World()
+        self.duck = self.world.duck
         columns = [", ".join(f"{name} {kind[index]}" for name, kind in declared) for index in (0, 1)]
         self.db.execute(f"CREATE STREAM S ({columns[0]}) TIMESTAMP BY ts")
         self.db.insert("S", [(*row, instant) for instant, row in enumerate(rows)])
@@ -366,4 +367,4 @@ class Asked:
 
     def close(self) -> None:
         self.db.close()
-        self.duck.close()
+        self.world.close()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
 from typing import Any
 
 import duckdb
@@ -78,6 +80,15 @@ class Table:
         return found
 
 
+_NUMBERS = count()
+
+
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    """One for all worlds, which are databases in it: to open it takes longer than many a case."""
+    return duckdb.connect(config={"threads": 1})
+
+
 class World:
     def __init__(self, half_open: bool = False) -> None:
         self.half_open = half_open
@@ -85,13 +96,27 @@ class World:
         self.tables: dict[str, Table] = {}
         self.clock = -1
         self.readers: dict[str, set[str]] = {}  # what registered queries read
-        self.duck = duckdb.connect()
-        self.duck.execute("SET threads = 1; SET TimeZone = 'UTC'")
+        self.answers: dict[tuple[str, str], Counter[Row]] = {}  # of DuckDB, by a text and the rows that it reads
+        self.duck, self._place = _duckdb().cursor(), f"world_{next(_NUMBERS)}"
+        self.duck.execute(f"ATTACH ':memory:' AS {self._place}; USE {self._place}; SET TimeZone = 'UTC'")
         # It takes a FULL JOIN with an empty side for one row at most, and then leaves out the LIMIT 1 of an EXISTS.
-        self.duck.execute("SET disabled_optimizers = 'statistics_propagation'")
+        # And rows are few: to plan a query costs more than to run it, so that plans are simple, and kept.
+        self.duck.execute("SET disabled_optimizers = 'statistics_propagation'; PRAGMA disable_optimizer")
+        self.duck.execute("CREATE TABLE moment (t BIGINT); INSERT INTO moment VALUES (0)")
+        self.held: dict[str, list[Interval]] = {}  # rows that DuckDB has, by leaves
+        self._prepared: dict[str, str] = {}
 
     def close(self) -> None:
+        self.duck.execute(f"USE memory; DETACH {self._place}")
         self.duck.close()
+
+    def asked(self, text: str, instant: int) -> list[Row]:
+        """What DuckDB says of the rows that it has, at an instant."""
+        self.duck.execute(f"UPDATE moment SET t = {instant}")
+        if text not in self._prepared:
+            self._prepared[text] = f"asked_{len(self._prepared)}"
+            self.duck.execute(f"PREPARE {self._prepared[text]} AS {text}")
+        return self.duck.execute(f"EXECUTE {self._prepared[text]}").fetchall()
 
     def add_stream(self, stream: Stream) -> None:
         self.streams[stream.name] = stream
