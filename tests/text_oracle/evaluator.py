@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tests.text_oracle.kinds import Column, Text
 from tests.text_oracle.sampling import is_sampled
 from tests.text_oracle.values import plain_rows, sort_key
-from tests.text_oracle.windows import Element, Interval, Row, Window
+from tests.text_oracle.windows import INF, Element, Interval, Row, Window
 from tests.text_oracle.world import World
 
 Bag = Counter[Row]
@@ -28,6 +28,7 @@ class Leaf:
     source: str | Query
     window: Window | None = None  # none for tables
     percent: int | None = None  # of SAMPLE
+    runs: bool = False  # of presence, of the different rows of a query
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Query:
     leaves: tuple[Leaf, ...] = ()  # those that the text reads, innermost first
     operator: str | None = None
     failures: tuple[str, ...] = ()  # texts for DuckDB: rows on which the query fails
+    sees_past: bool = False  # answers depend on more than what holds at an instant
 
     @property
     def can_fail(self) -> bool:
@@ -108,7 +110,8 @@ class Evaluator:
         read = [self._intervals_of(leaf) for leaf in query.leaves]
         points = {0, *(p for intervals in read for i in intervals for p in (i.start, i.end))}
         for point in sorted(point for point in points if 0 <= point <= self.until):
-            seen = text, repr([[i.row for i in intervals if i.start <= point < i.end] for intervals in read])
+            held: object = [[i.row for i in intervals if i.start <= point < i.end] for intervals in read]
+            seen = text, repr((point, read) if query.sees_past else held)
             if seen not in self.world.answers:
                 self.world.answers[seen] = self._asked(query, text, point)
             yield point, self.world.answers[seen]
@@ -139,7 +142,8 @@ class Evaluator:
         duck.execute(
             f"CREATE TABLE rows_of_{leaf.name} ({listed});"
             f"CREATE VIEW {leaf.name} AS SELECT {columns} {now};"
-            f"CREATE VIEW {leaf.name}_ordered AS SELECT {columns}, _order {now}"
+            f"CREATE VIEW {leaf.name}_ordered AS SELECT {columns}, _order {now};"
+            f"CREATE VIEW {leaf.name}_born AS SELECT {columns}, _from AS _born {now}"
         )
 
     def _fill(self, leaf: Leaf) -> None:
@@ -153,9 +157,11 @@ class Evaluator:
         held[leaf.name] = intervals
 
     def _read(self, leaf: Leaf) -> list[Interval]:
+        if isinstance(leaf.source, Query) and leaf.runs:
+            return _runs(self.relation(leaf.source))
         if leaf.window is None:
             assert isinstance(leaf.source, str)
-            return self.world.tables[leaf.source].intervals()
+            return self.world.tables[leaf.source].intervals(self.until)
         if isinstance(leaf.source, str):
             stream = self.world.streams[leaf.source]
             taken = zip(stream.elements, stream.numbers, strict=True)
@@ -165,6 +171,16 @@ class Evaluator:
         else:
             elements = self.elements(leaf.source)
         return leaf.window.intervals(elements, self.world.half_open)
+
+
+def _runs(pieces: Sequence[tuple[int, Bag]]) -> list[Interval]:
+    """From when until when each row is there without a break."""
+    begun: dict[Row, int] = {}
+    found: list[Interval] = []
+    for start, rows in [*pieces, (INF, Counter[Row]())]:
+        found += [Interval(row, since, start) for row, since in begun.items() if row not in rows]
+        begun = {row: begun.get(row, start) for row in rows}
+    return found
 
 
 def _elements(instant: int, rows: Bag) -> list[Element]:

@@ -63,21 +63,39 @@ class Table:
     types: tuple[Text, ...]
     clause: str = ""
     versions: list[tuple[int, Counter[Row]]] = field(default_factory=list)
-    is_fed: bool = False  # CHANGES BY
-    has_key: bool = False
-    fed: Stream | None = None
+    has_key: bool = False  # its first column
+    fed: Stream | None = None  # CHANGES BY: what comes, the last value of a row being what it does
 
     @property
     def last_change(self) -> int:
         return self.versions[-1][0] if self.versions else -1
 
-    def intervals(self) -> list[Interval]:
+    def intervals(self, until: int) -> list[Interval]:
         found: list[Interval] = []
-        for index, (start, rows) in enumerate(self.versions):
-            end = self.versions[index + 1][0] if index + 1 < len(self.versions) else INF
+        versions = self.versions if self.fed is None else _fed(self.fed.ordered(until), self.has_key)
+        for index, (start, rows) in enumerate(versions):
+            end = versions[index + 1][0] if index + 1 < len(versions) else INF
             if start < end:
                 found += [Interval(row, start, end) for row in rows.elements()]
         return found
+
+
+def _fed(changes: Sequence[Element], has_key: bool) -> list[tuple[int, Counter[Row]]]:
+    """Versions by changes in the order of time: a copy in, a copy out if there is one, all rows of a key replaced."""
+    versions: list[tuple[int, Counter[Row]]] = []
+    rows: Counter[Row] = Counter()
+    for instant, (*values, what) in changes:
+        row = tuple(values)
+        if what in ("-", "delete"):
+            rows = rows - Counter([row])
+        elif what == "update" and has_key:
+            rows = Counter({other: n for other, n in rows.items() if other[0] != row[0]}) + Counter([row])
+        else:
+            rows = rows + Counter([row])
+        if versions and versions[-1][0] == instant:
+            versions.pop()
+        versions.append((instant, rows))
+    return versions
 
 
 _NUMBERS = count()
@@ -128,13 +146,13 @@ class World:
 
     def insert(self, name: str, rows: Sequence[tuple[Row, int]]) -> tuple[int, int]:
         """Rows with their instants: how many were accepted, and how many were late."""
-        stream = self.streams[name]
+        stream = self.feeds[name]
         accepted = sum(stream.take(row, instant) for row, instant in rows)
         self._tick()
         return accepted, len(rows) - accepted
 
     def advance(self, name: str | None, to: int) -> None:
-        for stream in self.streams.values():
+        for stream in self.feeds.values():
             if name in (None, stream.name):
                 stream.heartbeat = max(stream.heartbeat, to)
         if name is None:
@@ -142,7 +160,7 @@ class World:
         self._tick()
 
     def _tick(self) -> None:
-        self.clock = max([self.clock, *(stream.heartbeat for stream in self.streams.values())])
+        self.clock = max([self.clock, *(stream.heartbeat for stream in self.feeds.values())])
         self.cut()
 
     def cut(self) -> None:
@@ -155,10 +173,19 @@ class World:
             if due > stream.cut and (stream.cut or any(e.instant < due for e in stream.elements)):
                 stream.cut = due
 
-    def change(self, name: str, text: str) -> int:
+    @property
+    def feeds(self) -> dict[str, Stream]:
+        """All that has a heartbeat: streams, and tables that rows change."""
+        return self.streams | {name: table.fed for name, table in self.tables.items() if table.fed is not None}
+
+    def earliest(self, name: str) -> int:
+        """When a table may change next."""
+        return max(self.clock + 1, self.tables[name].last_change)
+
+    def change(self, name: str, text: str, at: int | None = None) -> int:
         """Run a statement on a table; the instant at which it takes effect."""
         table = self.tables[name]
-        instant = max(self.clock + 1, table.last_change)
+        instant = self.earliest(name) if at is None else at
         self.duck.execute(text)
         columns = ", ".join(column.name for column in table.columns)
         rows = Counter(plain_rows(self.duck.execute(f"SELECT {columns} FROM {name}").fetchall()))
@@ -169,7 +196,7 @@ class World:
 
     def final(self, names: set[str]) -> int:
         """Up to where what reads these is final."""
-        heartbeats = [stream.heartbeat for stream in self.streams.values() if stream.name in names]
+        heartbeats = [stream.heartbeat for stream in self.feeds.values() if stream.name in names]
         if heartbeats:
             return min(heartbeats)
         # What reads nothing cannot change: instant 0 is final before time begins. Tables may still change at 0.

@@ -24,7 +24,7 @@ class Fingerprints:
         return hashlib.sha256(self._canonical(value).encode()).hexdigest()[:12]
 
     def _canonical(self, value: object) -> str:
-        if is_dataclass(value) and not isinstance(value, type):
+        if _has_fields(type(value)):  # type: ignore[arg-type]
             if isinstance(value, Expression):
                 return noted(value, "written", _of_part)  # it is written for one plan after the other
             known = self._written.get(id(value))
@@ -43,7 +43,7 @@ def _of_part(value: object) -> str:
         return f"[{','.join([_of_part(part) for part in value])}]"
     if type(value) is Literal:
         return f"Literal({_of_type(value.type)},{_of_part(value.value)})"
-    if is_dataclass(value) and not isinstance(value, type):
+    if _has_fields(type(value)):  # type: ignore[arg-type]
         return _of_fields(value, _of_part)
     return f"{type(value).__name__}:{value!r}"
 
@@ -51,6 +51,12 @@ def _of_part(value: object) -> str:
 def _of_fields(value: Any, written: Callable[[object], str]) -> str:
     given = ((getattr(value, name), always) for name, always in _counted(type(value)))  # type: ignore[arg-type]
     return f"{type(value).__name__}({','.join([written(part) for part, always in given if always or part])})"
+
+
+@cache
+def _has_fields(kind: Any) -> bool:
+    """Types are few, and asked about for every part of every plan."""
+    return is_dataclass(kind)
 
 
 @cache

@@ -47,9 +47,11 @@ class Node:
         return self
 
     def walk(self) -> Iterator[Node]:
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
 
     def transform(self, change: Callable[[Node], Node]) -> Node:
         """Rebuild bottom-up, each node replaced by what `change` makes of it."""
