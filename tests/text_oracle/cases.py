@@ -12,6 +12,8 @@ from tests.text_oracle.expressions import condition, expression
 from tests.text_oracle.kinds import DECLARED, TYPES, VALUES, Column, Kind, Text, joined, same, written
 from tests.text_oracle.queries import QueryMaker, View
 from tests.text_oracle.risky_queries import RiskyMaker
+from tests.text_oracle.user_code import FUNCTIONS
+from tests.text_oracle.versions import VersionedMaker
 from tests.text_oracle.windows import Row
 from tests.text_oracle.world import Stream, Table
 
@@ -71,6 +73,7 @@ class Advance:
 class Change:
     table: str
     text: Text
+    at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,11 @@ class Case:
         ]
 
     def told(self, stream: str, row: Row, instant: int) -> Row:
-        shows_time = next(s for s in self.streams if s.name == stream).shows_time
+        shows_time = any(s.name == stream and s.shows_time for s in self.streams)
         return row if shows_time else (*row, self.scale.shown(instant))
+
+    def statement(self, step: Change) -> str:
+        return step.text.cql if step.at is None else f"{step.text.cql} AT {written(self.scale.shown(step.at)).cql}"
 
     def __str__(self) -> str:
         return ";\n".join([*self.definitions, *(self._shown(step) for step in self.steps)]) + ";"
@@ -135,7 +141,7 @@ class Case:
             case Advance():
                 return f"ADVANCE {step.stream + ' ' if step.stream else ''}TO {written(self.scale.shown(step.to)).cql}"
             case Change():
-                return step.text.cql
+                return self.statement(step)
             case Register():
                 mode = f" MODE {self.mode.upper()}"
                 return ";\n".join(f"REGISTER QUERY {n}{mode} AS {self.queries[n].text.cql}" for n in step.names)
@@ -153,18 +159,21 @@ class CaseMaker:
     scale: Scale = field(default_factory=Scale)
     forgets: bool = False
     fails: bool = False  # on some rows
+    versioned: bool = False  # joined with a NON RETROACTIVE table
     horizon: int = HORIZON
 
     def case(self) -> Case:
         dice = self.dice
         self.scale = self._scale()
         flavour = dice.number(0, 99)
-        self.forgets, self.fails = flavour < 30, flavour >= 75
+        self.forgets, self.fails, self.versioned = flavour < 28, flavour >= 75, 28 <= flavour < 40
         streams = [self._stream(name) for name in ("S", "U")[: dice.pick((1, 2, 2))]]
-        tables = [self._table("D")] if dice.chance(45) else []
+        tables = [self._table("D")] if dice.chance(55) else []
+        if self.versioned:
+            tables.append(self._table("N", "NON RETROACTIVE"))
         sources: list[Stream | Table | View] = [*streams, *tables]
         views: list[View] = []
-        if dice.chance(30) and not self.fails:
+        if dice.chance(30) and not self.fails and not self.versioned:
             views = [self._view(sources)]
             sources += views
         maker = self._maker(sources)
@@ -182,9 +191,14 @@ class CaseMaker:
         case.steps = self._steps(case)
         return case
 
-    def _maker(self, sources: list[Stream | Table | View]) -> QueryMaker | RiskyMaker:
+    def _maker(self, sources: list[Stream | Table | View]) -> QueryMaker | RiskyMaker | VersionedMaker:
         numbers = 100 * (1 + self.dice.number(0, 10**6))
         scale = self.scale
+        if self.versioned:
+            streams, tables = ([s for s in sources if isinstance(s, kind)] for kind in (Stream, Table))
+            return VersionedMaker(
+                self.dice, streams, tables[-1], tables[:-1], scale.start is not None, scale.unit, _numbers=numbers
+            )
         if self.fails:
             read = [source for source in sources if not isinstance(source, View)]
             return RiskyMaker(self.dice, read, scale.start is not None, scale.unit, _numbers=numbers)
@@ -203,9 +217,7 @@ class CaseMaker:
 
     def _stream(self, name: str) -> Stream:
         columns, types = self._columns()
-        words, delay = self.dice.pick(_HEARTBEATS)
-        words = words.replace("{3}", "3" if self.scale.start is None else "3 SECONDS")
-        delay = None if delay is None else delay * self.scale.unit
+        words, delay = self._heartbeat()
         shows = self.scale.start is None and self.dice.chance(25) and not self.fails
         if shows:
             columns, types = (*columns, Column("ts", Kind.INTEGER)), (*types, same("BIGINT"))
@@ -217,9 +229,23 @@ class CaseMaker:
         clause = " ".join(f"{self.scale.clause} {words} {retain}".split())
         return Stream(name, columns, types, clause, delay, shows, retained)
 
-    def _table(self, name: str) -> Table:
+    def _heartbeat(self) -> tuple[str, int | None]:
+        words, delay = self.dice.pick(_HEARTBEATS)
+        words = words.replace("{3}", "3" if self.scale.start is None else "3 SECONDS")
+        return words, None if delay is None else delay * self.scale.unit
+
+    def _table(self, name: str, nature: str = "") -> Table:
         columns, types = self._columns()
-        return Table(name, columns, types, self.dice.pick(("", "", "APPEND ONLY")))
+        form = self.dice.pick(
+            ("", "", "", "CHANGES BY", "KEY CHANGES BY", *(() if nature else ("APPEND ONLY", "STATIC")))
+        )
+        if "CHANGES BY" not in form:
+            return Table(name, columns, types, form or nature)
+        words, delay = self._heartbeat()
+        key = f"KEY ({columns[0].name})" if form.startswith("KEY") else ""
+        clause = " ".join(f"{key} {nature} CHANGES BY op {self.scale.clause} {words}".split())
+        fed = Stream(name, (*columns, Column("op", Kind.STRING)), (*types, same("STRING")), "", delay)
+        return Table(name, columns, types, clause, has_key=bool(key), fed=fed)
 
     def _view(self, sources: list[Stream | Table | View]) -> View:
         query = self._maker(sources).query()
@@ -250,6 +276,9 @@ class CaseMaker:
     def _steps(self, case: Case) -> list[Step]:
         dice = self.dice
         queues = {stream.name: self._batches(self._elements(stream)) for stream in case.streams}
+        for table in case.tables:
+            if table.fed is not None:
+                queues[table.name] = self._batches(self._fed(table, table.fed))
         steps: list[Step] = []
         while any(queues.values()):
             name = dice.pick([name for name, batches in queues.items() if batches])
@@ -258,8 +287,9 @@ class CaseMaker:
                 to = self.scale.instant(dice.number(0, self.horizon))
                 steps.append(Advance(dice.pick((None, name)), to))
         for table in case.tables:
-            for _ in range(dice.number(1, 4)):
-                steps.insert(dice.number(0, len(steps)), self._change(table))
+            for _ in range(dice.number(1, 4) if table.fed is None else 0):
+                last = 0 if table.clause == "STATIC" else len(steps)  # which has all its rows from tick 0 on
+                steps.insert(dice.number(0, last), self._change(table))
         names = tuple(case.queries)
         late = ("last together", "between", "one by one")
         match dice.pick(("first", *late * 2) if self.forgets else ("first", "first", *late)):
@@ -299,6 +329,21 @@ class CaseMaker:
             found.append(((*row, instant) if stream.shows_time else row, instant))
         return found
 
+    def _fed(self, table: Table, fed: Stream) -> list[tuple[Row, int]]:
+        """Changes of a table, many of them of rows that were there."""
+        dice, found, rows = self.dice, list[tuple[Row, int]](), list[Row]()
+        for number, (values, instant) in enumerate(self._elements(fed)):
+            row, what = values[:-1], dice.pick(("+", "+", "insert", "-", "delete"))
+            if table.has_key and what in ("+", "insert") and dice.chance(70):
+                row, what = (dice.pick((0, 1, 2)), *row[1:]), "update"
+            elif table.has_key and what in ("+", "insert"):  # keys that are there are not inserted again
+                row = (1000 + number, *row[1:])
+            elif rows and what in ("-", "delete") and dice.chance(75):
+                row = dice.pick(rows)
+            rows.append(row)
+            found.append(((*row, what), instant))
+        return found
+
     def _jumps(self, count: int) -> list[int]:
         """Time that jumps now and then by more than what is kept."""
         instant, found = self.dice.pick((0, 0, 3, 20)), []
@@ -323,21 +368,29 @@ class CaseMaker:
         return found
 
     def _change(self, table: Table) -> Change:
+        text = self._statement(table)
+        while any(f"{name}(" in text.cql for name in FUNCTIONS):  # which statements do not take
+            text = self._statement(table)
+        if table.clause == "STATIC" or not self.dice.chance(25):
+            return Change(table.name, text)
+        return Change(table.name, text, self.scale.instant(self.dice.number(0, self.horizon + 3)))
+
+    def _statement(self, table: Table) -> Text:
         dice = self.dice
         forms = ("INSERT", "INSERT", "DELETE") if self.fails else ("INSERT", "INSERT", "DELETE", "UPDATE")
-        form = "INSERT" if table.clause == "APPEND ONLY" else dice.pick(forms)
+        form = "INSERT" if table.clause in ("APPEND ONLY", "STATIC") else dice.pick(forms)
         where = same(" WHERE ") + condition(dice, table.columns, 2) if dice.chance(85) else same("")
         if form == "DELETE":
-            return Change(table.name, same(f"DELETE FROM {table.name}") + where)
+            return same(f"DELETE FROM {table.name}") + where
         if form == "UPDATE":
             column = dice.pick(table.columns)
             value = expression(dice, table.columns, column.kind, 1)
             if column.kind is Kind.DECIMAL:
                 value = same("CAST(") + value + " AS DECIMAL(5,1))"
-            return Change(table.name, same(f"UPDATE {table.name} SET {column.name} = ") + value + where)
+            return same(f"UPDATE {table.name} SET {column.name} = ") + value + where
         rows = [joined(", ", [written(v) for v in self._values(table.columns)]) for _ in range(dice.number(1, 3))]
         listed = joined(", ", [same("(") + row + ")" for row in rows])
         columns = ""
         if dice.chance(30):
             columns = f" ({', '.join(column.name for column in table.columns)})"
-        return Change(table.name, same(f"INSERT INTO {table.name}{columns} VALUES ") + listed)
+        return same(f"INSERT INTO {table.name}{columns} VALUES ") + listed

@@ -17,6 +17,7 @@ from tests.text_oracle.cases import Advance, Case, Change, Insert, Register, Reo
 from tests.text_oracle.evaluator import Evaluator, Query, at, begun_at, changes
 from tests.text_oracle.kinds import Text
 from tests.text_oracle.past import OPEN, Past, past_of
+from tests.text_oracle.user_code import AGGREGATES, FUNCTIONS
 from tests.text_oracle.values import plain, plain_rows
 from tests.text_oracle.windows import Row
 from tests.text_oracle.world import World
@@ -55,6 +56,7 @@ class Run:
         self.places: dict[str, Any] = {}  # up to where followers were given everything
         self.pasts: dict[str, Past] = {}
         self.begins: dict[str, int] = {}  # the first answerable instant when a query came
+        create_user_code(self.db)
         for text in case.definitions:
             self._told(lambda text=text: self.db.execute(text))
         for stream in case.streams:
@@ -105,8 +107,7 @@ class Run:
                 self.world.advance(step.stream, step.to)
                 self.db.advance(step.stream, to=self.case.scale.shown(step.to))
             case Change():
-                self.world.change(step.table, step.text.duck)
-                self._told(lambda: self.db.execute(step.text.cql))
+                self._change(step)
             case Register():
                 for name in step.names:
                     self._register(name)
@@ -121,6 +122,19 @@ class Run:
                     if not self._has_failed(name):
                         self._attach(name)
 
+    def _change(self, step: Change) -> None:
+        statement = self.case.statement(step)
+        if step.at is None or step.at >= self.world.earliest(step.table):
+            self.world.change(step.table, step.text.duck, step.at)
+            self._told(lambda: self.db.execute(statement))
+            return
+        try:
+            self.db.execute(statement)
+        except ms.InputError as error:
+            _same(f"why it cannot be told {statement}", "a change lies after the clock" in str(error), True)
+        else:
+            raise AssertionError(f"taken: {statement}")
+
     def _has_failed(self, name: str) -> bool:
         """Whether a query has stopped, which it has where the evaluator finds rows that it fails on."""
         query, registered = self.case.queries[name], self.db.query(name)
@@ -132,6 +146,8 @@ class Run:
         if not right and final >= self.begins[name]:
             right = Evaluator(self.world, final).first_failure(query, self.begins[name]) is not None
         error = registered.error
+        if error is not None and not right:
+            right = self._will_fail(query, self.begins[name])
         _same(f"whether {name} has failed ({error})", error is not None, right)
         if error is not None and name not in self.failed:
             self.failed.add(name)
@@ -139,6 +155,11 @@ class Run:
             self._check_failed(name, registered.changes)
             _same(f"state of {name}", registered.stats()["state"], "failed")
         return right
+
+    def _will_fail(self, query: Query, since: int = 0) -> bool:
+        """Rows that nothing takes back may be told before their instant is final, where another input is behind."""
+        known = max((max(feed.heartbeat, feed.greatest) for feed in self.world.feeds.values()), default=-1)
+        return Evaluator(self.world, known).first_failure(query, since) is not None
 
     def _check_failed(self, what: str, ask: Callable[[], Any]) -> None:
         try:
@@ -153,8 +174,7 @@ class Run:
         try:
             found = self._told(lambda: self.db.register(query.text.cql, name=name, mode=self.case.mode))
         except ms.EvaluationError as error:  # of what is there already
-            final = self.world.final(query.reads)
-            right = query.can_fail and Evaluator(self.world, final).first_failure(query) is not None
+            right = query.can_fail and self._will_fail(query)
             _same(f"whether {name} fails at once ({error})", True, right)
             return
         past, final = past_of(self.world, query, self._operator(name)), self.world.final(query.reads)
@@ -230,7 +250,7 @@ class Run:
 
     def _shown(self, query: Query, instant: int) -> Any:
         """As its `_ts` has it: what reads no stream counts ticks."""
-        return self.case.scale.shown(instant) if query.reads & set(self.world.streams) else instant
+        return self.case.scale.shown(instant) if query.reads & set(self.world.feeds) else instant
 
     def _changes(self, evaluator: Evaluator, query: Query, is_stream: bool, first: int) -> Bag:
         """From an instant on, those of a relation with all that holds then."""
@@ -272,7 +292,7 @@ class Run:
         """Asked once: it sees what is pending in tables, too."""
         final = self.world.final(query.reads)
         tables = [self.world.tables[name].last_change for name in query.reads if name in self.world.tables]
-        now = max([final, *tables]) if not query.reads & set(self.world.streams) else final
+        now = max([final, *tables]) if not query.reads & set(self.world.feeds) else final
         if now < 0:
             return
         past = past_of(self.world, query, self._operator(name))
@@ -304,6 +324,13 @@ class Run:
 
 # Of the last, a derived stream of tables only, which has no timestamps to say how long a tick is.
 _DOCUMENTED = ("strategy 'direct'", "RSTREAM would repeat", "do not say how long a tick is")
+
+
+def create_user_code(db: Any) -> None:
+    for name, function in FUNCTIONS.items():
+        db.create_function(name, function.body, function.returns)
+    for name, aggregate in AGGREGATES.items():
+        db.create_aggregate(name, aggregate.body, aggregate.returns)
 
 
 def _rows(table: pa.Table | None) -> list[Row]:
@@ -346,7 +373,9 @@ class Asked:
 
     def __init__(self, declared: list[tuple[str, Text]], rows: list[Row]) -> None:
         self.db: Any = ms.connect(engine="inprocess")
-        self.duck = World().duck
+        create_user_code(self.db)
+        self.world = World()
+        self.duck = self.world.duck
         columns = [", ".join(f"{name} {kind[index]}" for name, kind in declared) for index in (0, 1)]
         self.db.execute(f"CREATE STREAM S ({columns[0]}) TIMESTAMP BY ts")
         self.db.insert("S", [(*row, instant) for instant, row in enumerate(rows)])
@@ -366,4 +395,4 @@ class Asked:
 
     def close(self) -> None:
         self.db.close()
-        self.duck.close()
+        self.world.close()

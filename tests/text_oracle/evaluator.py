@@ -1,7 +1,7 @@
 """Evaluates generated queries with DuckDB, instant by instant, over relations that are built here.
 
 A query's text for DuckDB reads views, `leaf_1`, `leaf_2`, ...: a stream under its window, a table, or a derived stream
-under a window, each as it is at the instant of the variable `t`. A relation changes only where one of its leaves does.
+under a window, each as it is at the instant that `moment` has. A relation changes only where one of its leaves does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tests.text_oracle.kinds import Column, Text
 from tests.text_oracle.sampling import is_sampled
 from tests.text_oracle.values import plain_rows, sort_key
-from tests.text_oracle.windows import Element, Interval, Row, Window
+from tests.text_oracle.windows import INF, Element, Interval, Row, Window
 from tests.text_oracle.world import World
 
 Bag = Counter[Row]
@@ -28,6 +28,7 @@ class Leaf:
     source: str | Query
     window: Window | None = None  # none for tables
     percent: int | None = None  # of SAMPLE
+    runs: bool = False  # of presence, of the different rows of a query
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Query:
     leaves: tuple[Leaf, ...] = ()  # those that the text reads, innermost first
     operator: str | None = None
     failures: tuple[str, ...] = ()  # texts for DuckDB: rows on which the query fails
+    sees_past: bool = False  # answers depend on more than what holds at an instant
 
     @property
     def can_fail(self) -> bool:
@@ -104,20 +106,30 @@ class Evaluator:
             yield from ((start, end) for (start, rows), end in zip(pieces, ends, strict=True) if rows)
 
     def _pieces(self, query: Query, text: str) -> Iterator[tuple[int, Bag]]:
-        for leaf in query.leaves:
-            self._materialise(leaf)
-        points = {0, *(p for leaf in query.leaves for i in self._intervals[leaf.name] for p in (i.start, i.end))}
+        """What DuckDB has said of the same rows before is not asked again: most instants are looked at many times."""
+        read = [self._intervals_of(leaf) for leaf in query.leaves]
+        points = {0, *(p for intervals in read for i in intervals for p in (i.start, i.end))}
         for point in sorted(point for point in points if 0 <= point <= self.until):
-            self.world.duck.execute(f"SET VARIABLE t = {point}")
-            yield point, Counter(plain_rows(self.world.duck.execute(text).fetchall()))
+            held: object = [[i.row for i in intervals if i.start <= point < i.end] for intervals in read]
+            seen = text, repr((point, read) if query.sees_past else held)
+            if seen not in self.world.answers:
+                self.world.answers[seen] = self._asked(query, text, point)
+            yield point, self.world.answers[seen]
 
-    def _materialise(self, leaf: Leaf) -> None:
-        if leaf.name in self._intervals:
-            return
-        intervals = self._read(leaf)
-        self._intervals[leaf.name] = intervals
-        duck = self.world.duck
-        names = [column.name for column in leaf.columns]
+    def _asked(self, query: Query, text: str, point: int) -> Bag:
+        for leaf in query.leaves:
+            if leaf.name not in self.world.held:
+                self._create(leaf)
+            self._fill(leaf)
+        return Counter(plain_rows(self.world.asked(text, point)))
+
+    def _intervals_of(self, leaf: Leaf) -> list[Interval]:
+        if leaf.name not in self._intervals:
+            self._intervals[leaf.name] = sorted(self._read(leaf), key=lambda interval: interval.order)
+        return self._intervals[leaf.name]
+
+    def _create(self, leaf: Leaf) -> None:
+        duck, names = self.world.duck, [column.name for column in leaf.columns]
         if isinstance(leaf.source, str):
             source = self.world.streams.get(leaf.source) or self.world.tables[leaf.source]
             types = [kind.duck for kind in source.types]
@@ -125,20 +137,31 @@ class Evaluator:
             types = [row[1] for row in duck.execute(f"DESCRIBE {leaf.source.text.duck}").fetchall()]
         declared = [f"{name} {kind}" for name, kind in zip(names, types, strict=True)]
         listed = ", ".join([*declared, "_from BIGINT", "_until BIGINT", "_order BIGINT"])
-        duck.execute(f"CREATE OR REPLACE TABLE rows_of_{leaf.name} ({listed})")
-        if intervals:
-            marks = ", ".join("?" * (len(names) + 3))
-            rows = [(*i.row, i.start, i.end, i.order) for i in intervals]
-            duck.executemany(f"INSERT INTO rows_of_{leaf.name} VALUES ({marks})", rows)
-        now = f"FROM rows_of_{leaf.name} WHERE _from <= getvariable('t') AND getvariable('t') < _until"
+        now = f"FROM rows_of_{leaf.name}, moment WHERE _from <= moment.t AND moment.t < _until"
         columns = ", ".join(names)
-        duck.execute(f"CREATE OR REPLACE VIEW {leaf.name} AS SELECT {columns} {now}")
-        duck.execute(f"CREATE OR REPLACE VIEW {leaf.name}_ordered AS SELECT {columns}, _order {now}")
+        duck.execute(
+            f"CREATE TABLE rows_of_{leaf.name} ({listed});"
+            f"CREATE VIEW {leaf.name} AS SELECT {columns} {now};"
+            f"CREATE VIEW {leaf.name}_ordered AS SELECT {columns}, _order {now};"
+            f"CREATE VIEW {leaf.name}_born AS SELECT {columns}, _from AS _born {now}"
+        )
+
+    def _fill(self, leaf: Leaf) -> None:
+        intervals, held = self._intervals_of(leaf), self.world.held
+        if held.get(leaf.name, []) != intervals:
+            self.world.duck.execute(f"DELETE FROM rows_of_{leaf.name}")
+            marks = ", ".join(f"({', '.join('?' * (len(leaf.columns) + 3))})" for _ in intervals)
+            values = [value for i in intervals for value in (*i.row, i.start, i.end, i.order)]
+            if intervals:
+                self.world.duck.execute(f"INSERT INTO rows_of_{leaf.name} VALUES {marks}", values)
+        held[leaf.name] = intervals
 
     def _read(self, leaf: Leaf) -> list[Interval]:
+        if isinstance(leaf.source, Query) and leaf.runs:
+            return _runs(self.relation(leaf.source))
         if leaf.window is None:
             assert isinstance(leaf.source, str)
-            return self.world.tables[leaf.source].intervals()
+            return self.world.tables[leaf.source].intervals(self.until)
         if isinstance(leaf.source, str):
             stream = self.world.streams[leaf.source]
             taken = zip(stream.elements, stream.numbers, strict=True)
@@ -148,6 +171,16 @@ class Evaluator:
         else:
             elements = self.elements(leaf.source)
         return leaf.window.intervals(elements, self.world.half_open)
+
+
+def _runs(pieces: Sequence[tuple[int, Bag]]) -> list[Interval]:
+    """From when until when each row is there without a break."""
+    begun: dict[Row, int] = {}
+    found: list[Interval] = []
+    for start, rows in [*pieces, (INF, Counter[Row]())]:
+        found += [Interval(row, since, start) for row, since in begun.items() if row not in rows]
+        begun = {row: begun.get(row, start) for row in rows}
+    return found
 
 
 def _elements(instant: int, rows: Bag) -> list[Element]:

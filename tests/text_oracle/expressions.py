@@ -9,6 +9,8 @@ from tests.text_oracle.aggregates import AGGREGATES, ORDERED
 from tests.text_oracle.kinds import LITERALS, Column, Kind, Text, filled
 from tests.text_oracle.known import is_known
 from tests.text_oracle.scalars import CONSTRUCTS, Construct
+from tests.text_oracle.user_code import AGGREGATES as USER_AGGREGATES
+from tests.text_oracle.user_code import FUNCTIONS
 
 Scope = Sequence[Column]
 
@@ -18,6 +20,10 @@ def _by_result(constructs: Sequence[Construct]) -> dict[Kind, list[Construct]]:
 
 
 _SCALARS, _AGGREGATES, _ORDERED = _by_result(CONSTRUCTS), _by_result(AGGREGATES), _by_result(ORDERED)
+
+
+_USERS = _by_result([declared.construct for declared in FUNCTIONS.values()])
+_USER_AGGREGATES = _by_result([declared.construct for declared in USER_AGGREGATES.values()])
 
 
 def operand(dice: Dice, scope: Scope, kind: Kind) -> Text:
@@ -31,7 +37,8 @@ def operand(dice: Dice, scope: Scope, kind: Kind) -> Text:
 def expression(dice: Dice, scope: Scope, kind: Kind, depth: int = 1) -> Text:
     if depth < 0 or dice.chance(45) or not _SCALARS[kind]:
         return operand(dice, scope, kind)
-    return _built(dice, dice.pick(_SCALARS[kind]), scope, depth)
+    of_users = _USERS[kind] and dice.chance(4)
+    return _built(dice, dice.pick(_USERS[kind] if of_users else _SCALARS[kind]), scope, depth)
 
 
 def _built(dice: Dice, construct: Construct, scope: Scope, depth: int) -> Text:
@@ -49,4 +56,6 @@ def condition(dice: Dice, scope: Scope, depth: int = 1) -> Text:
 def aggregate(dice: Dice, scope: Scope, kind: Kind, *, ordered: bool = False) -> Text | None:
     """An aggregate of a kind; FIRST and LAST only over the rows of one stream, which are in order."""
     options = [*_AGGREGATES[kind], *(_ORDERED[kind] if ordered else ())]
+    if _USER_AGGREGATES[kind] and dice.chance(10):
+        options = _USER_AGGREGATES[kind]
     return _built(dice, dice.pick(options), scope, 1) if options else None

@@ -297,6 +297,9 @@ class QueryMaker:
         text, scope, is_stream = first.text, list(first.columns), first.is_stream
         for _ in range(min(self.dice.pick((0, 0, 1, 1, 2)), self._budget)):
             right, is_stream = self._from_item(levels), False
+            if self._budget > 0 and self.dice.chance(12):
+                inner, columns = self._join(right.text, right.columns, self._from_item(levels))
+                right = Item(same("(") + inner + ")", columns)
             if self.dice.chance(12):  # from left to right, as in Spark; DuckDB would take joins before commas
                 text, scope = text + Text(", ", " CROSS JOIN ") + right.text, [*scope, *right.columns]
             else:
@@ -425,7 +428,8 @@ def _shared(left: Scope, right: Scope) -> list[str]:
     names = [column.name.split(".")[1] for column in left]
     kinds = {column.name.split(".")[1]: column.kind for column in left}
     found = [(column.name.split(".")[1], column.kind) for column in right]
-    return [name for name, kind in found if names.count(name) == 1 and kinds[name] is kind]
+    others = [name for name, _ in found]
+    return [name for name, kind in found if names.count(name) == others.count(name) == 1 and kinds[name] is kind]
 
 
 def _names(scope: Scope) -> set[str]:

@@ -15,6 +15,8 @@ from tests.text_oracle.aggregates import AGGREGATES, ORDERED
 from tests.text_oracle.cases import RULES, CaseMaker
 from tests.text_oracle.kinds import CONSTANTS, filled
 from tests.text_oracle.scalars import CONSTRUCTS
+from tests.text_oracle.user_code import AGGREGATES as USER_AGGREGATES
+from tests.text_oracle.user_code import FUNCTIONS
 
 from millstream.kernel.scalar.functions import function_names
 from millstream.language import binder, expressions, set_operations
@@ -131,6 +133,22 @@ def test_every_negated_form() -> None:
 def test_every_statement() -> None:
     kinds = {kind for kind in vars(st).values() if isinstance(kind, type) and issubclass(kind, st.Statement)}
     assert not kinds - {st.Statement} - WITHOUT_ROWS - {type(statement) for statement in statements()}
+
+
+def test_every_kind_of_table() -> None:
+    tables = [statement for statement in statements() if isinstance(statement, st.CreateTable)]
+    assert {table.nature for table in tables} >= {"NON RETROACTIVE", "APPEND ONLY", "STATIC"}
+    fed = [table for table in tables if table.changes_by is not None]
+    assert any(table.key for table in fed)
+    assert any(table.nature == "NON RETROACTIVE" for table in fed)
+    changes = [statement for statement in statements() if isinstance(statement, st.Insert | st.Delete | st.Update)]
+    assert {type(statement) for statement in changes if statement.at is not None} == {st.Insert, st.Delete, st.Update}
+
+
+def test_joins_in_parentheses_and_code_of_users() -> None:
+    assert any(" JOIN (S " in text or " JOIN (U " in text for text in texts())
+    for name in (*FUNCTIONS, *USER_AGGREGATES):
+        assert any(f"{name}(" in text for text in texts()), name
 
 
 def test_every_rule() -> None:

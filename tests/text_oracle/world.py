@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
 from typing import Any
 
 import duckdb
@@ -61,21 +63,48 @@ class Table:
     types: tuple[Text, ...]
     clause: str = ""
     versions: list[tuple[int, Counter[Row]]] = field(default_factory=list)
-    is_fed: bool = False  # CHANGES BY
-    has_key: bool = False
-    fed: Stream | None = None
+    has_key: bool = False  # its first column
+    fed: Stream | None = None  # CHANGES BY: what comes, the last value of a row being what it does
 
     @property
     def last_change(self) -> int:
         return self.versions[-1][0] if self.versions else -1
 
-    def intervals(self) -> list[Interval]:
+    def intervals(self, until: int) -> list[Interval]:
         found: list[Interval] = []
-        for index, (start, rows) in enumerate(self.versions):
-            end = self.versions[index + 1][0] if index + 1 < len(self.versions) else INF
+        versions = self.versions if self.fed is None else _fed(self.fed.ordered(until), self.has_key)
+        for index, (start, rows) in enumerate(versions):
+            end = versions[index + 1][0] if index + 1 < len(versions) else INF
             if start < end:
                 found += [Interval(row, start, end) for row in rows.elements()]
         return found
+
+
+def _fed(changes: Sequence[Element], has_key: bool) -> list[tuple[int, Counter[Row]]]:
+    """Versions by changes in the order of time: a copy in, a copy out if there is one, all rows of a key replaced."""
+    versions: list[tuple[int, Counter[Row]]] = []
+    rows: Counter[Row] = Counter()
+    for instant, (*values, what) in changes:
+        row = tuple(values)
+        if what in ("-", "delete"):
+            rows = rows - Counter([row])
+        elif what == "update" and has_key:
+            rows = Counter({other: n for other, n in rows.items() if other[0] != row[0]}) + Counter([row])
+        else:
+            rows = rows + Counter([row])
+        if versions and versions[-1][0] == instant:
+            versions.pop()
+        versions.append((instant, rows))
+    return versions
+
+
+_NUMBERS = count()
+
+
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    """One for all worlds, which are databases in it: to open it takes longer than many a case."""
+    return duckdb.connect(config={"threads": 1})
 
 
 class World:
@@ -85,13 +114,27 @@ class World:
         self.tables: dict[str, Table] = {}
         self.clock = -1
         self.readers: dict[str, set[str]] = {}  # what registered queries read
-        self.duck = duckdb.connect()
-        self.duck.execute("SET threads = 1; SET TimeZone = 'UTC'")
+        self.answers: dict[tuple[str, str], Counter[Row]] = {}  # of DuckDB, by a text and the rows that it reads
+        self.duck, self._place = _duckdb().cursor(), f"world_{next(_NUMBERS)}"
+        self.duck.execute(f"ATTACH ':memory:' AS {self._place}; USE {self._place}; SET TimeZone = 'UTC'")
         # It takes a FULL JOIN with an empty side for one row at most, and then leaves out the LIMIT 1 of an EXISTS.
-        self.duck.execute("SET disabled_optimizers = 'statistics_propagation'")
+        # And rows are few: to plan a query costs more than to run it, so that plans are simple, and kept.
+        self.duck.execute("SET disabled_optimizers = 'statistics_propagation'; PRAGMA disable_optimizer")
+        self.duck.execute("CREATE TABLE moment (t BIGINT); INSERT INTO moment VALUES (0)")
+        self.held: dict[str, list[Interval]] = {}  # rows that DuckDB has, by leaves
+        self._prepared: dict[str, str] = {}
 
     def close(self) -> None:
+        self.duck.execute(f"USE memory; DETACH {self._place}")
         self.duck.close()
+
+    def asked(self, text: str, instant: int) -> list[Row]:
+        """What DuckDB says of the rows that it has, at an instant."""
+        self.duck.execute(f"UPDATE moment SET t = {instant}")
+        if text not in self._prepared:
+            self._prepared[text] = f"asked_{len(self._prepared)}"
+            self.duck.execute(f"PREPARE {self._prepared[text]} AS {text}")
+        return self.duck.execute(f"EXECUTE {self._prepared[text]}").fetchall()
 
     def add_stream(self, stream: Stream) -> None:
         self.streams[stream.name] = stream
@@ -103,13 +146,13 @@ class World:
 
     def insert(self, name: str, rows: Sequence[tuple[Row, int]]) -> tuple[int, int]:
         """Rows with their instants: how many were accepted, and how many were late."""
-        stream = self.streams[name]
+        stream = self.feeds[name]
         accepted = sum(stream.take(row, instant) for row, instant in rows)
         self._tick()
         return accepted, len(rows) - accepted
 
     def advance(self, name: str | None, to: int) -> None:
-        for stream in self.streams.values():
+        for stream in self.feeds.values():
             if name in (None, stream.name):
                 stream.heartbeat = max(stream.heartbeat, to)
         if name is None:
@@ -117,7 +160,7 @@ class World:
         self._tick()
 
     def _tick(self) -> None:
-        self.clock = max([self.clock, *(stream.heartbeat for stream in self.streams.values())])
+        self.clock = max([self.clock, *(stream.heartbeat for stream in self.feeds.values())])
         self.cut()
 
     def cut(self) -> None:
@@ -130,10 +173,19 @@ class World:
             if due > stream.cut and (stream.cut or any(e.instant < due for e in stream.elements)):
                 stream.cut = due
 
-    def change(self, name: str, text: str) -> int:
+    @property
+    def feeds(self) -> dict[str, Stream]:
+        """All that has a heartbeat: streams, and tables that rows change."""
+        return self.streams | {name: table.fed for name, table in self.tables.items() if table.fed is not None}
+
+    def earliest(self, name: str) -> int:
+        """When a table may change next."""
+        return max(self.clock + 1, self.tables[name].last_change)
+
+    def change(self, name: str, text: str, at: int | None = None) -> int:
         """Run a statement on a table; the instant at which it takes effect."""
         table = self.tables[name]
-        instant = max(self.clock + 1, table.last_change)
+        instant = self.earliest(name) if at is None else at
         self.duck.execute(text)
         columns = ", ".join(column.name for column in table.columns)
         rows = Counter(plain_rows(self.duck.execute(f"SELECT {columns} FROM {name}").fetchall()))
@@ -144,7 +196,7 @@ class World:
 
     def final(self, names: set[str]) -> int:
         """Up to where what reads these is final."""
-        heartbeats = [stream.heartbeat for stream in self.streams.values() if stream.name in names]
+        heartbeats = [stream.heartbeat for stream in self.feeds.values() if stream.name in names]
         if heartbeats:
             return min(heartbeats)
         # What reads nothing cannot change: instant 0 is final before time begins. Tables may still change at 0.

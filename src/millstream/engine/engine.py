@@ -106,6 +106,7 @@ class Engine:
         self.pins = Pins()
         self._sources: dict[str, SourceRow] = {CLOCK: SourceRow((), False, False)}
         self._shown: Counter[str] = Counter()
+        self._prepared: tuple[lo.Node, Options, tuple[str, Pipeline]] | None = None
         self._distinct: dict[str, tuple[float, ...]] = {}  # by history file
         self._extents = Extents()
         self._matching = MatchEdges()
@@ -526,7 +527,7 @@ class Engine:
 
     def measure(self, plan: lo.Node, options: Options, until: int) -> list[OperatorReport]:
         """What the operators of a plan do over the kept history; nothing is kept."""
-        edge, pipeline = self._prepare(plan, options)
+        edge, pipeline = _lowered(plan, options)
         with self.reading(pipeline) as snapshot, self._run_over_history(edge, pipeline, until, snapshot) as outcome:
             done = outcome.rows, outcome.seconds, outcome.memory, outcome.states
             return report(pipeline, edge, *done, {edge: 1}, self.store)
@@ -708,7 +709,7 @@ class Engine:
     ) -> Batch:
         """A plan's rows from the kept history, final up to `until`; nothing is kept, and no epoch waits. What the steps
         hold in the end can be read."""
-        edge, pipeline = self._prepare(plan, options)
+        edge, pipeline = _lowered(plan, options)  # operators of its own: many may read at a time
         if edge in self._sources:
             return self.read(lambda snapshot: self._history(edge, snapshot))
         with self.reading(pipeline) as snapshot:
@@ -949,8 +950,11 @@ class Engine:
         return self.inputs(*self._prepare(plan, options))
 
     def _prepare(self, plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
-        lowering = Lowering(plan, options)
-        return lowering.edge, Pipeline(tuple(lowering.steps.values()))
+        """The last one is remembered: to be registered, a query asks for its edge, its sources and its steps."""
+        last = self._prepared
+        if last is None or last[0] is not plan or last[1] != options:
+            self._prepared = last = plan, options, _lowered(plan, options)
+        return last[2]
 
     def _backfill(self, edge: str, pipeline: Pipeline, catalog: Catalog) -> None:
         firsts = self.firsts.pop(edge, {})
@@ -1080,3 +1084,9 @@ def _appended(
     found: Mapping[str, tuple[_Item, ...]], more: Mapping[str, tuple[_Item, ...]]
 ) -> dict[str, tuple[_Item, ...]]:
     return {**found, **{key: found.get(key, ()) + added for key, added in more.items() if added}}
+
+
+def _lowered(plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
+    """The edge that carries a plan's rows, and the steps that make them."""
+    lowering = Lowering(plan, options)
+    return lowering.edge, Pipeline(tuple(lowering.steps.values()))

@@ -69,10 +69,17 @@ class StreamOperator(exp.Expression):
 def place_of(node: exp.Expr, text: str) -> Place:
     """The span of the text that a node was read from (its own tokens' and its descendants')."""
     starts, ends = [], []
-    for part in node.walk():
-        if "start" in part.meta:
-            starts.append(part.meta["start"])
-            ends.append(part.meta["end"] + 1)
+    waiting = [node]  # not by `walk`, which takes several times as long: every name that is bound asks
+    while waiting:
+        part = waiting.pop()
+        if part._meta and "start" in part._meta:
+            starts.append(part._meta["start"])
+            ends.append(part._meta["end"] + 1)
+        for value in part.args.values():
+            if isinstance(value, exp.Expr):
+                waiting.append(value)
+            elif isinstance(value, list):
+                waiting += [each for each in value if isinstance(each, exp.Expr)]
     if not starts:
         return Place(text, 0, 0) if node.parent is None else place_of(node.parent, text)
     return Place(text, min(starts), max(ends))

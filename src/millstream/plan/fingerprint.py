@@ -25,7 +25,7 @@ class Fingerprints:
         return hashlib.sha256(self._canonical(value).encode()).hexdigest()[:12]
 
     def _canonical(self, value: object) -> str:
-        if is_dataclass(value) and not isinstance(value, type):
+        if _has_fields(type(value)):  # type: ignore[arg-type]
             if isinstance(value, Expression):
                 return noted(value, "written", _of_part)  # it is written for one plan after the other
             known = self._written.get(id(value))
@@ -46,7 +46,7 @@ def _of_part(value: object) -> str:
         return f"{TAGS[Literal]}({_of_type(value.type)},{_of_part(value.value)})"
     if type(value) is Column:
         return f"{TAGS[Column]}({_of_type(value.type)},{_of_part(value.index)})"
-    if is_dataclass(value) and not isinstance(value, type):
+    if _has_fields(type(value)):  # type: ignore[arg-type]
         return _of_fields(value, _of_part)
     return _of_value(value)
 
@@ -59,6 +59,12 @@ def _of_value(value: object) -> str:
 def _of_fields(value: Any, written: Callable[[object], str]) -> str:
     given = ((getattr(value, name), always) for name, always in _counted(type(value)))  # type: ignore[arg-type]
     return f"{TAGS[type(value)]}({','.join([written(part) for part, always in given if always or part])})"
+
+
+@cache
+def _has_fields(kind: Any) -> bool:
+    """Types are few, and asked about for every part of every plan."""
+    return is_dataclass(kind)
 
 
 @cache

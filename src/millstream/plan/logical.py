@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate, can_overflow
@@ -47,9 +48,11 @@ class Node:
         return self
 
     def walk(self) -> Iterator[Node]:
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        waiting: list[Node] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children))
 
     def transform(self, change: Callable[[Node], Node]) -> Node:
         """Rebuild bottom-up, each node replaced by what `change` makes of it."""
@@ -191,10 +194,11 @@ class Project(_Unary):
     def __post_init__(self) -> None:
         _check(self.input.kind == "relation", "a projection of a stream")
         _check(len(self.expressions) == len(self.names), "names and expressions differ in number")
+        schema = self.input.schema
         for expression in self.expressions:
-            _check_columns(expression, self.input.schema)
+            _check_columns(expression, schema)
 
-    @property
+    @cached_property  # whatever is built above asks for it
     def schema(self) -> Schema:
         return tuple(Field(name, e.type) for name, e in zip(self.names, self.expressions, strict=True))
 

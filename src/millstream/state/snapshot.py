@@ -106,10 +106,19 @@ def state_names(states: Mapping[str, Mapping[str, Names]]) -> Iterator[str]:
 
 
 def to_json(snapshot: Snapshot) -> dict[str, Any]:
-    """Without the catalog, which is kept apart since it changes seldom."""
-    content = asdict(snapshot)
-    del content["catalog"]
-    return content
+    """Without the catalog, which is kept apart since it changes seldom; nothing is copied that JSON takes as it is."""
+    return {
+        "epoch": snapshot.epoch,
+        "clock": snapshot.clock,
+        "sources": {name: asdict(progress) for name, progress in snapshot.sources.items()},
+        "history": {name: [asdict(file) for file in files] for name, files in snapshot.history.items()},
+        "states": snapshot.states,
+        "results": snapshot.results,
+        "failures": snapshot.failures,
+        "sinks": {name: asdict(cursor) for name, cursor in snapshot.sinks.items()},
+        "queries": snapshot.queries,
+        "backfills": snapshot.backfills,
+    }
 
 
 def from_json(content: Mapping[str, Any], catalog: tuple[Mapping[str, Any], ...]) -> Snapshot:

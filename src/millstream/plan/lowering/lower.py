@@ -115,8 +115,9 @@ class Lowering:
             for place, (each, errors) in enumerate(doubtful)
         )
         if isinstance(plan, lo.Guard):
+            # It reads those that it awaits, which say nothing: so it is run whenever what it awaits moves.
             guard = Checked((), first, rows=False)
-            edge = self._named(f"checked-{suffix}", guard, *(certain or failures), awaited=failures)
+            edge = self._named(f"checked-{suffix}", guard, *certain, *failures)
             below = Pipeline(tuple(self.steps.values())).edges_below(edge)
             self.steps = {name: step for name, step in self.steps.items() if name in below}
             return self._marked(edge, False)
