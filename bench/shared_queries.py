@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,8 @@ import polars as pl
 from bench.experiment import Sample
 
 from millstream.kernel.batch import Batch, batch_schema, value_column
-from millstream.kernel.eddy.filter_routing import Memory, policy
+from millstream.kernel.eddy.filters import Memory
+from millstream.kernel.eddy.policies import policy
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, conjunction
 from millstream.kernel.scalar.functions import call
@@ -114,7 +116,7 @@ class Routed:
     """The eddy alone: which filters rows enter, and who holds the tickets."""
 
     def __init__(self, routing: str, seed: int = 1) -> None:
-        self.policy = policy(routing, seed)
+        self.policy, self.seeds = policy(routing), count(seed * 1_000_000, 10_000)
         self.memory = Memory()
 
     def step(self, queries: Queries, batch: Batch) -> dict[str, int]:
@@ -126,7 +128,7 @@ class Routed:
         ]
         index = index_of(tables)
         ranks: list[npt.NDArray[np.intp]] = [axis.ranks(batch) for axis in index.axes]
-        eddy = Eddy(self.policy, self.memory)
+        eddy = Eddy(self.policy, self.memory, next(self.seeds))
         for block in index.blocks:
             eddy.route(block, ranks, np.empty((batch.height, block.members.size), np.uint64))
         return eddy.entered

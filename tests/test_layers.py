@@ -167,12 +167,10 @@ def test_only_spark_imports_pyspark() -> None:
 
 
 OUTSIDE = {"time", "os", "io", "pathlib", "socket", "subprocess", "tempfile", "shutil", "logging", "asyncio", "sys"}
-TIMED = {("kernel/sharing/eddy.py", "time")}  # it prices a filter by the seconds that it takes
 
 
 def test_the_kernel_has_no_clock_and_no_files() -> None:
     for path in FILES:
         if layer_of(path) == "kernel":
             name = str(path.relative_to(SOURCE))
-            reached = {(name, module) for module in _modules(path) & OUTSIDE} - TIMED
-            assert not reached, f"{name} must not import {sorted(reached)}"
+            assert not _modules(path) & OUTSIDE, f"{name} must not import {sorted(_modules(path) & OUTSIDE)}"

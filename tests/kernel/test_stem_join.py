@@ -16,7 +16,7 @@ from tests.kernel.test_join import Bag, Row, batch, check_steps, floats, less, o
 
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT
 from millstream.kernel.distribution import by_key
-from millstream.kernel.eddy.stem_routing import POLICIES, Experience
+from millstream.kernel.eddy.stems import STEM_POLICIES, Experience
 from millstream.kernel.just_in_time.gates import JustInTime, Tally
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
@@ -263,7 +263,7 @@ CONDITIONS: dict[str, tuple[Expression, Holds]] = {
 @given(
     data=st.data(),
     collide=st.booleans(),
-    policy=st.sampled_from(sorted(POLICIES)),
+    policy=st.sampled_from(sorted(STEM_POLICIES)),
     steps=st.integers(1, 4),
     jit=st.sampled_from([None, JustInTime(), JustInTime(bloom=True), JustInTime(adaptive=False)]),
 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from itertools import count
 
 import numpy as np
 import polars as pl
@@ -13,7 +11,8 @@ from tests.kernel.sharing.conditions import NO_TIME
 
 from millstream.errors import InputError
 from millstream.kernel.batch import batch_schema, value_columns
-from millstream.kernel.eddy.filter_routing import FLOOR, Experience, Memory, policy
+from millstream.kernel.eddy.filters import FLOOR, Draws, Experience, FilterProspects, Memory
+from millstream.kernel.eddy.policies import policy
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, conjunction
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing.eddy import Eddy
@@ -21,13 +20,6 @@ from millstream.kernel.sharing.grouped_selection import EDDY, GroupedSelection
 from millstream.kernel.sharing.index import Index, index_of
 from millstream.kernel.sharing.predicates import shape_of
 from millstream.types import BIGINT, Field
-
-
-@pytest.fixture(autouse=True)
-def even_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every visit of a filter takes as long as any other, however busy the machine is."""
-    monkeypatch.setattr("millstream.kernel.sharing.eddy.perf_counter", partial(next, count()))
-
 
 NAMES = "abcde"
 MODULES = value_columns(len(NAMES))
@@ -61,7 +53,7 @@ def rows(count: int, seed: int = 1, low: Sequence[int] = (0,) * 5) -> pl.DataFra
 
 def entered(found: Index, batch: pl.DataFrame, name: str, memory: Memory) -> dict[str, int]:
     """How many rows each module was given."""
-    eddy = Eddy(policy(name, seed=1), memory)
+    eddy = Eddy(policy(name), memory, seed=1)
     for block in found.blocks:
         bits = np.empty((batch.height, block.members.size), np.uint64)
         eddy.route(block, [axis.ranks(batch) for axis in found.axes], bits)
@@ -141,11 +133,12 @@ def test_what_was_learnt_goes_from_step_to_step() -> None:
         ([Experience(FLOOR, 2.0), Experience(FLOOR, 1.0)], 1),  # at the floor, the cheaper one
         ([Experience(FLOOR, 1.0), Experience(2.0, 5.0)], 1),  # tickets before costs
         ([Experience(1e6, 1.0, 1.0), Experience(2.0, 1.0, 1.0)], 0),  # many tickets win
-        ([Experience(30.0, 1.0, 1e9), Experience(30.0, 1.0, 1.0)], 1),  # not if all the time goes there
+        ([Experience(30.0, 1.0, 1e9), Experience(30.0, 1.0, 1.0)], 1),  # not if all the work goes there
     ],
 )
 def test_the_lottery(known: list[Experience], chosen: int) -> None:
-    choices = [policy("ticket", seed).choose([0, 1], known, lambda _: 0) for seed in range(20)]
+    prospects = (FilterProspects(known, Draws(seed), lambda _: 0) for seed in range(20))
+    choices = [policy("ticket").choose([0, 1], each) for each in prospects]
     assert choices.count(chosen) >= 12
 
 

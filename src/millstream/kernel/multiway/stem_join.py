@@ -22,7 +22,8 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.eddy.stem_routing import POLICIES, Experience
+from millstream.kernel.eddy.policies import policy
+from millstream.kernel.eddy.stems import Experience, StemProspects
 from millstream.kernel.joins.graph import Inputs, JoinGraph
 from millstream.kernel.joins.stem import Arrangement, Probe, arranged, arranged_by
 from millstream.kernel.just_in_time.blacklist import IN, Blacklist
@@ -65,7 +66,7 @@ class StemJoin(Producer):
 
     Keeps the rows of every input in a SteM, and no intermediate result. Inputs that are one edge have one SteM, where
     they are hashed alike and lack no other values. New rows of an input are routed in chunks
-    through the SteMs of all others, in an order that is chosen for each chunk by what was met before (`stem_routing`).
+    through the SteMs of all others, in an order that is chosen for each chunk by what was met before (`eddy`).
     A SteM that nothing connects with what is joined comes last. What was met is kept as well: it decides how soon an
     answer is found, and never which.
 
@@ -355,7 +356,7 @@ class _Eddy:
     def __init__(self, join: StemJoin, origin: int, stems: Sequence[Sequence[Stored]], experience: Experience) -> None:
         self.join, self.graph, self.origin, self.experience = join, join.graph, origin, experience
         self.stems = [[(segment, flags) for segment, flags in stem if segment.height] for stem in stems]
-        self.policy = POLICIES[join.policy]
+        self.policy, self.prospects = policy(join.policy), StemProspects(experience, origin)
 
     def run(self, rows: Segment) -> Iterator[_Combinations]:
         """All combinations with the rows, in pieces."""
@@ -380,12 +381,13 @@ class _Eddy:
         if len(options) == 1:
             yield from self._probed(found, options[0])
             return
-        route = self.policy.choose(options, self.origin, self.experience)
-        if route.stem != route.best and found.height > _TRIED:
-            yield from self._probed(found.only(np.arange(_TRIED)), route.stem)
-            yield from self._probed(found.only(np.arange(_TRIED, found.height)), route.best)
+        chosen = self.policy.choose(options, self.prospects)
+        usual = self.prospects.usual(chosen, options) if self.policy.explores else chosen
+        if chosen != usual and found.height > _TRIED:
+            yield from self._probed(found.only(np.arange(_TRIED)), chosen)
+            yield from self._probed(found.only(np.arange(_TRIED, found.height)), usual)
         else:
-            yield from self._probed(found, route.stem)
+            yield from self._probed(found, chosen)
 
     def _probed(self, found: _Combinations, stem: int) -> Iterator[_Combinations]:
         """The combinations with the rows that a SteM has for them, in pieces."""

@@ -8,11 +8,11 @@ left, be it that no query wants it or that those which do have no further questi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter
 
 import numpy as np
 
-from millstream.kernel.eddy.filter_routing import Experience, Memory, Policy
+from millstream.kernel.eddy.filters import Draws, Experience, FilterProspects, Memory
+from millstream.kernel.eddy.policies import Policy
 from millstream.kernel.keys import Positions
 from millstream.kernel.sharing.index import BlockFilter, IndexedBlock
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
@@ -32,9 +32,10 @@ class Eddy:
     It learns from some chunks and sends those after them the same way; the more seldom, the longer nothing changed.
     """
 
-    def __init__(self, policy: Policy, memory: Memory) -> None:
+    def __init__(self, policy: Policy, memory: Memory, seed: int | None = None) -> None:
         self.policy = policy
         self.memory = memory
+        self.draws = Draws(memory.seed() if seed is None else seed)
         self.entered: dict[str, int] = {}
         self._orders: dict[tuple[str, ...], list[int]] = {}
         self._buffer = np.empty(_BYTES // 8, np.uint64)
@@ -48,7 +49,7 @@ class Eddy:
         size = min(_BYTES // (8 * width), _MOST_ROWS)
         buffer = self._buffer[: size * width].reshape(size, width)
         modules = tuple(each.module for each in block.filters)
-        passage = _Passage(block, self.policy, [self.memory.of(module) for module in modules])
+        passage = _Passage(block, self.policy, [self.memory.of(module) for module in modules], self.draws)
         for low in range(0, height, size):
             part = slice(low, min(low + size, height))
             chunk = _Chunk(block, ranks, part, bits[part], buffer)
@@ -70,10 +71,11 @@ class Eddy:
 class _Passage:
     """The way of chunks through one block: its filters by their places, and what is known of them."""
 
-    def __init__(self, block: IndexedBlock, policy: Policy, known: Sequence[Experience]) -> None:
+    def __init__(self, block: IndexedBlock, policy: Policy, known: Sequence[Experience], draws: Draws) -> None:
         self.block = block
         self.policy = policy
         self.known = known
+        self.draws = draws
         self.entered = [0] * len(known)
         self._pending: dict[tuple[int, ...], Bitmaps | None] = {}
 
@@ -113,18 +115,16 @@ class _Passage:
             others = [other for other in left if other != place]
             return chunk.leaving(self.block.filters[place], self._pending_of(others))
 
-        return self.policy.choose(left, self.known, leaving)
+        return self.policy.choose(left, FilterProspects(self.known, self.draws, leaving))
 
     def _visit(self, chunk: _Chunk, place: int, left: Sequence[int]) -> None:
         each, known, entered = self.block.filters[place], self.known[place], chunk.height
         self.entered[place] += entered
         pending = self._pending_of(left)
         before = chunk.sampled(each.relevant)
-        began = perf_counter()
         chunk.apply(each)
-        seconds = perf_counter() - began
         decided = (before - chunk.sampled(each.relevant)) * entered
-        known.learn(entered, decided, 1 - chunk.sampled_staying(pending), seconds)
+        known.learn(entered, decided, 1 - chunk.sampled_staying(pending), entered * len(each.lookups))
         if known.leaving * len(left) >= _WORTH_WHILE:
             chunk.keep(pending)
 

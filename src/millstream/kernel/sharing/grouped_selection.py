@@ -24,8 +24,8 @@ import polars as pl
 
 from millstream.kernel.batch import Batch
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
-from millstream.kernel.eddy.filter_routing import Memory
-from millstream.kernel.eddy.filter_routing import policy as routing_policy
+from millstream.kernel.eddy.filters import Memory
+from millstream.kernel.eddy.policies import policy as routing_policy
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
 from millstream.kernel.pending_errors import ERROR_QUERY, awaited, pending_of_queries
 from millstream.kernel.scalar.expressions import Expression

@@ -1,4 +1,4 @@
-"""Which SteM a chunk of rows probes next.
+"""What an eddy knows of its SteMs.
 
 What is known of a SteM is how many rows it gave back per row that probed it, f, and how much work that was, c (segments
 searched and pairs looked at, so that routes are the same wherever they are chosen). Probing SteM 1 before SteM 2 costs
@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.hashing import mix
+from millstream.kernel.eddy.policies import drawn
 from millstream.kernel.operator import Segment
 
 _DECAY = 0.9  # per chunk
@@ -72,7 +71,7 @@ class Experience:
     def draw(self) -> float:
         """The next random number in [0, 1): the same wherever the step is run."""
         self.draws += 1
-        return float(mix(np.array([self.draws], np.uint64))[0]) / 2.0**64
+        return drawn(self.draws)
 
     def costs(self, origin: int, options: Sequence[int]) -> Numbers:
         """T of each option."""
@@ -84,43 +83,30 @@ class Experience:
         return costs
 
 
-@dataclass(frozen=True)
-class Route:
-    """The SteM to probe; where that is an experiment, also the best one known, for all rows but a few."""
-
-    stem: int
-    best: int
-
-
-class Policy(Protocol):
-    def choose(self, options: Sequence[int], origin: int, experience: Experience) -> Route: ...
-
-
-class Fixed:
-    """The inputs in the order in which they were written, as far as they are connected."""
-
-    def choose(self, options: Sequence[int], origin: int, experience: Experience) -> Route:
-        return Route(options[0], options[0])
-
-
-class Random:
-    def choose(self, options: Sequence[int], origin: int, experience: Experience) -> Route:
-        stem = options[int(experience.draw() * len(options))]
-        return Route(stem, stem)
-
-
-class Ticket:
-    """A lottery by what was seen. A SteM that seems much worse than the best is tried with a few rows only."""
-
-    def choose(self, options: Sequence[int], origin: int, experience: Experience) -> Route:
-        costs = experience.costs(origin, options)
-        tickets = (costs.min() / costs) ** 2
-        drawn = int(np.searchsorted(tickets.cumsum(), experience.draw() * tickets.sum(), side="right"))
-        drawn = min(drawn, len(options) - 1)
-        best = int(costs.argmin())
-        return Route(options[drawn], options[best if costs[drawn] > _MUCH_WORSE * costs[best] else drawn])
-
-
 _MUCH_WORSE = 1.25
 
-POLICIES: dict[str, Policy] = {"ticket": Ticket(), "fixed": Fixed(), "random": Random()}
+STEM_POLICIES = ("ticket", "fixed", "random")
+
+
+@dataclass(frozen=True)
+class StemProspects:
+    """The SteMs for rows that came in by one input."""
+
+    experience: Experience
+    origin: int
+
+    def tickets(self, options: Sequence[int]) -> list[float]:
+        costs = self.experience.costs(self.origin, options)
+        return list((costs.min() / costs) ** 2)
+
+    def draw(self) -> float:
+        return self.experience.draw()
+
+    def leaving(self, option: int) -> int:
+        raise NotImplementedError("a SteM would have to be probed to know what it gives")
+
+    def usual(self, chosen: int, options: Sequence[int]) -> int:
+        """The SteM for most rows where one that seems much worse than the best is to be tried with a few."""
+        costs = self.experience.costs(self.origin, options)
+        best = int(costs.argmin())
+        return options[best] if costs[options.index(chosen)] > _MUCH_WORSE * costs[best] else chosen
