@@ -336,7 +336,10 @@ class QueryMaker:
         if levels > 1 and self._budget > 1 and self.dice.chance(35):
             return self._derived(levels - 1) if self.dice.chance(50) else self._subquery(levels - 1)
         self._budget -= 1
-        source = self.dice.pick([*self.sources, *self._with * 3])
+        options = [*self.sources, *self._with * 3]
+        if self._trailing:  # which is also the window of a view that only grows, and no words say whether it does
+            options = [o for o in options if not isinstance(o, View) or o.query.operator]
+        source = self.dice.pick(options)
         if isinstance(source, Stream):
             return self._windowed(source)
         if isinstance(source, Table):

@@ -64,26 +64,25 @@ class VersionedMaker:
         if dice.chance(20):
             filtered = condition(dice, table.columns)
             cql = f"(SELECT * FROM {table.name} WHERE {filtered.cql})"
-        kept = f" WHERE {filtered.duck}" if filtered.duck else ""
-        met = f"(SELECT * FROM rows_of_{leaf.name}{kept}) AS n ON n._from <= {born} AND {born} < n._until"
         columns = [Column(f"n.{column.name}", column.kind) for column in table.columns]
         on = self._on(scope, columns)
         commas = " JOIN " not in origin.cql and dice.chance(50)
-        scope = [*scope, *columns]
-        where = [on] if commas else []
-        between = ", " if commas else " JOIN "
-        written = Text(f"{cql} AS n" + ("" if commas else f" ON {on.cql}"), f"{met} AND ({on.duck})")
-        origin = origin + Text(between, " JOIN ") + written
+        scope, between = [*scope, *columns], ", " if commas else " JOIN "
+        where, ons = ([on], []) if commas else ([], [on.duck])
+        written, beside = f"{between}{cql} AS n" + ("" if commas else f" ON {on.cql}"), ""
         for other in self.others if dice.chance(50) else ():
-            beside = self._leaf(Leaf("", other.columns, other.name))
+            its = self._leaf(Leaf("", other.columns, other.name))
             columns = [Column(f"o.{column.name}", column.kind) for column in other.columns]
             on = self._on(scope, columns)
             scope = [*scope, *columns]
-            where += [on] if commas else []
-            written = Text(
-                f"{other.name} AS o" + ("" if commas else f" ON {on.cql}"), f"{beside.name} AS o ON {on.duck}"
-            )
-            origin = origin + Text(between, " JOIN ") + written
+            where, ons = ([*where, on], ons) if commas else (where, [*ons, on.duck])
+            written += f"{between}{other.name} AS o" + ("" if commas else f" ON {on.cql}")
+            beside = f" CROSS JOIN {its.name}_born AS o"
+            if other.only_grows:
+                born = f"greatest({born}, o._born)"
+        kept = f" WHERE {filtered.duck}" if filtered.duck else ""
+        met = f"(SELECT * FROM rows_of_{leaf.name}{kept}) AS n ON n._from <= {born} AND {born} < n._until"
+        origin = origin + Text(written, f"{beside} JOIN {' AND '.join([met, *(f'({text})' for text in ons)])}")
         if dice.chance(30):
             where.append(condition(dice, scope, 2))
         tail = same(" FROM ") + origin + (same(" WHERE ") + joined(" AND ", where) if where else "")

@@ -67,6 +67,11 @@ class Table:
     fed: Stream | None = None  # CHANGES BY: what comes, the last value of a row being what it does
 
     @property
+    def only_grows(self) -> bool:
+        """Then its rows have, as those of streams, a part in when a combination is generated."""
+        return self.clause in ("APPEND ONLY", "STATIC")
+
+    @property
     def last_change(self) -> int:
         return self.versions[-1][0] if self.versions else -1
 
