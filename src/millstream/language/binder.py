@@ -489,7 +489,7 @@ class Binder:
         if any(isinstance(node, SubqueryExpression | OuterColumn) for node in condition.walk()):
             raise NotSupportedError("a subquery in ON", hint="put it into WHERE", place=place)
         if kind in ("semi", "anti"):
-            del scope.sources[len(before) :]
+            scope.forget(len(before))
         return lo.Join(left, right, kind, condition)
 
     def _using(

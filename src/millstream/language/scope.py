@@ -79,6 +79,11 @@ class Scope:
             )
         self.sources.append(Source(name, schema, self.width))
 
+    def forget(self, kept: int) -> None:
+        """Leave out all items but so many, with what USING made of their columns."""
+        del self.sources[kept:]
+        self.merged = [merged for merged in self.merged if max(merged.hidden) < self.width]
+
     def columns(self, table: str | None, place: Place) -> list[tuple[str, Expression]]:
         """What `*` or `table.*` stands for: names and columns."""
         if table is not None:
