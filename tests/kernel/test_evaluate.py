@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from millstream import errors
 from millstream.kernel.scalar.compiler import compile_expressions
-from millstream.kernel.scalar.evaluate import evaluate, fold, select_true
+from millstream.kernel.scalar.evaluate import evaluate, select_true
 from millstream.kernel.scalar.expressions import TRUE, Cast, Column, Expression, Literal
 from millstream.kernel.scalar.functions import call, case, in_list
 from millstream.kernel.scalar.functions_user import UserFunction
@@ -168,12 +168,6 @@ def test_dates_too_far_away_are_no_panic() -> None:
         evaluate(far, [month], ["v"])
     with pytest.raises(errors.EvaluationError, match="too far away"):
         select_true(far, call("=", [month, month]))
-
-
-def test_fold() -> None:
-    assert fold(call(">", [A, call("*", [number("60"), number("60")])])) == call(">", [A, number("3600")])
-    failing = call("/", [number("1"), number("0")])
-    assert fold(failing) == failing
 
 
 # Whole numbers against Python's own.

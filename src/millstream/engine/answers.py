@@ -60,11 +60,6 @@ def _in_order(rows: Batch, columns: list[str]) -> tuple[Batch, npt.NDArray[np.bo
     return ordered, is_first
 
 
-def elements_until(rows: Batch, schema: Schema, at: int, domain: TimeDomain | None, max_rows: int) -> pa.Table:
-    """A stream's elements up to an instant, in time order, the timestamp first."""
-    return elements_between(rows, schema, -1, at, domain, max_rows)
-
-
 def elements_between(
     rows: Batch, schema: Schema, since: int, at: int, domain: TimeDomain | None, max_rows: int
 ) -> pa.Table:

@@ -470,10 +470,6 @@ class Engine:
         """The instant before which rows of a source are no longer all kept; 0 where they are."""
         return self.retention.noted(self.snapshot).progress(source).cut
 
-    def number_kept(self, source: str) -> int:
-        """How many rows are kept of a source."""
-        return sum(file.rows for file in self.snapshot.history.get(source, ()))
-
     def holds_state_of(self, steps: Iterable[str]) -> bool:
         """Whether one of some steps is there already and holds something."""
         return any(self.snapshot.states.get(step) for step in steps)

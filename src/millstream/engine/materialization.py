@@ -10,7 +10,7 @@ NONE over a history that is too large for this process is a job of the engine's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
@@ -368,7 +368,3 @@ def _kept_part(part: Part) -> str:
     kept = "" if part.kept is None or len(part.windows) == 1 else f" that lie within {part.kept} ticks"
     what = "matches" if len(part.windows) == 1 else f"matches of {len(part.windows)} elements{kept}"
     return f"{what} are kept without windows{apart}: {', '.join(map(str, part.windows))} applied when asked"
-
-
-def edges_of(parts: Sequence[Part], engine: Engine, options: Options) -> tuple[str, ...]:
-    return tuple(engine.edge_of(part.plan, options) for part in parts)

@@ -20,10 +20,6 @@ class Service:
     attributes: tuple[str, ...]
     residual: tuple[str, ...]
 
-    @property
-    def is_indexed(self) -> bool:
-        return self.key is not None or bool(self.attributes)
-
     def lines(self) -> list[str]:
         found = []
         if self.key is not None:

@@ -11,13 +11,11 @@ from functools import lru_cache
 
 import polars as pl
 
-from millstream.errors import EvaluationError
 from millstream.kernel.scalar.compiler import compile_expressions
 from millstream.kernel.scalar.expressions import (
     FALSE,
     Call,
     Case,
-    Cast,
     Column,
     Expression,
     InList,
@@ -27,7 +25,6 @@ from millstream.kernel.scalar.expressions import (
     possible,
 )
 from millstream.kernel.scalar.functions_user import UserCall
-from millstream.kernel.scalar.literals import from_column
 from millstream.types import BOOLEAN
 
 
@@ -98,20 +95,3 @@ def where_possible(before: Sequence[Expression], condition: Expression) -> Expre
         return condition
     reached = conjunction([possible(part) if can_fail(part) else part for part in before])
     return Case(BOOLEAN, ((reached, condition),), FALSE)
-
-
-def fold(expression: Expression) -> Expression:
-    """The expression with its constant parts computed; a part that fails is left for the run to fail on."""
-
-    def change(node: Expression) -> Expression:
-        if isinstance(node, Literal | Column) or not all(isinstance(child, Literal) for child in node.children):
-            return node
-        if not isinstance(node, Call | Case | Cast | InList) or isinstance(node, UserCall):
-            return node
-        try:
-            value = compile_expressions((node,)).run(pl.DataFrame(height=1), ["value"]).to_series()
-        except (EvaluationError, pl.exceptions.PolarsError):
-            return node
-        return from_column(value, node.type) or node
-
-    return expression.transform(change)
