@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check bench clean
+.PHONY: help setup demo test test-slow check bench drawings clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -38,6 +38,18 @@ check: setup  ## lint, format, types and layers
 
 bench: setup  ## run the benchmarks
 	@$(BIN)/millstream bench
+
+# The pictures are committed, so that only who changes one needs Graphviz (Debian: apt-get install graphviz). Light boxes with
+# dark text on white read the same on light and dark pages.
+DRAWN := $(patsubst %.dot,%.svg,$(wildcard docs/drawings/*.dot))
+LOOK := -Gbgcolor=white -Gpad=0.2 -Gfontname=sans-serif -Gfontsize=11 -Gfontcolor="\#222222" -Gcolor="\#9aa5b1" -Gstyle=rounded \
+	-Nshape=box -Nstyle=filled -Nfillcolor="\#e3edf7" -Ncolor="\#5b6b7b" -Nfontname=sans-serif -Nfontsize=11 -Nfontcolor="\#111111" \
+	-Ecolor="\#5b6b7b" -Efontname=sans-serif -Efontsize=9 -Efontcolor="\#444444" -Earrowsize=0.7
+
+drawings: $(DRAWN)  ## make docs/drawings/*.svg from their texts
+
+docs/drawings/%.svg: docs/drawings/%.dot
+	dot -Tsvg $(LOOK) $< -o $@
 
 clean:  ## remove everything that can be made again
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse

@@ -1,0 +1,128 @@
+"""README and docs are true: examples print what is said, and what is named is there."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from millstream.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "millstream"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+IN_PROCESS = re.compile(r'ms\.connect\((?:(".*?"))?\)')
+# An example, and what it prints.
+EXAMPLE = re.compile(r"```python\n(.*?)```\n\nprints\n\n```\n(.*?)```", re.DOTALL)
+EXAMPLES = [
+    pytest.param(*found, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, found in enumerate(EXAMPLE.findall(page.read_text()), start=1)
+]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"`([\w.-]+(?:/[\w.*-]+)*/?)`")  # a path, perhaps
+SUFFIXES = {".py", ".cql", ".md", ".txt", ".toml", ".dot", ".svg"}
+# Where the paths that docs name may begin.
+ROOTS = (ROOT, SOURCE, ROOT / "tests")
+
+
+def _in_process(call: re.Match[str]) -> str:
+    return f'ms.connect({call[1] or "None"}, engine="inprocess")'
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) == 3
+
+
+@pytest.mark.parametrize(("code", "expected"), EXAMPLES)
+def test_the_example_prints_what_it_says(
+    code: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "path" / "to").mkdir(parents=True)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec("import millstream as ms\n" + IN_PROCESS.sub(_in_process, code), {})
+    assert printed.getvalue().strip() == expected.strip()
+
+
+def _is_path(name: str) -> bool:
+    """Whether a name in backticks claims to be a file or folder of the repository. `q.cql` is a query's text, and
+    `bench/out` is made by the benchmarks."""
+    if name == "q.cql" or name.startswith("bench/out"):
+        return False
+    if Path(name).suffix in SUFFIXES:
+        return True
+    top = name.split("/")[0]
+    return "/" in name and any((root / top).is_dir() for root in ROOTS)
+
+
+def _exists(name: str) -> bool:
+    if any(list(root.glob(name.rstrip("/"))) for root in ROOTS):
+        return True
+    # A file by its last name, where the text around it says which folder is meant.
+    return "/" not in name and any(any(root.rglob(name)) for root in (SOURCE, ROOT / "tests", ROOT / "docs"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_are_there(page: Path) -> None:
+    named = {name for name in NAMED.findall(page.read_text()) if _is_path(name)}
+    assert not sorted(name for name in named if not _exists(name))
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page, as GitHub links to them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for link in LINK.findall(prose):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name) if name else page
+        assert target.exists(), f"{page.name} links to {link}"
+        assert not anchor or anchor in _anchors(target), f"{page.name} links to {link}"
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    linked = {link.partition("#")[0] for link in LINK.findall((ROOT / "README.md").read_text())}
+    assert {f"docs/{page.name}" for page in PAGES if page.parent == ROOT / "docs"} <= linked
+
+
+def test_every_setting_is_explained() -> None:
+    explained = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "language.md").read_text(), re.MULTILINE)
+    assert {field.name for field in fields(Settings)} - {"by_stream"} <= {*explained}
+
+
+def test_every_metric_is_in_the_glossary() -> None:
+    metrics = re.findall(r'_family\(\s*"(\w+)"', (SOURCE / "service" / "metrics.py").read_text())
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    assert metrics
+    assert not [name for name in metrics if f"`{name}`" not in glossary]
+
+
+def test_the_architecture_stays_short() -> None:
+    assert len((ROOT / "docs" / "architecture.md").read_text().split()) <= 2_500
+
+
+@pytest.mark.parametrize("text", sorted((ROOT / "docs" / "drawings").glob("*.dot")), ids=lambda text: text.stem)
+def test_drawings_show_what_their_texts_say(text: Path) -> None:
+    """`make drawings` was run after the last change: every line of a label is in the picture."""
+    picture = text.with_suffix(".svg").read_text()
+    shown = {html.unescape(line).strip() for line in re.findall(r"<text[^>]*>([^<]*)</text>", picture)}
+    labels = re.findall(r'label="([^"]*)"', text.read_text())
+    assert not {line for label in labels for line in label.split("\\n")} - shown
