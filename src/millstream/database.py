@@ -51,6 +51,7 @@ from millstream.language.definer import check_name
 from millstream.language.expressions import UserCode
 from millstream.language.nesting import without_collecting
 from millstream.language.statement_parser import parse, parse_query
+from millstream.language.type_names import stored_text
 from millstream.language.values import together
 from millstream.names import shown_name, why_unusable
 from millstream.plan.cost import SourceStatistics
@@ -283,10 +284,11 @@ class Database:
 
     @contextmanager
     def under_settings_of(self, entry: Entry) -> Iterator[None]:
-        """Read an entry again, under the settings it was read under first."""
+        """Read an entry again, with the meaning and under the settings it was read with first."""
         settings, self.settings = self.settings, Settings(**entry.get("settings", asdict(self.settings)))
         try:
-            yield
+            with stored_text():
+                yield
         finally:
             self.settings = settings
 

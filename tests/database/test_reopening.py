@@ -1,6 +1,6 @@
 """Directories of versions that planned otherwise, or accepted what this one refuses: they open, and nothing is silent.
 
-Another version is this one, changed: other names for what plans keep, or type names that are read otherwise.
+Another version is this one, changed: other names for what plans keep, or more type names.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 from sqlglot import exp
 
 import millstream as ms
-from millstream.language import reading, type_names
+from millstream import types
+from millstream.language import type_names
 from millstream.plan.fingerprint import Fingerprints
 from millstream.plan.grouping import Shape
 from millstream.plan.lowering import lower as physical
@@ -46,13 +48,10 @@ def planned_otherwise(*, shapes: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def lengths_ignored() -> Iterator[None]:
-    """CHAR(3) is what it was: a text of any length."""
-    allowed = reading._NOT_OF_THE_TEXT.get(exp.DataType, frozenset())
+def more_types() -> Iterator[None]:
+    """INET is a type: another name of STRING."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type_names, "_TEXTS", ())
-        patch.setitem(reading._NOT_OF_THE_TEXT, exp.DataType, frozenset({*allowed, "expressions"}))
-        patch.setitem(reading._NOT_OF_THE_TEXT, exp.DataTypeParam, frozenset({"this"}))
+        patch.setitem(type_names._NAMES, exp.DType.INET, types.STRING)
         yield
 
 
@@ -163,11 +162,11 @@ def test_nothing_is_lost_where_all_is_kept_for_a_stream_that_is_behind(tmp_path:
         assert not db.query("both").notices
 
 
-CAST = "SELECT k, CAST(k AS CHAR(3)) AS c FROM s [RANGE 4]"
+CAST = "SELECT k, CAST(k AS INET) AS c FROM s [RANGE 4]"
 
 
 def test_queries_that_are_refused_by_now_are_there_as_failed(tmp_path: Path) -> None:
-    with lengths_ignored(), opened(tmp_path) as db:
+    with more_types(), opened(tmp_path) as db:
         db.execute(f"CREATE STREAM s (k BIGINT) TIMESTAMP BY ts RETAIN {RETAIN}")
         for mode in ("eager", "lazy", "none"):
             db.register(CAST, name=f"cast_{mode}", mode=mode)
@@ -176,7 +175,7 @@ def test_queries_that_are_refused_by_now_are_there_as_failed(tmp_path: Path) -> 
         db.create_sink("out", "cast_eager", lambda number, changes: None)
         fed(db, 0, 21)
         for place in range(9):  # the last ones are records, and not in the catalog
-            db.register(f"SELECT k FROM s [RANGE 4] WHERE CAST(k AS CHAR(3)) = '{place % 5}'", name=f"noted_{place}")
+            db.register(f"SELECT k FROM s [RANGE 4] WHERE CAST(k AS INET) = '{place % 5}'", name=f"noted_{place}")
         cast = [query.name for query in db.queries() if query.name != "fine"]
     for time in range(2):
         with opened(tmp_path) as db:
@@ -197,7 +196,7 @@ def test_queries_that_are_refused_by_now_are_there_as_failed(tmp_path: Path) -> 
         db.register("SELECT k FROM s [RANGE 2]", name="lazy_1")
         with pytest.raises(ms.CatalogError, match="already"):
             db.register("SELECT k FROM s [RANGE 2]", name="lazy_2")
-    with lengths_ignored(), opened(tmp_path) as db:
+    with more_types(), opened(tmp_path) as db:
         assert {query.name for query in db.queries()} == {"fine", *cast} - {"none_2"}
         for name in cast:
             if name not in ("lazy_1", "none_2"):
@@ -210,8 +209,8 @@ def test_queries_that_are_refused_by_now_are_there_as_failed(tmp_path: Path) -> 
 def _is_refused(query: ms.Query) -> None:
     assert query.error is not None
     assert "cannot be opened by this version" in str(query.error)
-    assert "CHAR(3)" in str(query.error)
-    assert "CHAR(3)" in query.cql
+    assert "INET" in str(query.error)
+    assert "INET" in query.cql
     assert (query.stats()["state"], query.final, query.notices, query.defaults) == ("failed", None, [], [])
     assert described(query)["error"]
     for ask in (query.result, query.changes, query.explain, lambda: next(query.follow(timeout=1))):
@@ -220,17 +219,54 @@ def _is_refused(query: ms.Query) -> None:
 
 
 def test_a_stream_that_is_refused_by_now_is_named_and_nothing_is_touched(tmp_path: Path) -> None:
-    with lengths_ignored(), opened(tmp_path) as db:
-        db.execute("CREATE STREAM s (k BIGINT) TIMESTAMP BY ts; CREATE STREAM other (c CHAR(3)) TIMESTAMP BY ts")
+    with more_types(), opened(tmp_path) as db:
+        db.execute("CREATE STREAM s (k BIGINT) TIMESTAMP BY ts; CREATE STREAM other (c INET) TIMESTAMP BY ts")
         db.register("SELECT k FROM s [RANGE 4]", name="q")
         fed(db, 0, 21)
         before = db.query("q").changes()
     with planned_otherwise(), pytest.raises(ms.CatalogError, match='stream "other" cannot be declared') as refused:
         opened(tmp_path)
-    assert "CHAR(3)" in str(refused.value)
-    with lengths_ignored(), opened(tmp_path) as db:
+    assert "INET" in str(refused.value)
+    with more_types(), opened(tmp_path) as db:
         assert db.query("q").changes() == before
         assert db.query("q").first_tick == 0
+
+
+def test_lengths_that_were_passed_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CHAR(n) was STRING, and the length in a CAST nothing: so it stays in what is declared; new ones are refused."""
+    declared = """
+        CREATE STREAM s (k BIGINT, c CHAR(3)) TIMESTAMP BY ts;
+        CREATE TABLE t (c CHAR(3));
+        CREATE VIEW v AS SELECT k, CAST(c AS VARCHAR(2)) AS c FROM s [RANGE 4];
+    """
+    texts = {
+        "cast": "SELECT CAST(c AS CHAR(1)) AS c FROM s [RANGE 4]",
+        "view": "SELECT c FROM v",
+        "joined": "SELECT s.c FROM s [RANGE 4], t WHERE s.c = t.c",
+        "group_1": "SELECT c FROM s [RANGE 4] WHERE CAST(k AS CHAR(1)) = '10'",
+        "group_2": "SELECT c FROM s [RANGE 4] WHERE CAST(k AS CHAR(1)) = '20'",
+    }
+    expected = {name: [{"c": "abcde"}] for name in texts} | {"group_2": []}
+    with monkeypatch.context() as patched, opened(tmp_path) as db:
+        patched.setattr(type_names, "_is_stored", ContextVar("_is_stored", default=True))
+        db.execute(declared)
+        db.execute("INSERT INTO t VALUES ('abcde')")
+        for name, text in texts.items():
+            db.register(text, name=name, mode="lazy" if name == "joined" else "eager")
+        db.insert("s", [(10, "abcde", 1)])
+        db.advance("s", to=1)
+    for time in range(2):
+        with opened(tmp_path) as db:
+            assert {query.name: query.result(at=1).to_pylist() for query in db.queries()} == expected
+            assert [query.first_tick for query in db.queries()] == [0] * len(texts)
+            assert "CHAR(1)" in db.query("group_1").cql
+            assert db.query("group_1").explain()
+            db.insert("s", [(10, "fghij", 2 + time)])
+            db.advance("s", to=2 + time)
+            assert db.query("cast").result().num_rows == 2 + time
+            for text in ("CREATE STREAM other (c CHAR(3)) TIMESTAMP BY ts", texts["cast"]):
+                with pytest.raises(ms.TypeError, match=r"CHAR\(\d\) is not supported"):
+                    db.execute(text)
 
 
 def test_a_query_that_fails_on_what_is_kept_does_not_keep_others_from_opening(tmp_path: Path) -> None:

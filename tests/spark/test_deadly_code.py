@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,9 +12,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from py4j.java_gateway import GatewayParameters
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import millstream as ms
+from millstream.spark.messages import is_jvm_gone, said
 
 pytestmark = pytest.mark.spark
 
@@ -81,33 +86,53 @@ def test_an_aggregate_that_ends_its_process_when_time_passes(session: SparkSessi
 
 
 _KILLED = """
-import os, signal, sys
+import pathlib, sys, threading, time
 import millstream as ms
 from pyspark import SparkContext
 
-db = ms.connect(sys.argv[1])
+path, mark = sys.argv[1], pathlib.Path(sys.argv[2])
+
+def slow(values):
+    if values.max() == 3 and not mark.exists():
+        mark.touch()
+        time.sleep(600)
+    return values
+
+def kill():
+    while sys.argv[3] == "amid" and not mark.exists():
+        time.sleep(0.01)
+    mark.touch()
+    SparkContext._gateway.proc.kill()
+    SparkContext._gateway.proc.wait()
+
+db = ms.connect(path)
 db.execute("CREATE STREAM s (a INT) TIMESTAMP BY ts")
-query = db.register("SELECT a FROM s [RANGE 10]", name="q")
+db.create_function("slow", slow, returns="INT")
+query = db.register("SELECT slow(a) AS a FROM s [RANGE 10]", name="q")
 db.insert("s", [(1, 1), (2, 2)])
-gateway = SparkContext._gateway.proc
-gateway.kill()
-gateway.wait()
+killer = threading.Thread(target=kill)
+killer.start()
+if sys.argv[3] == "before":
+    killer.join()
 try:
     db.insert("s", [(3, 3)])
 except ms.StateError as error:
     print(error.detail)
+killer.join()
 print(query.result().to_pylist())
 db.close()
-with ms.connect(sys.argv[1]) as db:
+with ms.connect(path) as db:
     db.insert("s", [(3, 3)])
     print(db.query("q").result().to_pylist())
 """
 
 
 @pytest.mark.slow
-def test_a_jvm_that_is_killed(tmp_path: Path) -> None:
-    """It is told in one sentence; nothing is lost, and a new Spark starts in the same process."""
-    command = [sys.executable, "-c", _KILLED, str(tmp_path / "db")]
+@pytest.mark.parametrize("moment", ["before", "amid"])
+def test_a_jvm_that_is_killed(tmp_path: Path, moment: str) -> None:
+    """Between two epochs or in one: it is told in one sentence; nothing is lost, and a new Spark starts in the same
+    process."""
+    command = [sys.executable, "-c", _KILLED, str(tmp_path / "db"), str(tmp_path / "mark"), moment]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "the Java process that runs Spark is gone",
@@ -115,3 +140,18 @@ def test_a_jvm_that_is_killed(tmp_path: Path) -> None:
         "[{'a': 1}, {'a': 2}]",
     ]
     assert "Traceback" not in done.stderr
+
+
+def test_a_call_that_nobody_answers(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Py4J says no more of a JVM that went in the middle of a call than of one that has no words for an error."""
+    unanswered = Py4JError("An error occurred while calling o31.collectToPython")
+    assert not is_jvm_gone(unanswered)
+    with monkeypatch.context() as patched:
+        patched.setattr(SparkContext, "_gateway", None)
+        assert is_jvm_gone(unanswered)
+        assert said(unanswered) == "the Java process that runs Spark is gone"
+        assert not is_jvm_gone(Py4JError("foo does not exist in the JVM"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        nobody = GatewayParameters(address="127.0.0.1", port=listening.getsockname()[1])
+    monkeypatch.setattr(SparkContext._gateway, "gateway_parameters", nobody)
+    assert is_jvm_gone(unanswered)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from sqlglot import exp
 
 from millstream import types
@@ -29,6 +33,18 @@ _NAMES: dict[exp.DType, DataType] = {
 
 
 _TEXTS = (exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR)
+_is_stored: ContextVar[bool] = ContextVar("_is_stored", default=False)
+
+
+@contextmanager
+def stored_text() -> Iterator[None]:
+    """What is read within was accepted once, by this version or an earlier one, and keeps the meaning it had: lengths
+    that nothing keeps were passed over."""
+    token = _is_stored.set(True)
+    try:
+        yield
+    finally:
+        _is_stored.reset(token)
 
 
 def column_type(kind: exp.DataType, place: Place | None) -> DataType:
@@ -42,7 +58,7 @@ def column_type(kind: exp.DataType, place: Place | None) -> DataType:
 
 
 def data_type(kind: exp.DataType, place: Place | None) -> DataType:
-    if kind.this in _TEXTS and kind.expressions:
+    if kind.this in _TEXTS and [_size(length, place) for length in kind.expressions] and not _is_stored.get():
         raise TypeError(
             f"{kind.sql(dialect='spark')} is not supported",
             detail="texts are not padded, and only columns that are written to have a length, as VARCHAR(n)",

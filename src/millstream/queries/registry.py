@@ -32,6 +32,7 @@ from millstream.language.binder import BoundQuery
 from millstream.language.literal_masks import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.language.statement_parser import check_text, parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
+from millstream.language.type_names import stored_text
 from millstream.names import shown_name, why_unusable
 from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, selectivity
@@ -680,8 +681,9 @@ class Registry:
         tables = self._database.engine.groups.tables(template.group)
         row = tables[template.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
         if row[TEXT] is not None:
-            (statement,) = parse(row[TEXT])
-            return self._rebound(template, statement.query, row[TEXT])  # type: ignore[attr-defined]
+            with stored_text():
+                (statement,) = parse(row[TEXT])
+                return self._rebound(template, statement.query, row[TEXT])  # type: ignore[attr-defined]
         values = [row[value_column(index)] for index in range(len(template.parameters))]
         plan = template.bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
         return replace(template.bound, plan=plan, tree=filled(template.bound.cql, values))
@@ -701,7 +703,8 @@ class Registry:
 
     def recover_recorded(self, record: Record) -> None:
         """A query of which there is no more than a record."""
-        self._register_said(record[NAME], record[MODE], record[TEXT], recorded=True)
+        with stored_text():
+            self._register_said(record[NAME], record[MODE], record[TEXT], recorded=True)
 
     def register_again(self, entry: Entry) -> None:
         """A query of which there is no more than an entry."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import socket
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 # Whatever calls of Spark raise. Once the JVM is gone, that is what Python's sockets raise.
 SPARK_ERRORS = (PySparkException, Py4JError, ConnectionError)
 _GONE = (Py4JNetworkError, ConnectionError)
+_UNANSWERED = re.compile(r"An error occurred while calling \S+")  # and nothing of what Java said
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 _NOISE = re.compile(r"\s*SQLSTATE: \w+|^(\w+\.)+\w+(Exception|Error): ")
@@ -32,7 +35,21 @@ def condition(error: BaseException) -> str | None:
 
 def is_jvm_gone(error: BaseException) -> bool:
     """Whether nobody answers any more where Spark ran."""
-    return isinstance(error, _GONE)
+    # Py4J hides what its socket raised, if that was in the middle of a call.
+    unanswered = type(error) is Py4JError and _UNANSWERED.fullmatch(str(error)) is not None
+    return isinstance(error, _GONE) or (unanswered and not is_jvm_listening())
+
+
+def is_jvm_listening() -> bool:
+    """Whether the Java process of this one takes calls."""
+    if SparkContext._gateway is None:
+        return False
+    parameters = SparkContext._gateway.gateway_parameters
+    try:
+        socket.create_connection((parameters.address, parameters.port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def has_worker_died(error: BaseException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -18,14 +19,14 @@ from uuid import uuid4
 from weakref import WeakSet
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millstream.errors import SetupError
 from millstream.spark.java import find_java, launcher_home
-from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone, said
+from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone, is_jvm_listening, said
 
 _GIB = 1 << 30
 
@@ -105,8 +106,8 @@ def _start(master: str, ui: bool) -> _Started:
 
 
 def _quieten(context: SparkContext) -> None:
-    """A JVM that is killed ends the connection on which it tells of accumulators; what needs it says so, and the
-    thread that serves it need not print a traceback."""
+    """A JVM that is killed ends the connection on which it tells of accumulators, and calls under way; what needs it
+    says so, and neither the thread that serves the one nor Py4J need print a traceback."""
     server: Any = context._accumulatorServer
     told = server.handle_error
 
@@ -115,6 +116,13 @@ def _quieten(context: SparkContext) -> None:
             told(*request)
 
     server.handle_error = handle_error
+    logging.getLogger().addFilter(_is_news)  # once, however often: it is the same function
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Py4J tells the root logger of a call that nobody answers, and raises then. That suffices if the JVM is gone."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, Py4JNetworkError) or is_jvm_listening()
 
 
 def _stop(session: SparkSession) -> None:
@@ -129,6 +137,8 @@ def _stop(session: SparkSession) -> None:
         # What pyspark's own `stop` would have forgotten, had it not asked the JVM on the way.
         SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
         SparkSession._instantiatedSession = SparkSession._activeSession = None
+    finally:
+        logging.getLogger().removeFilter(_is_news)
 
 
 def _not_started(master: str, error: Exception) -> SetupError:
