@@ -11,10 +11,11 @@ from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Expression, Literal, columns_used
 from millstream.kernel.windows.time import Now, Rows, Unbounded
 from millstream.plan import logical as lo
+from millstream.plan.rules.context import Context
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 
 
-def without_unread(plan: lo.Node) -> lo.Node:
+def blank_unread(plan: lo.Node, context: Context) -> lo.Node:
     return _read(plan, _all(plan))
 
 
