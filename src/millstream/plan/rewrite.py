@@ -1,4 +1,4 @@
-"""Applies the rewrite rules, in the order given here."""
+"""Applies the rewrite rules, in the order given here, and verifies the plan after each of them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from millstream.plan.rules.push_distinct import push_distinct
 from millstream.plan.rules.push_selections import push_selections
 from millstream.plan.rules.reduce_windows import reduce_windows
 from millstream.plan.rules.share_windows import share_windows
+from millstream.plan.verify import Verifier
 
 RULES: tuple[Rule, ...] = (
     blank_unread,  # required: what nobody reads must not fail, and need not be placed
@@ -50,16 +51,14 @@ def rewrite(
     shards: int = 1,
     stem_window: int = 0,
 ) -> lo.Node:
-    """An equivalent plan with the same kind and column types, for so many shards; `stem_window` is the setting."""
+    """An equivalent plan, for so many shards; `stem_window` is the setting."""
     context = Context(statistics or {}, choice, shards, stem_window)
+    verifier = Verifier(plan)
     for rule in RULES:
         if rule.__name__ in disabled and rule not in REQUIRED:
             continue
-        rewritten = rule(plan, context)
-        before, after = ([field.type for field in each.schema] for each in (plan, rewritten))
-        if before != after or plan.kind != rewritten.kind:
-            raise AssertionError(f"rule {rule.__name__} changed what the plan is")
-        plan = rewritten
+        plan = rule(plan, context)
+        verifier.check(rule.__name__, plan)
     return plan
 
 
