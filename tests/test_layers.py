@@ -57,7 +57,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
     "plan": (
         {"logical", "explain_groups"},
         {"definitions", "tags", "analysis"},
-        {"fingerprint", "algebra", "explain"},
+        {"fingerprint", "algebra", "explain", "verify"},
         {"cost", "grouping"},
         {"kept_columns", "just_in_time"},
         {"rules"},

@@ -61,7 +61,7 @@ from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.lowering.lower import CLOCK, Options
 from millstream.plan.lowering.matches import DISABLED_RULES
 from millstream.plan.rewrite import rewrite, rule_names
-from millstream.plan.rules.gather_joins import JoinChoice
+from millstream.plan.rules.context import JoinChoice
 from millstream.queries.notices import check_now, counted_now, of_the_past
 from millstream.queries.registry import Registry, check_query_name, statement_text
 from millstream.queries.reopening import Reopening

@@ -13,7 +13,7 @@ from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
 from millstream.plan.lowering.lower import Lowering, Options
 from millstream.plan.rewrite import rewrite
-from millstream.plan.rules.gather_joins import JoinChoice
+from millstream.plan.rules.context import JoinChoice
 
 WINDOW, BATCH, RATE = 100, 100, 2
 

@@ -9,6 +9,7 @@ import pytest
 from tests.paper.queries import QUERIES, PaperQuery
 
 import millstream as ms
+from millstream.plan.rewrite import rule_names
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -102,6 +103,18 @@ def test_rules_can_be_disabled() -> None:
         assert db.explain(text) != rewritten
         with pytest.raises(ms.NameError, match="did you mean"):
             db.execute("SET disabled_rules = 'push_distincts'")
+
+
+@pytest.mark.parametrize("rule", ["blank_unread", "place_failures", "order_joins"])
+def test_rules_that_answers_depend_on_cannot_be_disabled(rule: str) -> None:
+    with ms.connect(engine="inprocess") as db, pytest.raises(ms.NameError, match="that can be disabled"):
+        db.execute(f"SET disabled_rules = '{rule}'")
+
+
+def test_the_rules_are_documented_in_their_order() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
+    rows = [line.split("`")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert [name for name in rows if name in rule_names()] == rule_names()
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=str)

@@ -11,7 +11,7 @@ from millstream.plan import logical as lo
 from millstream.plan.cost import SourceStatistics, Statistics, estimate
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.rewrite import rewrite
-from millstream.plan.rules.gather_joins import JoinChoice
+from millstream.plan.rules.context import JoinChoice
 
 SCHEMA = """
 CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts;

@@ -1,15 +1,17 @@
-"""Applies the rewrite rules, in the order given here."""
+"""Applies the rewrite rules, in the order given here, and verifies the plan after each of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from millstream.plan import logical as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.rules.add_consumers import add_consumers
+from millstream.plan.rules.blank_unread import blank_unread
 from millstream.plan.rules.commute_windows import commute_windows
+from millstream.plan.rules.context import ANY, Context, JoinChoice, Rule
 from millstream.plan.rules.foretell_negation import foretell_negation
-from millstream.plan.rules.gather_joins import ANY, JoinChoice, gather_joins
+from millstream.plan.rules.gather_joins import gather_joins
 from millstream.plan.rules.merge_projections import merge_projections
 from millstream.plan.rules.order_joins import order_joins
 from millstream.plan.rules.place_failures import place_failures
@@ -19,22 +21,26 @@ from millstream.plan.rules.push_distinct import push_distinct
 from millstream.plan.rules.push_selections import push_selections
 from millstream.plan.rules.reduce_windows import reduce_windows
 from millstream.plan.rules.share_windows import share_windows
-
-Rule = Callable[[lo.Node, Statistics], lo.Node]
+from millstream.plan.verify import Verifier
 
 RULES: tuple[Rule, ...] = (
-    commute_windows,  # first: it takes derived streams away that the others would have to look through
+    blank_unread,  # required: what nobody reads must not fail, and need not be placed
+    place_failures,  # required, before all that moves anything: what fails is fixed here, whatever is moved later
+    blank_unread,  # required: what was placed reads less than what was there before
+    commute_windows,  # it takes derived streams away that the others would have to look through
     reduce_windows,  # ISTREAM over what only grows becomes the identity
     push_selections,  # joins get their conditions, and smaller inputs
     pull_up_negation,  # before joins are ordered: a negation in between would hide that they are neighbours
     push_distinct,  # conditions are where they belong, so that it shows what a join reads
-    order_joins,  # conditions are where they belong, so that connections show
+    order_joins,  # required: NON RETROACTIVE tables come after all streams of their FROM list whatever the cost
     prune_columns,  # by now it is known who reads what
     merge_projections,  # the rules above leave projections behind
-    foretell_negation,  # last: it says how the joins that are left are run
+    foretell_negation,  # it says how the negations that are left are run; none is made or moved from here on
+    gather_joins,  # after all that knows joins of two inputs only
+    share_windows,  # only joins by SteMs keep longer windows, so these must be there
+    add_consumers,  # last: it copies parts of the plan as they will be run
 )
-# NON RETROACTIVE tables must come after all streams of their FROM list whatever the cost.
-REQUIRED = (order_joins,)
+REQUIRED = frozenset({blank_unread, place_failures, order_joins})
 
 
 def rewrite(
@@ -45,29 +51,17 @@ def rewrite(
     shards: int = 1,
     stem_window: int = 0,
 ) -> lo.Node:
-    """An equivalent plan with the same kind and column types, for so many shards; `stem_window` is the setting."""
-
-    def gather(plan: lo.Node, statistics: Statistics) -> lo.Node:
-        return gather_joins(plan, statistics, choice, shards)
-
-    def share(plan: lo.Node, statistics: Statistics) -> lo.Node:
-        return share_windows(plan, statistics, stem_window)
-
-    def tell(plan: lo.Node, statistics: Statistics) -> lo.Node:
-        return add_consumers(plan, statistics, shards)
-
-    plan = place_failures(plan)
-    # These have settings of their own, and come last, since no other rule knows what they make.
-    for rule in (*RULES, gather, share, tell):
+    """An equivalent plan, for so many shards; `stem_window` is the setting."""
+    context = Context(statistics or {}, choice, shards, stem_window)
+    verifier = Verifier(plan)
+    for rule in RULES:
         if rule.__name__ in disabled and rule not in REQUIRED:
             continue
-        rewritten = rule(plan, statistics or {})
-        before, after = ([field.type for field in each.schema] for each in (plan, rewritten))
-        if before != after or plan.kind != rewritten.kind:
-            raise AssertionError(f"rule {rule.__name__} changed what the plan is")
-        plan = rewritten
+        plan = rule(plan, context)
+        verifier.check(rule.__name__, plan)
     return plan
 
 
 def rule_names() -> list[str]:
+    """Those that `SET disabled_rules` may name, in their order."""
     return [rule.__name__ for rule in RULES if rule not in REQUIRED]

@@ -30,14 +30,15 @@ from millstream.kernel.scalar.expressions import (
 from millstream.plan import logical as lo
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.monotonic import is_non_retroactive
-from millstream.plan.cost import Statistics, made_joins
+from millstream.plan.cost import made_joins
 from millstream.plan.fingerprint import fingerprint, producer_of
+from millstream.plan.rules.context import Context
 
 Asked = tuple[lo.Consumer, ...]
 
 
-def add_consumers(plan: lo.Node, statistics: Statistics, shards: int = 1) -> lo.Node:
-    found = _Found({}, shards, made_joins(statistics))
+def add_consumers(plan: lo.Node, context: Context) -> lo.Node:
+    found = _Found({}, context.shards, made_joins(context.statistics))
     found.visit(plan, ())
     return found.told(plan)
 

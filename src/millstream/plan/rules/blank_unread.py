@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_
 
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Expression, Literal, columns_used
 from millstream.kernel.windows.time import Now, Rows, Unbounded
 from millstream.plan import logical as lo
+from millstream.plan.rules.context import Context
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 
 
-def without_unread(plan: lo.Node) -> lo.Node:
+def blank_unread(plan: lo.Node, context: Context) -> lo.Node:
     return _read(plan, _all(plan))
 
 
@@ -27,36 +29,38 @@ def _read(node: lo.Node, needed: set[int]) -> lo.Node:
     match node:
         case lo.Project():
             computed = tuple(e if i in needed else _nothing(e) for i, e in enumerate(node.expressions))
-            used = _used(*(computed[i] for i in needed))
-            return replace(node, input=_read(node.input, used), expressions=computed)
+            below = _read(node.input, _used(*(computed[i] for i in needed)))
+            if below is node.input and all(map(is_, computed, node.expressions)):
+                return node
+            return replace(node, input=below, expressions=computed)
         case lo.Filter():
-            return replace(node, input=_read(node.input, needed | columns_used(node.condition)))
+            return _over(node, _read(node.input, needed | columns_used(node.condition)))
         case lo.Join():
             width, used = len(node.left.schema), needed | columns_used(node.condition)
             left = _read(node.left, {i for i in used if i < width})
-            right = _read(node.right, {i - width for i in used if i >= width})
-            return replace(node, left=left, right=right)
+            return _over(node, left, _read(node.right, {i - width for i in used if i >= width}))
         case lo.Aggregate():
             return _aggregate(node, needed)
         case lo.SetOperation(operation="union all"):
-            return replace(node, left=_read(node.left, needed), right=_read(node.right, needed))
+            return _over(node, _read(node.left, needed), _read(node.right, needed))
         case lo.RelationToStream() if node.operator == "rstream" or is_row_wise_over(node.input, Unbounded()):
-            return replace(node, input=_read(node.input, needed))
+            return _over(node, _read(node.input, needed))
         case lo.Window() if not isinstance(node.window, Rows):
-            return replace(node, input=_read(node.input, needed))
-        case lo.Sample():
-            return replace(node, input=_read(node.input, needed)) if _is_plain(node.input) else _whole(node)
+            return _over(node, _read(node.input, needed))
+        case lo.Sample() if _is_plain(node.input):
+            return _over(node, _read(node.input, needed))
         case _:
-            return _whole(node)
+            return _over(node, *(_read(child, _all(child)) for child in node.children))
+
+
+def _over(node: lo.Node, *children: lo.Node) -> lo.Node:
+    """The node over its children, which are mostly those that it has."""
+    return node if all(map(is_, children, node.children)) else node.with_children(children)
 
 
 def _is_plain(stream: lo.Node) -> bool:
     """Whether its elements have arrival numbers, by which the coin is tossed; those of others are tossed by value."""
     return isinstance(stream, lo.StreamScan) or is_row_wise_over(stream, Now())
-
-
-def _whole(node: lo.Node) -> lo.Node:
-    return node.with_children(tuple(_read(child, _all(child)) for child in node.children)) if node.children else node
 
 
 def _aggregate(node: lo.Aggregate, needed: set[int]) -> lo.Node:
@@ -69,7 +73,8 @@ def _aggregate(node: lo.Aggregate, needed: set[int]) -> lo.Node:
 
     calls = tuple(call_of(place, call) for place, call in enumerate(node.calls))
     used = _used(*node.keys, *(call.argument for call in calls if call.argument is not None))
-    return replace(node, input=_read(node.input, used), calls=calls)
+    below = _read(node.input, used)
+    return node if below is node.input and calls == node.calls else replace(node, input=below, calls=calls)
 
 
 def _nothing(expression: Expression) -> Expression:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.windows.time import Now, Rows, Unbounded
 from millstream.plan import logical as lo
-from millstream.plan.cost import Statistics
+from millstream.plan.rules.context import Context
 from millstream.plan.rules.reduce_windows import is_row_wise_over, with_window
 
 
-def commute_windows(plan: lo.Node, statistics: Statistics) -> lo.Node:
+def commute_windows(plan: lo.Node, context: Context) -> lo.Node:
     return plan.transform(_commute)
 
 

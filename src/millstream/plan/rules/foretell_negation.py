@@ -13,14 +13,15 @@ from dataclasses import replace
 from millstream.plan import logical as lo
 from millstream.plan.algebra.existence import existence_of
 from millstream.plan.analysis.patterns import Pattern, pattern_of
-from millstream.plan.cost import Statistics, is_foretelling_cheaper
+from millstream.plan.cost import is_foretelling_cheaper
+from millstream.plan.rules.context import Context
 
 
-def foretell_negation(plan: lo.Node, statistics: Statistics) -> lo.Node:
+def foretell_negation(plan: lo.Node, context: Context) -> lo.Node:
     def change(node: lo.Node) -> lo.Node:
         if not (isinstance(node, lo.Join) and node.join == "anti") or _takes_back(existence_of(node).keys):
             return node
-        return replace(node, foretold=is_foretelling_cheaper(node, statistics))
+        return replace(node, foretold=is_foretelling_cheaper(node, context.statistics))
 
     return plan.transform(change)
 

@@ -41,31 +41,20 @@ from millstream.kernel.scalar.expressions import (
 from millstream.plan import logical as lo
 from millstream.plan.algebra.column_keys import extended
 from millstream.plan.analysis.monotonic import is_non_retroactive
-from millstream.plan.cost import Statistics, estimate, made_joins
+from millstream.plan.cost import estimate, made_joins
 from millstream.plan.fingerprint import fingerprint, producer_of
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.rules.add_consumers import Asked, asked_of
+from millstream.plan.rules.context import Context
 from millstream.plan.rules.merge_projections import merge_projections
 
 
-@dataclass(frozen=True)
-class JoinChoice:
-    """What was chosen about joins, by the settings of these names."""
-
-    join_plan: str = "auto"
-    jit: str = "auto"
-    jit_detection: str = "all"
-
-
-ANY = JoinChoice()
-
-
-def gather_joins(plan: lo.Node, statistics: Statistics, choice: JoinChoice = ANY, shards: int = 1) -> lo.Node:
-    gathering = _Gathering(statistics, choice, shards)
-    if choice.join_plan in ("auto", "tree"):
+def gather_joins(plan: lo.Node, context: Context) -> lo.Node:
+    gathering = _Gathering(context)
+    if context.choice.join_plan in ("auto", "tree"):
         gathering = gathering.keeping_apart(plan)
     gathered = gathering.visit(plan)
-    return plan if gathered == plan else merge_projections(gathered, statistics)
+    return plan if gathered == plan else merge_projections(gathered, context)
 
 
 @dataclass(frozen=True)
@@ -83,9 +72,7 @@ class _Cluster:
 
 @dataclass(frozen=True)
 class _Gathering:
-    statistics: Statistics
-    choice: JoinChoice
-    shards: int
+    context: Context
     # Joins that are kept apart below others: views that a running query makes anyway, and what several may ask.
     made: frozenset[lo.Node] = frozenset()
     shared: frozenset[lo.Node] = frozenset()
@@ -97,10 +84,10 @@ class _Gathering:
     def keeping_apart(self, plan: lo.Node) -> _Gathering:
         """The same, knowing which joins of a plan are wanted by others too."""
         clusters = [_joins(node) for node in plan.walk() if _is_member(node)]
-        known = made_joins(self.statistics)
+        known = made_joins(self.context.statistics)
         views = {join for joins in clusters for join in joins if join.of_view}
         made = {join for join in views if known and self._fingerprint(join) in known}
-        if self.choice.jit != "on":
+        if self.context.choice.jit != "on":
             return replace(self, made=_largest(made))
         below_others = {join for _, *inner in clusters for join in inner}
         for_others = {join for join in views if known and producer_of(self._fingerprint(join, asked=True)) in known}
@@ -110,7 +97,7 @@ class _Gathering:
     def _fingerprint(self, join: lo.Join, *, asked: bool = False) -> str:
         """Of the plan by which a join is made where it stands alone, or where it is asked."""
         alone = replace(self, shared=frozenset([join])).visit(join) if asked else self.visit(join)
-        alone = merge_projections(alone, self.statistics)
+        alone = merge_projections(alone, self.context)
         while isinstance(alone, lo.Project):
             alone = alone.input
         return fingerprint(alone)
@@ -134,7 +121,7 @@ class _Gathering:
 
     def _joined(self, node: lo.Node, cluster: _Cluster, stems: _Cluster, *, asked: bool) -> lo.ManyJoin | None:
         """All joins of a cluster as one, if they are to be."""
-        condition, choice = conjunction(list(stems.conditions)), self.choice
+        condition, choice = conjunction(list(stems.conditions)), self.context.choice
         if asked and len(cluster.inputs) > 1 and choice.jit == "on" and choice.join_plan in ("auto", "tree"):
             return lo.JoinTree(stems.inputs, condition, _shape(node, self.apart), choice.jit_detection)
         if choice.join_plan in ("eddy", "mjoin"):
@@ -147,11 +134,11 @@ class _Gathering:
         return None
 
     def _is_just_in_time(self, node: lo.Node, stems: _Cluster) -> bool:
-        if self.choice.jit != "auto":
-            return self.choice.jit == "on"
-        if self.shards > 1 and not self._graph(stems).common_keys()[0]:
+        if self.context.choice.jit != "auto":
+            return self.context.choice.jit == "on"
+        if self.context.shards > 1 and not self._graph(stems).common_keys()[0]:
             return False  # as one step all its rows would be on one shard
-        return is_just_in_time_cheaper(_joins(node), self.statistics)
+        return is_just_in_time_cheaper(_joins(node), self.context.statistics)
 
     def _tree(self, node: lo.Node, *, first: bool = True) -> lo.Node:
         """The joins as they are, their inputs visited."""
@@ -163,10 +150,10 @@ class _Gathering:
         if len(cluster.inputs) < 3:
             return False
         graph = self._graph(stems)
-        if self.shards > 1 and graph.classes and not graph.common_keys()[0]:
+        if self.context.shards > 1 and graph.classes and not graph.common_keys()[0]:
             return False
-        stored = sum(estimate(child, self.statistics).size for child in cluster.inputs)
-        inner = [estimate(join, self.statistics).size for join in _joins(node)[1:]]
+        stored = sum(estimate(child, self.context.statistics).size for child in cluster.inputs)
+        inner = [estimate(join, self.context.statistics).size for join in _joins(node)[1:]]
         return max(inner) > stored
 
     @staticmethod

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from millstream.kernel.scalar.expressions import Column, map_columns
 from millstream.plan import logical as lo
-from millstream.plan.cost import Statistics
+from millstream.plan.rules.context import Context
 
 
-def merge_projections(plan: lo.Node, statistics: Statistics) -> lo.Node:
+def merge_projections(plan: lo.Node, context: Context) -> lo.Node:
     return plan.transform(_merge)
 
 

@@ -26,18 +26,18 @@ from millstream.kernel.scalar.expressions import (
 from millstream.plan import logical as lo
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.monotonic import is_changing_table, is_non_retroactive
-from millstream.plan.cost import Statistics
+from millstream.plan.rules.context import Context
 from millstream.types import BOOLEAN
 
 
-def order_joins(plan: lo.Node, statistics: Statistics) -> lo.Node:
+def order_joins(plan: lo.Node, context: Context) -> lo.Node:
     """Top-down, so that a chain of joins is seen whole."""
     if _stands(plan):
-        return plan.with_children(tuple(order_joins(child, statistics) for child in plan.children))
+        return plan.with_children(tuple(order_joins(child, context) for child in plan.children))
     if isinstance(plan, lo.Join) and plan.join == "inner":
         leaves, conditions = _flatten(plan, 0)
-        return _rebuild(plan, [order_joins(leaf, statistics) for leaf in leaves], conditions)
-    children = tuple(order_joins(child, statistics) for child in plan.children)
+        return _rebuild(plan, [order_joins(leaf, context) for leaf in leaves], conditions)
+    children = tuple(order_joins(child, context) for child in plan.children)
     return plan if children == plan.children else plan.with_children(children)
 
 

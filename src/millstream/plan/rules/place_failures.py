@@ -45,22 +45,21 @@ from millstream.kernel.scalar.expressions import (
 from millstream.plan import logical as lo
 from millstream.plan.algebra.error_relations import Errors, Noted, Telling, held, possibly, tried
 from millstream.plan.algebra.outer_joins import columns
-from millstream.plan.rules.blank_unread import without_unread
+from millstream.plan.rules.context import Context
 from millstream.types import BOOLEAN, STRING
 
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "<=>"}
 
 
-def place_failures(plan: lo.Node) -> lo.Node:
+def place_failures(plan: lo.Node, context: Context) -> lo.Node:
     """An equivalent plan that fails by the rules, however it is rewritten from now on."""
-    plan = without_unread(plan)
     if not any(_has_errors(node) or any(map(can_fail, lo.expressions_of(node))) for node in plan.walk()):
         return plan
     placing = _Placing()
     placed = placing.place(plan)
     # What reports errors has been put where it is read, but for what stands on top of a block.
     errors = tuple(dict.fromkeys(found for _, found in placing.errors + placing.of_streams))
-    return without_unread(lo.Checked(placed, errors) if errors else placed)
+    return lo.Checked(placed, errors) if errors else placed
 
 
 # Existences that can fail: as they are where nothing fails; or true, or true or failing, also where something does.

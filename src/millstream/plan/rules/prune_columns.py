@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, Expression, columns_used, map_columns
 from millstream.plan import logical as lo
-from millstream.plan.cost import Statistics
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.rules.context import Context
 
 Positions = dict[int, int]  # of the columns that are left: old position to new
 
@@ -22,9 +22,9 @@ Positions = dict[int, int]  # of the columns that are left: old position to new
 Kept = Mapping[str, Sequence[tuple[int, ...]]]  # columns that joins keep, by the fingerprint of the rows' plan
 
 
-def prune_columns(plan: lo.Node, statistics: Statistics) -> lo.Node:
+def prune_columns(plan: lo.Node, context: Context) -> lo.Node:
     kept: dict[str, list[tuple[int, ...]]] = {}
-    for rows, columns in (each for known in statistics.values() for each in known.kept):
+    for rows, columns in (each for known in context.statistics.values() for each in known.kept):
         kept.setdefault(rows, []).append(columns)
     pruned, _ = _prune(plan, set(range(len(plan.schema))), kept)
     return pruned

@@ -14,10 +14,11 @@ from millstream.kernel.scalar.expressions import Column, Expression, map_columns
 from millstream.plan import logical as lo
 from millstream.plan.algebra.outer_joins import swapped_join
 from millstream.plan.analysis.monotonic import is_non_retroactive
-from millstream.plan.cost import Statistics, cost
+from millstream.plan.cost import cost
+from millstream.plan.rules.context import Context
 
 
-def pull_up_negation(plan: lo.Node, statistics: Statistics) -> lo.Node:
+def pull_up_negation(plan: lo.Node, context: Context) -> lo.Node:
     def change(node: lo.Node) -> lo.Node:
         if not (isinstance(node, lo.Join) and node.join == "inner"):
             return node
@@ -25,7 +26,7 @@ def pull_up_negation(plan: lo.Node, statistics: Statistics) -> lo.Node:
             return node  # the order of its joins decides which version of the table they meet
         best: lo.Node = node
         for candidate in (_above_left(node), _above_right(node)):
-            if candidate is not None and cost(candidate, statistics) < cost(best, statistics):
+            if candidate is not None and cost(candidate, context.statistics) < cost(best, context.statistics):
                 best = candidate
         return best
 

@@ -14,13 +14,14 @@ from millstream.kernel.scalar.expressions import Column, columns_used, map_colum
 from millstream.plan import logical as lo
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.patterns import Pattern, pattern_of
-from millstream.plan.cost import Statistics, cost
+from millstream.plan.cost import cost
+from millstream.plan.rules.context import Context
 
 
-def push_distinct(plan: lo.Node, statistics: Statistics) -> lo.Node:
+def push_distinct(plan: lo.Node, context: Context) -> lo.Node:
     def change(node: lo.Node) -> lo.Node:
         candidate = _pushed(node)
-        better = candidate is not None and cost(candidate, statistics) < cost(node, statistics)
+        better = candidate is not None and cost(candidate, context.statistics) < cost(node, context.statistics)
         return candidate if better and candidate is not None else node
 
     return plan.transform(change)

@@ -23,10 +23,10 @@ from millstream.kernel.scalar.expressions import (
 )
 from millstream.plan import logical as lo
 from millstream.plan.analysis.keys import side_of
-from millstream.plan.cost import Statistics
+from millstream.plan.rules.context import Context
 
 
-def push_selections(plan: lo.Node, statistics: Statistics) -> lo.Node:
+def push_selections(plan: lo.Node, context: Context) -> lo.Node:
     return plan.transform(_push)
 
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from millstream.kernel.windows.time import Now, TimeSpecification, Unbounded
 from millstream.plan import logical as lo
-from millstream.plan.cost import Statistics
+from millstream.plan.rules.context import Context
 
 
-def reduce_windows(plan: lo.Node, statistics: Statistics) -> lo.Node:
+def reduce_windows(plan: lo.Node, context: Context) -> lo.Node:
     return plan.transform(_reduce)
 
 

@@ -15,16 +15,16 @@ from dataclasses import replace
 from millstream.kernel.scalar.expressions import Column, map_columns
 from millstream.kernel.windows.time import Range
 from millstream.plan import logical as lo
-from millstream.plan.cost import Statistics
+from millstream.plan.rules.context import Context
 from millstream.plan.rules.merge_projections import merge_projections
 from millstream.plan.rules.reduce_windows import with_window
 
 
-def share_windows(plan: lo.Node, statistics: Statistics, stem_window: int = 0) -> lo.Node:
-    if not stem_window:
+def share_windows(plan: lo.Node, context: Context) -> lo.Node:
+    if not context.stem_window:
         return plan
-    shared = plan.transform(lambda node: _shared(node, stem_window) if isinstance(node, lo.StemJoin) else node)
-    return plan if shared == plan else merge_projections(shared, statistics)
+    shared = plan.transform(lambda node: _shared(node, context.stem_window) if isinstance(node, lo.StemJoin) else node)
+    return plan if shared == plan else merge_projections(shared, context)
 
 
 def _shared(join: lo.StemJoin, longest: int) -> lo.Node:
