@@ -85,11 +85,6 @@ HELD_BY_THOSE_ABOVE = {
     ("engine/history/backfill.py", "engine.groups"),
     ("engine/history/merge_producers.py", "engine.engine"),
     ("kernel/relational/failures.py", "kernel.pipeline"),
-    ("queries/none_mode.py", "database"),
-    ("queries/registry.py", "database"),
-    ("queries/reopening.py", "database"),
-    ("queries/unopened.py", "database"),
-    ("query.py", "database"),
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,11 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from millstream.catalog.entries import Declarations, Entry, Pickler
-from millstream.catalog.objects import CatalogOfObjects, kind_of
+from millstream.catalog.objects import kind_of
+from millstream.catalog.session import Session
 from millstream.catalog.user_code import (
     aggregate_entry,
     aggregate_from,
@@ -46,28 +48,25 @@ from millstream.ingest.external import External
 from millstream.ingest.insert import Inputs, InsertResult
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.language import statements as st
-from millstream.language.binder import Binder, BoundQuery
+from millstream.language.binder import BoundQuery
 from millstream.language.definer import check_name
-from millstream.language.expressions import UserCode
-from millstream.language.nesting import without_collecting
 from millstream.language.statement_parser import parse, parse_query
 from millstream.language.values import together
 from millstream.names import shown_name, why_unusable
-from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
 from millstream.plan.logical import has_no_heartbeat, sources
-from millstream.plan.lowering.lower import CLOCK, Options
-from millstream.plan.lowering.matches import DISABLED_RULES
-from millstream.plan.rewrite import rewrite, rule_names
-from millstream.plan.rules.gather_joins import JoinChoice
+from millstream.plan.lowering.lower import CLOCK
+from millstream.plan.rewrite import rule_names
 from millstream.queries.notices import check_now, counted_now, of_the_past
-from millstream.queries.registry import Registry, check_query_name, statement_text
-from millstream.queries.reopening import Reopening
-from millstream.query import Query
+from millstream.queries.planner import Planner
+from millstream.queries.registration import statement_text
+from millstream.queries.registry import check_query_name
+from millstream.queries.results import results
+from millstream.queries.standing import StandingQueries
+from millstream.query import Query, QueryContext
 from millstream.settings import Settings
 from millstream.statements.definitions import Definitions
-from millstream.types import DataType
 
 
 @dataclass(frozen=True)
@@ -97,23 +96,24 @@ class Database:
         checkpoints: Path | None = None,
     ) -> None:
         self.engine = engine
-        self.declared = Declarations(engine.snapshot.catalog)
-        self.settings = Settings()
-        self.catalog = CatalogOfObjects()
-        self.code = UserCode()
+        self.session = Session(engine.snapshot.catalog, engine.declare)
+        self.catalog = self.session.catalog
         self.inputs = Inputs(self.engine, self.catalog, now)
         self.sinks = Sinks(self.engine)
-        self._definitions = Definitions(self.engine, self.catalog, self.binder)
+        self._definitions = Definitions(self.engine, self.session)
         feeds = Feeds(self.engine, self.catalog, self.inputs, lambda: self.settings, now)
         self._pump = Pump(feeds, self.inputs, self.sinks, external, checkpoints, now)
         self._external = external
-        self.registry = Registry(self)
+        self.planner = planner = Planner(engine, self.session)
+        context = QueryContext(engine, lambda: planner.options, self.inputs.tick_clocks, self.drop_query)
+        self._queries = StandingQueries(engine, self.session, planner, context)
+        self.registry = self._queries.registry
         self._on_close = on_close
         self._pickler = pickler
         self._default_shards = engine.runner.planner.shards
         self._recover_objects()
-        Reopening(self, self.registry).open()
-        for entry in self.declared.entries:
+        self._queries.recovery.open()
+        for entry in self.session.declared.entries:
             if entry["kind"] == "sink":
                 self._attach_sink(entry)
         engine.keep_held()
@@ -146,7 +146,7 @@ class Database:
                 return self._create(statement)
             case st.RegisterQuery():
                 check_name(statement.name)
-                query = self.registry.register(statement.name.text, statement.mode, statement)
+                query = self._queries.registration.register(statement.name.text, statement.mode, statement)
                 message = "; ".join([f"query {query.name} registered", *query.notices])
                 return Result(message, query=query, notices=tuple(query.notices))
             case st.CreateSink():
@@ -190,7 +190,7 @@ class Database:
         _check_mode(mode)
         if name is not None:
             check_query_name(name)
-        return self.registry.register_text(cql, name, mode)
+        return self._queries.registration.register_text(cql, name, mode)
 
     @under_way
     def register_many(
@@ -201,7 +201,7 @@ class Database:
         Rows are tuples (or single values, where there is one parameter), or a pyarrow, polars or pandas table.
         """
         _check_mode(mode)
-        return self.registry.register_many(template, rows, names, mode)
+        return self._queries.bulk.register(template, rows, names, mode)
 
     def query(self, name: str) -> Query:
         self.check_open()
@@ -217,7 +217,7 @@ class Database:
 
         For thousands of queries of one group this is much faster than asking each.
         """
-        return self.registry.results(list(self.registry) if queries is None else list(queries), at)
+        return results(self.engine, list(self.registry) if queries is None else list(queries), at)
 
     @under_way
     def explain(self, cql: str) -> str:
@@ -234,72 +234,33 @@ class Database:
                     detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
                     hint="drop those first",
                 )
-            self.registry.drop(query)
+            self._queries.drop(query)
 
-    def check_number_of_queries(self, count: int) -> None:
-        if count > self.settings.max_queries:
-            raise CatalogError(
-                f"{count} queries are more than the {self.settings.max_queries} that are allowed",
-                hint="drop some, or SET max_queries",
-            )
-
-    def binder(self, text: str, parameters: Sequence[DataType] = (), settings: Settings | None = None) -> Binder:
-        return Binder(self.catalog, settings or self.settings, text, self.code, parameters)
-
-    def _bind(self, query: Any, text: str) -> BoundQuery:
-        return self.registry.planned(self.binder(text).bind(query))[0]
-
-    def rewritten(
-        self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics], settings: Settings | None = None
-    ) -> BoundQuery:
-        settings, shards = settings or self.settings, self.engine.runner.planner.shards
-        # Said by negative rows, the end of a window is no longer known where its rows are joined.
-        shared = settings.stem_window if settings.strategy != "negative" else 0
-        choice = JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
-        with without_collecting():
-            plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
-        return replace(bound, plan=plan)
-
-    def rewritten_for_matches(
-        self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics], settings: Settings | None = None
-    ) -> BoundQuery:
-        """With all columns, and nothing moved below the joins but selections: what stands above is done when asked."""
-        settings, shards = settings or self.settings, self.engine.runner.planner.shards
-        disabled = DISABLED_RULES.union(settings.disabled)
-        choice = JoinChoice(settings.join_plan, jit="off")
-        with without_collecting():
-            return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))
+    def _bind(self, query: exp.Query, text: str) -> BoundQuery:
+        return self.planner.plan(text, query).bound
 
     # What an earlier process declared
 
     def _recover_objects(self) -> None:
         """All that queries read, before anything is changed: without one of these there is no database."""
-        for entry in self.declared.entries:
+        for entry in self.session.declared.entries:
             if entry["kind"] == "settings":
                 self._apply(Settings(**entry["values"]))
             elif entry["kind"] not in ("query", "template", "sink"):
-                with self.under_settings_of(entry):
-                    self._recover_object(entry)
-
-    @contextmanager
-    def under_settings_of(self, entry: Entry) -> Iterator[None]:
-        """Read an entry again, under the settings it was read under first."""
-        settings, self.settings = self.settings, Settings(**entry.get("settings", asdict(self.settings)))
-        try:
-            yield
-        finally:
-            self.settings = settings
+                self._recover_object(entry)
 
     def _recover_object(self, entry: Entry) -> None:
         try:
             match entry["kind"]:
                 case "function":
-                    self.code = self.code.with_function(function_from(entry, self._pickler))
+                    self.session.code = self.session.code.with_function(function_from(entry, self._pickler))
                 case "aggregate":
-                    self.code = self.code.with_aggregate(entry["name"], *aggregate_from(entry, self._pickler))
+                    self.session.code = self.session.code.with_aggregate(
+                        entry["name"], *aggregate_from(entry, self._pickler)
+                    )
                 case _:
                     (statement,) = parse(entry["text"])
-                    self._definitions.define(statement)
+                    self._definitions.define(statement, self.session.settings_of(entry))
         except (OSError, MemoryError, StateError):
             raise
         except Exception as error:
@@ -309,18 +270,13 @@ class Database:
                 hint="open the database with the version that made it; nothing was changed",
             ) from error
 
-    def options(self) -> Options:
-        """How plans are run, by the settings."""
-        settings = self.settings
-        return Options(settings.strategy, settings.max_rstream_rows, settings.expiry_groups, settings.lazy_interval)
-
     def _ad_hoc(self, bound: BoundQuery) -> Result:
         self.inputs.tick_clocks()
         now = self._latest(bound)
         limit, past = self.settings.max_rstream_rows, of_the_past(self.engine, bound)
         # The answer of a relation has only this instant, that of a stream all elements up to it.
         first = now if bound.kind == "relation" else past.counted
-        options = replace(self.options(), first_counted=max(first, 0))
+        options = replace(self.planner.options, first_counted=max(first, 0))
         if past.unseen is None:
             check_now(past, now, bound)
             rows = self.engine.evaluate(bound.plan, options, now, past.kept)
@@ -355,7 +311,7 @@ class Database:
             bound = self._bind(statement.query, statement.place.text)
             text = self._explained(bound)
             if statement.analyze:
-                reports = self.engine.measure(bound.plan, self.options(), self._latest(bound))
+                reports = self.engine.measure(bound.plan, self.planner.options, self._latest(bound))
         if statement.analyze:
             text = f"{text}\n\n{as_text(reports)}"
         return Result(text, table=pa.table({"plan": text.split("\n")}))
@@ -363,7 +319,13 @@ class Database:
     def _explained(self, bound: BoundQuery) -> str:
         """The plan of a query that is not registered, its defaults, and what it would share."""
         notes = [f"default: {text}" for text in bound.defaults]
-        return "\n".join([explain(bound.plan), *notes, *(f"sharing: {text}" for text in self.registry.explain(bound))])
+        return "\n".join(
+            [
+                explain(bound.plan),
+                *notes,
+                *(f"sharing: {text}" for text in self._queries.choice.explain(bound, self.planner)),
+            ]
+        )
 
     # Functions of users
 
@@ -376,42 +338,38 @@ class Database:
         """
         function = function_of(name, body, returns, columns)
         if self._is_new("function", name, function_entry(function, self._pickler)):
-            self.code = self.code.with_function(function)
+            self.session.code = self.session.code.with_function(function)
 
     @under_way
     def create_aggregate(self, name: str, definition: type[UserAggregate], returns: str) -> None:
         """Make a Python class usable as an aggregate: initialize, iterate, terminate, and retract if it can."""
         aggregate = aggregate_of(name, definition, returns)
         if self._is_new("aggregate", name, aggregate_entry(*aggregate, self._pickler)):
-            self.code = self.code.with_aggregate(name.lower(), *aggregate)
+            self.session.code = self.session.code.with_aggregate(name.lower(), *aggregate)
 
     def _is_new(self, kind: str, name: str, content: Entry) -> bool:
         """Declare users' code; saying again what an earlier process said is welcome, and changes nothing."""
         with self.engine.lock:
-            found = self.declared.find("function", name) or self.declared.find("aggregate", name)
+            found = self.session.declared.find("function", name) or self.session.declared.find("aggregate", name)
             if found is not None:
                 if as_written_now(found, self._pickler) == {"kind": kind, "name": name.lower(), **content}:
                     return False
                 raise CatalogError(f'there is a function "{name}" already', hint="choose another name")
-            self._declare(self.declared.with_entry(kind, name, **content))
+            self.session.declare(self.session.declared.with_entry(kind, name, **content))
             return True
-
-    def _declare(self, declared: Declarations) -> None:
-        self.engine.declare(declared.entries)
-        self.declared = declared
 
     # Definitions
 
     def _create(self, statement: st.CreateStream | st.CreateTable | st.CreateView) -> Result:
         with self.engine.lock:
-            name, message = self._definitions.define(statement)
+            name, message = self._definitions.define(statement, self.settings)
             kind = kind_of(self.catalog[name.key])
             try:
-                declared = self.declared.with_entry(
+                declared = self.session.declared.with_entry(
                     kind, name.text, text=statement_text(statement), settings=asdict(self.settings)
                 )
                 if isinstance(statement, st.CreateView) or statement.source is None:
-                    self._declare(declared)
+                    self.session.declare(declared)
                 else:
                     self._declare_external(self.catalog[name.key], statement.source, declared)
             except BaseException:
@@ -430,11 +388,11 @@ class Database:
             if feed is not None:
                 self._external.check_feed(feed)
                 self._pump.forget(feed.key)
-                self._declare(declared)
+                self.session.declare(declared)
             elif isinstance(definition, TableDefinition):
                 rows = self._external.read(definition, self.settings.max_value_bytes)
                 self.inputs.read_table(definition, rows, declared.entries)
-                self.declared = declared
+                self.session.declared = declared
         except Error as error:
             error.place = error.place or source.place
             raise
@@ -446,9 +404,9 @@ class Database:
             self.drop_query(name.key)
         elif kind == "sink":
             self.sinks.find(name.text, name.place)
-            declared = self.declared.without("sink", name.key)
+            declared = self.session.declared.without("sink", name.key)
             self.sinks.drop(name.key, declared.entries)
-            self.declared = declared
+            self.session.declared = declared
         else:
             self.catalog.find(kind, name)
             owned = self._definitions.owned(name.key)
@@ -462,11 +420,11 @@ class Database:
                 )
             self._pump.check_not_read(name.text)
             settings = self.settings.without_stream(name.key)
-            declared = self.declared.without(kind, name.key)
+            declared = self.session.declared.without(kind, name.key)
             if settings != self.settings:
                 declared = declared.with_settings(settings)
             self.engine.drop_sources(owned, declared.entries)
-            self.declared, self.settings = declared, settings
+            self.session.declared, self.session.settings = declared, settings
             self._definitions.forget(name.key)
             self._pump.forget(name.key)
         return Result(f"{kind} {name} dropped")
@@ -491,12 +449,12 @@ class Database:
             )
         if name.key == "shards":
             self.engine.place_on(changed.shards or self._default_shards)
-        self._declare(self.declared.with_settings(changed))
+        self.session.declare(self.session.declared.with_settings(changed))
         self._apply(changed)
         return Result(f"{name.key} = {value}" + (f" for {statement.stream}" if statement.stream else ""))
 
     def _apply(self, settings: Settings) -> None:
-        self.settings = settings
+        self.session.settings = settings
         self.engine.store.limit(settings.memory_budget or None)
         self.engine.limits = Limits(settings.max_query_rows, settings.max_query_state, settings.max_value_bytes)
         self.engine.backfills.least_rows = settings.background_rows
@@ -562,7 +520,7 @@ class Database:
         with self.engine.lock:
             if not self.sinks.is_callable_for(name, found):
                 self.sinks.check_free(name)
-                self._declare(self.declared.with_entry("sink", name, shown=name, query=found.name))
+                self.session.declare(self.session.declared.with_entry("sink", name, shown=name, query=found.name))
             self.sinks.add(Sink(name, found, CALLABLE, deliver))
         self.sinks.flush()
 
@@ -571,10 +529,12 @@ class Database:
         """Try a paused sink again, from the delivery that failed."""
         with self.engine.lock:
             self.sinks.find(name).error = None
-            entry = self.declared.find("sink", name)
+            entry = self.session.declared.find("sink", name)
             if entry is not None and PAUSED in entry:
-                kept = ({k: v for k, v in e.items() if e is not entry or k != PAUSED} for e in self.declared.entries)
-                self._declare(Declarations(tuple(kept)))
+                kept = (
+                    {k: v for k, v in e.items() if e is not entry or k != PAUSED} for e in self.session.declared.entries
+                )
+                self.session.declare(Declarations(tuple(kept)))
         self.sinks.flush()
 
     def _create_sink(self, statement: st.CreateSink) -> Result:
@@ -591,10 +551,10 @@ class Database:
         with self.engine.lock:
             self.sinks.check_free(name.text, name.place)
             query = self.registry.find(statement.query.text, statement.query.place)
-            declared = self.declared.with_entry(
+            declared = self.session.declared.with_entry(
                 "sink", name.text, shown=name.text, query=query.name, format=target.format, options=[*target.options]
             )
-            self._declare(declared)
+            self.session.declare(declared)
             self._attach_sink(declared.entries[-1])
         self.sinks.flush()
         return Result(f"sink {name} created")
@@ -641,6 +601,10 @@ class Database:
             "streams": streams,
             "sinks": {sink["name"]: sink for sink in self.sinks.shown()},
         }
+
+    @property
+    def settings(self) -> Settings:
+        return self.session.settings
 
     @property
     def life(self) -> Life:
