@@ -69,7 +69,7 @@ def lower(cql: str, options: Options, statistics: Statistics) -> Plan | None:
     """The plan of a query under a strategy; None where the strategy cannot run it."""
     with ms.connect(engine="inprocess") as db:
         db.execute(SCHEMA)
-        bound = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql))
+        bound = Binder(db.catalog, db.settings, cql, db.session.code).bind(parse_query(cql))
     # Both plans of Query 5 are to run as they are written.
     plan = rewrite(bound.plan, statistics, disabled=("pull_up_negation",))
     try:

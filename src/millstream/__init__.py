@@ -1,7 +1,7 @@
 """Millstream: thousands of standing CQL questions over streams, answered by one shared Spark pipeline."""
 
 from millstream.connect import connect
-from millstream.database import Database, Result
+from millstream.database import Database
 from millstream.errors import (
     AccessError,
     BindError,
@@ -23,6 +23,7 @@ from millstream.errors import (
 )
 from millstream.ingest.insert import InsertResult
 from millstream.query import Query
+from millstream.statements.result import Result
 
 __version__ = "0.1.0"
 

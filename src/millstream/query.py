@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from millstream.engine.answers import changes_between, elements_between, first_instants, from_instant, relation_at
 from millstream.engine.bookmarks import Bookmark as Bookmark
+from millstream.engine.engine import Engine
 from millstream.engine.epochs.task import StateNames
 from millstream.engine.history.past import WHOLE, Past
 from millstream.engine.life import Life, under_way
@@ -24,16 +25,38 @@ from millstream.plan.analysis.lifetime import OPEN, influence
 from millstream.plan.definitions import TimeDomain
 from millstream.plan.explain import explain
 from millstream.plan.logical import QUERY, Kind, has_no_heartbeat
+from millstream.plan.lowering.lower import Options
 from millstream.state.snapshot import Snapshot
 from millstream.types import Schema, arrow_schema
-
-if TYPE_CHECKING:
-    from millstream.database import Database
-
 
 _GLANCE = 0.5  # seconds
 # Followers that are woken together read by turns: it is short, and many that want to would only wait for one another.
 _FOLLOWING = threading.BoundedSemaphore(2)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryContext:
+    """What queries need of the database that they stand in."""
+
+    engine: Engine
+    options: Callable[[], Options]  # how plans are run, by the settings of now
+    tick_clocks: Callable[[], None]
+    drop: Callable[[str], None]
+
+
+class SharedPlan(Protocol):
+    """What queries have in common but for their constants."""
+
+    @property
+    def name(self) -> str: ...
+
+    def own(self, query: Query) -> BoundQuery:
+        """A query as if it had come alone: its text and plan with its own constants."""
+        ...
+
+    def sharing(self, query: Query) -> dict[str, Any]:
+        """What a query shares, and what serves it."""
+        ...
 
 
 class Query:
@@ -41,19 +64,20 @@ class Query:
 
     def __init__(
         self,
-        database: Database,
+        context: QueryContext,
         name: str,
         mode: str,
         bound: BoundQuery,
         keeping: Keeping,
         number: int | None = None,
-        template: str | None = None,
+        template: SharedPlan | None = None,
         past: Past = WHOLE,
     ) -> None:
         """`bound` may be that of the query's template: all is the same but its constants."""
         self.name = name
         self.mode = mode
-        self._database = database
+        self._context = context
+        self._engine = context.engine
         self._bound = bound
         self.keeping = keeping
         self.number = number  # within its group, if it shares a plan
@@ -75,7 +99,7 @@ class Query:
 
     @property
     def life(self) -> Life:
-        return self._database.life
+        return self._engine.life
 
     @property
     def kind(self) -> Kind:
@@ -128,7 +152,7 @@ class Query:
     @property
     def is_filling(self) -> bool:
         """Whether the past that is kept is still being worked through in the background."""
-        engine = self._database.engine
+        engine = self._engine
         if self.number is None:
             return any(edge in engine.backfills for edge in self.keeping.edges)
         is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
@@ -137,7 +161,7 @@ class Query:
     @under_way
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
-        engine = self._database.engine
+        engine = self._engine
         if self.number is not None:
             engine.settle(self.edge)
         engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
@@ -150,12 +174,12 @@ class Query:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         self._check_open()
         self.wait()
-        database, schema, first = self._database, self._bound.schema, 0
+        context, schema, first = self._context, self._bound.schema, 0
         if at is None and (pending := self._pending()) is not None:
-            options = replace(database.options(), first_counted=pending)
-            tick, rows = pending, database.engine.evaluate(self.bound.plan, options, pending)
+            options = replace(context.options(), first_counted=pending)
+            tick, rows = pending, self._engine.evaluate(self.bound.plan, options, pending)
         else:
-            database.inputs.tick_clocks()
+            context.tick_clocks()
             is_relation = self.kind == "relation"
 
             def span(final: int) -> tuple[int, int]:
@@ -168,15 +192,15 @@ class Query:
             tick, rows = found.until, found.rows
         if self.kind == "relation":
             return relation_at(rows, schema, tick)
-        return elements_between(rows, schema, first - 1, tick, self._bound.domain, database.settings.max_rstream_rows)
+        return elements_between(rows, schema, first - 1, tick, self._bound.domain, context.options().max_rstream_rows)
 
     @under_way
     def rows_of_group(self, at: Any) -> tuple[Batch, int]:
         """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
         self._check_open()
         self.wait()
-        engine = self._database.engine
-        self._database.inputs.tick_clocks()
+        engine = self._engine
+        self._context.tick_clocks()
         engine.settle(self.edge)
         rows, snapshot = engine.rows(self.edge, (QUERY, *self._bound.schema))
         final = engine.final(self.keeping.inputs, snapshot)
@@ -222,7 +246,7 @@ class Query:
     def hold(self, place: Bookmark, most: int | None = None) -> Bookmark:
         """Keep what comes after a place for as long as somebody has it, or until that is more than so many bytes."""
         place.most = most
-        return self._database.engine.retention.bookmarks.hold(place)
+        return self._engine.retention.bookmarks.hold(place)
 
     @under_way
     def given(self, place: Bookmark, until: int, most: int | None = None) -> tuple[pa.Table, int]:
@@ -283,7 +307,7 @@ class Query:
             since=since,
             until=until,
             domain=self._bound.domain,
-            max_rows=self._database.settings.max_rstream_rows,
+            max_rows=self._context.options().max_rstream_rows,
         )
 
     def follow(self, since: Any = None, timeout: float | None = None) -> Iterator[pa.Table]:
@@ -297,7 +321,7 @@ class Query:
         return self._follow(self.hold(self.place(since)), timeout)
 
     def _follow(self, place: Bookmark, timeout: float | None) -> Iterator[pa.Table]:
-        self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        self._engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         while not self.has_ended:
             if self.is_filling:
                 return  # for longer than anybody wants to wait
@@ -329,7 +353,7 @@ class Query:
     @property
     def has_ended(self) -> bool:
         """Whether it was dropped, or its database closed."""
-        return self._dropped or self._database.is_closed
+        return self._dropped or self.life.is_closing
 
     def _wait(self, seen: int, timeout: float | None) -> None:
         """Until more is final; streams that follow the clock of day are looked at now and then."""
@@ -338,7 +362,7 @@ class Query:
             left = _GLANCE if deadline is None else min(_GLANCE, deadline - time.monotonic())
             if left <= 0:
                 return
-            self._database.engine.wait_until(lambda: self.has_ended or self.final_tick > seen, left)
+            self._engine.wait_until(lambda: self.has_ended or self.final_tick > seen, left)
 
     @under_way
     def explain(self) -> str:
@@ -348,7 +372,7 @@ class Query:
     @under_way
     def stats(self) -> dict[str, Any]:
         self._check_open()
-        engine = self._database.engine
+        engine = self._engine
         if (backfill := self.backfill) is not None:
             epoch = engine.snapshot.epoch
             told = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
@@ -364,7 +388,7 @@ class Query:
             "rows": engine.read(self.keeping.held),
             "mode": self.mode,
             "kept": self.keeping.notes(),
-            **(self._database.registry.sharing(self) if self.number is not None else {}),
+            **(self.template.sharing(self) if self.template is not None and self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
             **self._noticed(),
@@ -376,7 +400,7 @@ class Query:
     @property
     def backfill(self) -> dict[str, Any] | None:
         """How far the past has been worked through, while it is: fraction, instants and rows."""
-        under_way = (self._database.engine.backfills.progress(edge) for edge in self.keeping.edges)
+        under_way = (self._engine.backfills.progress(edge) for edge in self.keeping.edges)
         found = next((progress for progress in under_way if progress is not None), None)
         if found is None or not self.is_filling:
             return None
@@ -387,7 +411,7 @@ class Query:
     @property
     def is_approximate(self) -> bool:
         """Whether elements were shed that the answer now would need."""
-        return bool(self._exactness(self._database.engine.snapshot)["approximate"])
+        return bool(self._exactness(self._engine.snapshot)["approximate"])
 
     def _exactness(self, snapshot: Snapshot) -> dict[str, Any]:
         """Whether the answer now may lack elements that were shed, and until when answers may."""
@@ -402,11 +426,11 @@ class Query:
     def drop(self) -> None:
         """Forget the query and what only it needed."""
         self._check_open()
-        self._database.drop_query(self.name)
+        self._context.drop(self.name)
 
     def close(self) -> None:
         self._dropped = True
-        self._database.engine.tell()
+        self._engine.tell()
 
     def __repr__(self) -> str:
         return f"<Query {self.name}: {self.kind} {self.cql}>"
@@ -414,8 +438,8 @@ class Query:
     @property
     def bound(self) -> BoundQuery:
         """With its own constants."""
-        self._database.check_open()
-        return self._bound if self.template is None else self._database.registry.own(self)
+        self.life.check()
+        return self._bound if self.template is None else self.template.own(self)
 
     def tick(self, value: Any) -> int:
         """The tick that a number of ticks or a timestamp means to this query."""
@@ -430,14 +454,14 @@ class Query:
         return self._bound.domain or TimeDomain(None)
 
     def _check_open(self) -> None:
-        self._database.check_open()
+        self.life.check()
         if self._dropped:
             raise ClosedError(f'query "{self.name}" was dropped')
 
     @property
     def committed(self) -> int:
         """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
-        engine = self._database.engine
+        engine = self._engine
         for edge in self.keeping.edges:
             engine.check(edge, self.number)
         return engine.final(self.keeping.inputs, engine.snapshot)
@@ -445,17 +469,17 @@ class Query:
     @property
     def committed_tick(self) -> int:
         """The same, whether it has failed or not."""
-        engine = self._database.engine
+        engine = self._engine
         return engine.final(self.keeping.inputs, engine.snapshot)
 
     @property
     def first_tick(self) -> int:
         """The first answerable instant: by RETAIN, and by what there was of the past when it came; OPEN as long as that
         is not known."""
-        return max(self._first_of_past(), self._database.engine.first_answerable(self.keeping.inputs))
+        return max(self._first_of_past(), self._engine.first_answerable(self.keeping.inputs))
 
     def _first_of_past(self) -> int:
-        finding, engine = self.finding, self._database.engine
+        finding, engine = self.finding, self._engine
         if self.past.first == OPEN and finding is not None and not self.is_filling:
             found = engine.read(lambda snapshot: finding(snapshot.states))
             if found < OPEN:
@@ -466,12 +490,12 @@ class Query:
     @property
     def final_tick(self) -> int:
         """How far the answer is final by what is committed; -1 where nothing is."""
-        engine = self._database.engine
+        engine = self._engine
         self.keeping.check()
         return engine.final(self.keeping.inputs, engine.snapshot)
 
     def _final(self) -> int:
-        self._database.inputs.tick_clocks()
+        self._context.tick_clocks()
         return self.final_tick
 
     def _pending(self) -> int | None:
@@ -479,7 +503,7 @@ class Query:
         it is instant 0."""
         if not has_no_heartbeat(self._bound.plan):
             return None
-        engine = self._database.engine
+        engine = self._engine
         last = max((engine.snapshot.progress(source).last_change for source in self.keeping.inputs), default=0)
         now = max(last, 0)  # tables without rows hold from instant 0 on
         return now if now > self._final() else None
@@ -497,7 +521,7 @@ class Query:
 
     def _not_final(self, what: str, at: Any, final: int) -> TimeError:
         """Names what holds the answer back."""
-        engine = self._database.engine
+        engine = self._engine
         held_by = min(self.keeping.inputs, key=engine.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
         waits, hint = f"it waits for {held_by}", f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}"

@@ -536,7 +536,7 @@ def test_files_that_are_read_are_kept_until_they_were(tmp_path: Path) -> None:
     with ms.connect(tmp_path, engine="inprocess") as db:
         db.execute(STREAMS)
         feed(db, 0, 6)
-        pipeline = db.engine.lowered(db.register("SELECT a FROM S [RANGE 5]").bound.plan, db.options())[1]
+        pipeline = db.engine.lowered(db.register("SELECT a FROM S [RANGE 5]").bound.plan, db.planner.options)[1]
         with db.engine.reading(pipeline) as snapshot:
             read = {file.name.partition("#")[0] for file in snapshot.history["s"]}
             feed(db, 6, 60)  # which merges them

@@ -22,7 +22,7 @@ from millstream.language import type_names
 from millstream.plan.fingerprint import Fingerprints
 from millstream.plan.grouping import Shape
 from millstream.plan.lowering import lower as physical
-from millstream.queries.registry import Registry
+from millstream.queries.recovery import Recovery
 from millstream.service.answers import described
 
 RETAIN, LAST = 16, 60
@@ -307,15 +307,15 @@ def test_queries_that_were_noted_only_are_there_after_an_opening_that_did_not_en
         db.register("SELECT k FROM s [RANGE 3]", name="other", mode="none")
         for name, text in texts.items():
             db.register(text, name=name)
-    register = Registry.recover_recorded
+    register = Recovery._register_recorded
 
-    def stopped(self: Registry, record: Any) -> None:
+    def stopped(self: Recovery, record: Any) -> None:
         if record["name"] == "q10":
             raise OSError("gone")
         register(self, record)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Registry, "recover_recorded", stopped)
+        patch.setattr(Recovery, "_register_recorded", stopped)
         with planned_otherwise(), pytest.raises(ms.StateError, match="gone"):
             opened(tmp_path)
     with opened(tmp_path) as db:

@@ -351,7 +351,7 @@ def test_texts_that_differ_in_constants_are_not_parsed_again(db: ms.Database, mo
         parsed.append(text)
         return parse_query(text)
 
-    monkeypatch.setattr("millstream.queries.registry.parse_query", counted)
+    monkeypatch.setattr("millstream.queries.registration.parse_query", counted)
     texts = [
         "SELECT a FROM s WHERE a > {} AND b <= {}",
         "SELECT x FROM f [RANGE 10] WHERE x >= {} AND n < {}.50",

@@ -426,7 +426,7 @@ with opened(Path(sys.argv[1])) as db:
     for name, text in QUERIES.items():
         arrived = db.stats()["streams"]["s"]["arrived"] // 10
         feed(db, range(arrived, 20))
-        if name not in db.registry:
+        if name not in {query.name for query in db.queries()}:
             db.register(text, name=name)
     for batch in range(db.stats()["streams"]["s"]["arrived"] // 10, 30):
         feed(db, range(batch, batch + 1))

@@ -445,7 +445,7 @@ def test_processes_that_take_a_database_from_each_other_lose_nothing(tmp_path: P
 def test_an_owner_that_was_overtaken_leaves_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "db"
     old = opened(path)
-    old._external = old._pump._external = AnySource()  # type: ignore[assignment]
+    old._executor.objects._external = old._pump._external = AnySource()  # type: ignore[assignment]
     overtake(path)
     new = opened(path)
     kept = path / "checkpoints" / "u" / "metadata"

@@ -23,7 +23,7 @@ def rewritten(statistics: Statistics, right: str = "T [RANGE 5000]") -> lo.Node:
     cql = f"SELECT a FROM S [RANGE 5000] WHERE NOT EXISTS (SELECT 1 FROM {right} WHERE T.a = S.a)"
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT) TIMESTAMP BY ts; CREATE STREAM T (a INT) TIMESTAMP BY ts;")
-        bound = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql))
+        bound = Binder(db.catalog, db.settings, cql, db.session.code).bind(parse_query(cql))
     return rewrite(bound.plan, statistics)
 
 

@@ -30,7 +30,7 @@ def rewritten(
 ) -> lo.Node:
     with ms.connect(engine="inprocess") as db:
         db.execute(SCHEMA)
-        bound = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql))
+        bound = Binder(db.catalog, db.settings, cql, db.session.code).bind(parse_query(cql))
     return rewrite(bound.plan, statistics, choice=JoinChoice(join_plan, jit), shards=shards)
 
 
@@ -126,7 +126,7 @@ def test_a_small_tree_works_just_in_time_if_it_sleeps() -> None:
     cql = f"SELECT S.b FROM {pair} JOIN U [RANGE 5000] ON T.b = U.b AND S.b = U.a"
     with ms.connect(engine="inprocess") as db:
         db.execute(SCHEMA)
-        plan = Binder(db.catalog, db.settings, cql, db.code).bind(parse_query(cql)).plan
+        plan = Binder(db.catalog, db.settings, cql, db.session.code).bind(parse_query(cql)).plan
     joins = sorted((node for node in plan.walk() if isinstance(node, lo.Join)), key=lambda join: -len(join.schema))
     assert is_just_in_time_cheaper(joins, ASLEEP)
     common = {**ASLEEP, "u": SourceStatistics(rate=0.1, distinct=(50.0, 50.0))}

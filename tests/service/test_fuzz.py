@@ -76,8 +76,8 @@ def _new() -> ms.Database:
 
 def _state(db: ms.Database) -> tuple[Any, ...]:
     """All that a statement could change: what is committed, and what is known in the process."""
-    known = [*db.catalog], [query.name for query in db.queries()], [*db.sinks.by_name], db.code
-    return db.engine.snapshot, db.declared.entries, db.settings, db.engine.pipeline.steps, known
+    known = [*db.catalog], [query.name for query in db.queries()], [*db.sinks.by_name], db.session.code
+    return db.engine.snapshot, db.session.declared.entries, db.settings, db.engine.pipeline.steps, known
 
 
 def _check(databases: list[ms.Database], text: str) -> None:

@@ -8,16 +8,19 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from millstream.catalog.entries import Entry
+from millstream.catalog.entries import Entry, statistics_of
 from millstream.engine.engine import Engine
-from millstream.engine.materialization import Eager, Keeping, Lazy, Nothing
+from millstream.engine.history.past import Past
+from millstream.engine.materialization import Keeping, Lazy, Nothing
 from millstream.kernel.batch import INF
 from millstream.kernel.scalar.expressions import Parameter
+from millstream.language.binder import BoundQuery
 from millstream.plan import logical as lo
 from millstream.plan.analysis.lifetime import influence
 from millstream.plan.grouping import Split, split
 from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import Choose, LazyPlan, NotLazy, is_fragile, lazy_plan, with_tree
+from millstream.queries.planner import Planned
 from millstream.types import Schema
 
 Catalog = tuple[Entry, ...]
@@ -48,10 +51,6 @@ class Modes:
         engine.retention.recomputed[name.lower()] = plan, inputs
         return Nothing(engine, plan, inputs, schema, options, edges=guards)
 
-    def counting(self, keeping: Nothing, options: Options) -> Nothing:
-        """The same, failing from the first instant on that these options count."""
-        return replace(keeping, options=options, edges=self._guards(keeping.plan, options))
-
     def _guards(self, plan: lo.Node, options: Options) -> tuple[str, ...]:
         return (self.engine.edge_of(lo.Guard(plan), options),) if is_fragile(plan) else ()
 
@@ -71,28 +70,62 @@ class Modes:
             else:
                 self.engine.show(lo.Guard(keeping.plan), keeping.options, catalog, firsts)
 
-    def plan(self, plan: lo.Node, options: Options, least: int, known: KeptWindows | None = None) -> LazyPlan | NotLazy:
-        """A plan taken apart; `known` says what was chosen when it was registered, `least` what to keep at least."""
-        if options.strategy != "upa":
-            return NotLazy(f"strategy '{options.strategy}' is asked for")
-        return lazy_plan(plan, self._choice(plan, least, known))
+    def keeping(self, name: str, mode: str, query: Planned, known: KeptWindows | None) -> Keeping | str:
+        """What a query of mode LAZY or NONE keeps, or why its answer is kept; `known` says what was chosen when it was
+        registered."""
+        bound, options = query.bound, query.planner.options
+        if mode == "none":
+            return self.nothing(name, bound.plan, bound.schema, options)
+        found = self._taken_apart(query, known)
+        if isinstance(found, NotLazy):
+            return found.reason
+        return self._lazy(with_tree(found, self._choice(bound.plan, query, known)), bound, options)
 
-    def shared(
-        self, found: LazyPlan, plan: lo.Node, least: int, known: KeptWindows | None = None
-    ) -> tuple[LazyPlan, Split] | None:
-        """The plan as a query of a group has it, with a tree where that answers it, and what the group is of; None
-        where it cannot be in one."""
-        tree = self.with_tree(found, plan, least, known)
+    def by_past(self, keeping: Keeping, query: Planned, past: Past, apart: str = "") -> Keeping:
+        """What a query keeps that has so much of the past."""
+        if not apart and not past.counted:
+            return keeping
+        if isinstance(keeping, Lazy):
+            return self.lazy_apart(keeping, query, past, apart)
+        if isinstance(keeping, Nothing):
+            options = options_of(query, past)
+            return replace(keeping, options=options, edges=self._guards(keeping.plan, options))
+        return keeping
+
+    def lazy_apart(self, keeping: Lazy, query: Planned, past: Past, apart: str) -> Lazy:
+        """With state of its own, where it is to be kept from that of others."""
+        return self._lazy(keeping.plan, query.bound, options_of(query, past, apart))
+
+    def of_group(
+        self, query: Planned, *, lazy: bool, known: KeptWindows | None = None
+    ) -> tuple[LazyPlan | None, Split | None]:
+        """What the group of a template is of, if it can be in one; of mode LAZY also what is done with its matches."""
+        if not lazy:
+            return None, split(query.bound.plan)
+        return self.shared(query, known) or (None, None)
+
+    def shared(self, query: Planned, known: KeptWindows | None = None) -> tuple[LazyPlan, Split] | None:
+        """The plan of mode LAZY as a query of a group has it, with a tree where that answers it, and what the group is
+        of; None where it cannot be in one."""
+        found = self._taken_apart(query, known)
+        if isinstance(found, NotLazy):
+            return None
+        tree = with_tree(found, self._choice(query.unplanned.plan, query, known))
         for each in dict.fromkeys((tree, found)):
             if (taken := shareable(each)) is not None:
                 return each, taken
         return None
 
-    def with_tree(self, found: LazyPlan, plan: lo.Node, least: int, known: KeptWindows | None = None) -> LazyPlan:
-        """With a ranked tree where that answers it."""
-        return with_tree(found, self._choice(plan, least, known))
+    def _taken_apart(self, query: Planned, known: KeptWindows | None) -> LazyPlan | NotLazy:
+        planner = query.planner
+        if (strategy := planner.settings.strategy) != "upa":
+            return NotLazy(f"strategy '{strategy}' is asked for")
+        plan = planner.rewritten_for_matches(query.unplanned, statistics_of(query.statistics)).plan
+        return lazy_plan(plan, self._choice(plan, query, known))
 
-    def _choice(self, plan: lo.Node, least: int, known: KeptWindows | None) -> Choose:
+    def _choice(self, plan: lo.Node, query: Planned, known: KeptWindows | None) -> Choose:
+        """How many ticks the matches of a core may lie apart: by what is kept already, or rounded up."""
+        least = query.planner.settings.stem_window
         streams = (source for source in lo.sources(plan) if isinstance(source, lo.StreamScan))
         forever = all(self.engine.retain_of(stream.name) is None for stream in streams)
 
@@ -108,9 +141,9 @@ class Modes:
 
         return choose
 
-    def lazy(self, found: LazyPlan, whole: lo.Node, schema: Schema, options: Options) -> Lazy:
+    def _lazy(self, found: LazyPlan, bound: BoundQuery, options: Options) -> Lazy:
         edges = tuple(self.engine.edge_of(part.plan, options) for part in found.parts)
-        return Lazy(self.engine, found, edges, self.engine.sources_of(whole, options), schema, options)
+        return Lazy(self.engine, found, edges, self.engine.sources_of(bound.plan, options), bound.schema, options)
 
     def show(
         self,
@@ -163,6 +196,12 @@ class Modes:
                 self._cores[part.identity] = +counts
 
 
+def options_of(query: Planned, past: Past, apart: str = "") -> Options:
+    """How the plan of a query is run that has so much of the past."""
+    is_open = past.unseen is not None
+    return replace(query.planner.options, apart=apart, first_counted=past.counted, is_open=is_open)
+
+
 def shareable(found: LazyPlan) -> Split | None:
     """The matches of a plan taken apart for a group, where these are all that there is and that queries differ in."""
     if len(found.parts) != 1 or not found.parts[0].windows:
@@ -188,6 +227,3 @@ def kept_windows(keeping: Lazy) -> dict[str, Any]:
         "steps": steps_of(keeping),
         "kept": {part.identity: part.kept for part in keeping.plan.parts if part.windows},
     }
-
-
-__all__ = ["Eager", "Keeping", "Lazy", "Modes", "NotLazy", "Nothing", "kept_windows", "shareable", "steps_of"]

@@ -8,122 +8,125 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import polars as pl
 
 from millstream.catalog.entries import Declarations, Entry
+from millstream.catalog.session import Session
+from millstream.engine.engine import Engine
 from millstream.engine.history.past import Past
+from millstream.engine.materialization import Nothing
 from millstream.errors import NotSupportedError
 from millstream.kernel.batch import value_columns
 from millstream.kernel.sharing.parameters import with_values
 from millstream.language.bind_parameters import filled
 from millstream.language.binder import BoundQuery
 from millstream.plan.logical import map_expressions
-from millstream.queries.modes import Modes, Nothing
+from millstream.queries.modes import Modes
 from millstream.queries.notices import of_the_past, past_in
-from millstream.query import Query
+from millstream.queries.planner import Planned
+from millstream.queries.registry import Registry
+from millstream.query import Query, QueryContext
 from millstream.types import DataType
-
-if TYPE_CHECKING:
-    from millstream.database import Database
 
 NAME, ROWS = "name", "rows"
 
 
-@dataclass
-class _Template:
+@dataclass(eq=False)
+class NoneTemplate:
+    """A plan with parameters, and the queries that have it."""
+
+    name: str
     bound: BoundQuery
     names: set[str] = field(default_factory=set)  # of the queries that are there
 
-
-class Unkept:
-    """The templates of mode NONE of a database."""
-
-    def __init__(self, database: Database, modes: Modes) -> None:
-        self._database = database
-        self._modes = modes
-        self._templates: dict[str, _Template] = {}
-
-    def __contains__(self, name: str | None) -> bool:
-        return name in self._templates
-
-    def register(
-        self,
-        text: str,
-        bound: BoundQuery,
-        statistics: dict[str, Any],
-        kinds: Sequence[DataType],
-        values: pl.DataFrame,
-        names: Sequence[str],
-    ) -> list[Query] | None:
-        """None where answers must be kept after all."""
-        database, number = self._database, 1
-        while f"_unkept-{number}" in self._templates:
-            number += 1
-        name = f"_unkept-{number}"
-        keeping = self._modes.nothing(name, bound.plan, bound.schema, database.options())
-        if isinstance(keeping, str):
-            return None
-        past = of_the_past(database.engine, bound)
-        rows = values.with_columns(pl.Series(NAME, names, pl.String))
-        declared = database.declared.with_entry(
-            "template",
-            name,
-            text=text,
-            parameters=[str(kind) for kind in kinds],
-            settings=asdict(database.settings),
-            statistics=statistics,
-            **past.entry(),
-            **{ROWS: _packed(rows)},
-        )
-        try:
-            database.engine.declare(declared.entries)
-        except BaseException:
-            self._modes.engine.retention.recomputed.pop(name, None)
-            raise
-        database.declared = declared
-        return list(self._queries(name, bound, keeping, rows, past))
-
-    def recover(self, entry: Entry, bound: BoundQuery) -> list[Query]:
-        """The queries that an earlier process registered."""
-        name = entry["name"]
-        keeping = self._modes.nothing(name, bound.plan, bound.schema, self._database.options())
-        if isinstance(keeping, str):
-            raise NotSupportedError("its answers must be kept", detail=keeping)
-        return list(self._queries(name, bound, keeping, rows_of(entry), past_in(entry)))
-
-    def _queries(
-        self, name: str, bound: BoundQuery, keeping: Nothing, rows: pl.DataFrame, past: Past
-    ) -> Iterator[Query]:
-        self._templates[name] = _Template(bound, set(rows[NAME]))
-        values = rows.select(value_columns(rows.width - 1))
-        for shown, own in zip(rows[NAME], values.iter_rows(), strict=True):
-            kept = replace(keeping, values=own)
-            yield Query(self._database, shown, "none", bound, kept, template=name, past=past)
-
     def own(self, query: Query) -> BoundQuery:
         """A query as if it had come alone: its text and plan with its own constants."""
-        keeping, bound = query.keeping, self._templates[query.template or ""].bound
+        keeping, bound = query.keeping, self.bound
         if not isinstance(keeping, Nothing) or keeping.values is None:
             raise AssertionError(f"{query.name} is of no template")
         values = keeping.values
         plan = bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
         return replace(bound, plan=plan, tree=filled(bound.cql, values))
 
-    def drop(self, query: Query) -> None:
+    def sharing(self, query: Query) -> dict[str, Any]:
+        """Nothing is kept that could be shared."""
+        return {}
+
+
+class NoneTemplates:
+    """The templates of mode NONE of a database."""
+
+    def __init__(
+        self, engine: Engine, session: Session, registry: Registry, modes: Modes, context: QueryContext
+    ) -> None:
+        self._engine, self._session, self._registry = engine, session, registry
+        self._modes, self._context = modes, context
+        self._templates: dict[str, NoneTemplate] = {}
+
+    def register(
+        self, text: str, planned: Planned, kinds: Sequence[DataType], values: pl.DataFrame, names: Sequence[str]
+    ) -> list[Query] | None:
+        """None where answers must be kept after all."""
+        self._registry.check_room(values.height, planned.planner.settings)
+        number = 1
+        while f"_unkept-{number}" in self._templates:
+            number += 1
+        name = f"_unkept-{number}"
+        keeping = self._keeping(name, planned)
+        if isinstance(keeping, str):
+            return None
+        past = of_the_past(self._engine, planned.bound)
+        rows = values.with_columns(pl.Series(NAME, names, pl.String))
+        declared = self._session.declared.with_entry(
+            "template",
+            name,
+            text=text,
+            parameters=[str(kind) for kind in kinds],
+            **planned.entry(),
+            **past.entry(),
+            **{ROWS: _packed(rows)},
+        )
+        try:
+            self._session.declare(declared)
+        except BaseException:
+            self._engine.retention.recomputed.pop(name, None)
+            raise
+        return self._added(name, planned.bound, keeping, rows, past)
+
+    def recover(self, entry: Entry, planned: Planned) -> None:
+        """Have the queries that an earlier process registered."""
+        keeping = self._keeping(entry["name"], planned)
+        if isinstance(keeping, str):
+            raise NotSupportedError("its answers must be kept", detail=keeping)
+        self._added(entry["name"], planned.bound, keeping, rows_of(entry), past_in(entry))
+
+    def _keeping(self, name: str, planned: Planned) -> Nothing | str:
+        bound = planned.bound
+        return self._modes.nothing(name, bound.plan, bound.schema, planned.planner.options)
+
+    def _added(self, name: str, bound: BoundQuery, keeping: Nothing, rows: pl.DataFrame, past: Past) -> list[Query]:
+        self._templates[name] = template = NoneTemplate(name, bound, set(rows[NAME]))
+        values = rows.select(value_columns(rows.width - 1))
+        queries = [
+            Query(self._context, shown, "none", bound, replace(keeping, values=own), template=template, past=past)
+            for shown, own in zip(rows[NAME], values.iter_rows(), strict=True)
+        ]
+        self._registry.add(queries)
+        return queries
+
+    def drop(self, query: Query, template: NoneTemplate) -> None:
         """A query is gone, and with the last one its template."""
-        database, name = self._database, query.template or ""
-        left = self._templates[name].names - {query.name}
-        declared = database.declared.without("template", name) if not left else self._without(name, query.name)
-        database.engine.declare(declared.entries)
-        database.declared = declared
-        self._templates[name].names = left
+        name, declared = template.name, self._session.declared
+        left = template.names - {query.name}
+        self._session.declare(declared.without("template", name) if not left else self._without(name, query.name))
+        template.names = left
         if not left:
             del self._templates[name]
-            database.engine.retention.recomputed.pop(name, None)
+            self._engine.retention.recomputed.pop(name, None)
 
     def _without(self, template: str, query: str) -> Declarations:
         def changed(entry: Entry) -> Entry:
@@ -131,7 +134,7 @@ class Unkept:
                 return entry
             return {**entry, ROWS: _packed(_unpacked(entry[ROWS]).filter(pl.col(NAME) != query))}
 
-        return Declarations(tuple(map(changed, self._database.declared.entries)))
+        return Declarations(tuple(map(changed, self._session.declared.entries)))
 
 
 def _packed(rows: pl.DataFrame) -> str:

@@ -6,8 +6,6 @@ it would not be kept up to date. They are dropped as others are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from millstream.catalog.entries import Entry
@@ -15,11 +13,8 @@ from millstream.engine.materialization import Answer, Span
 from millstream.errors import ClosedError, Error, EvaluationError, SetupError, StateError, told
 from millstream.language.binder import BoundQuery
 from millstream.plan import logical as lo
-from millstream.query import Query
+from millstream.query import Query, QueryContext
 from millstream.state.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from millstream.database import Database
 
 FAILED = "failed"
 # What an entry says of that which is kept for its query.
@@ -73,9 +68,9 @@ class Unopened:
 class UnopenedQuery(Query):
     """Of which there is a name and a text."""
 
-    def __init__(self, database: Database, entry: Entry) -> None:
+    def __init__(self, context: QueryContext, entry: Entry) -> None:
         nothing = BoundQuery(lo.OneRow(), (), None, (), exp.select("1"), frozenset())
-        super().__init__(database, entry["shown"], entry["mode"], nothing, Unopened(entry))
+        super().__init__(context, entry["shown"], entry["mode"], nothing, Unopened(entry))
         self._text: str = entry["text"]
 
     @property
@@ -89,6 +84,6 @@ class UnopenedQuery(Query):
 
     @property
     def bound(self) -> BoundQuery:
-        self._database.check_open()
+        self.life.check()
         self.keeping.check()
         return self._bound

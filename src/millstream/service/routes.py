@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from millstream import query as standing
-from millstream.database import Database, Result
+from millstream.database import Database
 from millstream.errors import AccessError, InputError, LimitError, NameError
 from millstream.plan.definitions import StreamDefinition
 from millstream.service import documents as doc
@@ -18,6 +18,7 @@ from millstream.service.gate import Refused
 from millstream.service.roles import needed_for
 from millstream.service.tokens import Role
 from millstream.service.work import Service
+from millstream.statements.result import Result
 from millstream.wire.media import Format, accepted, sent
 from millstream.wire.rows import columns_of, decode, encode, from_arrow_stream
 from millstream.wire.values import instant_of

@@ -6,35 +6,33 @@ read, and which files.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from millstream.catalog.objects import CatalogOfObjects
+from millstream.catalog.session import Session
 from millstream.connectors.feeds import files_table, unreadable_table
 from millstream.engine.engine import Engine, SourceRow
 from millstream.errors import BindError
 from millstream.ingest.insert import late_table, malformed_table
 from millstream.language import statements as st
-from millstream.language.binder import Binder
 from millstream.language.definer import check_source_name, define_stream, define_table
 from millstream.plan.definitions import TableDefinition, ViewDefinition
+from millstream.settings import Settings
 from millstream.types import Field
 
 
 class Definitions:
     """Adds to the catalog and takes from it; nothing of this lasts by itself."""
 
-    def __init__(self, engine: Engine, catalog: CatalogOfObjects, binder: Callable[[str], Binder]) -> None:
-        self._engine, self._catalog, self._binder = engine, catalog, binder
+    def __init__(self, engine: Engine, session: Session) -> None:
+        self._engine, self._session, self._catalog = engine, session, session.catalog
 
-    def define(self, statement: st.Statement) -> tuple[st.Name, str]:
-        """What a statement says is known from now on; gives its name, and what to tell the user."""
+    def define(self, statement: st.Statement, settings: Settings) -> tuple[st.Name, str]:
+        """What a statement says is known from now on, read under these settings; gives its name, and what to tell."""
         match statement:
             case st.CreateStream():
                 return statement.name, self._stream(statement)
             case st.CreateTable():
                 return statement.name, self._table(statement)
             case st.CreateView():
-                return statement.name, self._view(statement)
+                return statement.name, self._view(statement, settings)
             case _:
                 raise AssertionError(f"{type(statement).__name__} defines nothing")
 
@@ -75,10 +73,10 @@ class Definitions:
         self._catalog.add(table)
         self._engine.add_source(table.name.lower(), SourceRow(table.columns, False, False))
 
-    def _view(self, statement: st.CreateView) -> str:
+    def _view(self, statement: st.CreateView, settings: Settings) -> str:
         check_source_name(statement.name)
         # Kept as it was bound: it is rewritten as part of the queries that read it.
-        bound = self._binder(statement.place.text).bind(statement.query)
+        bound = self._session.binder(statement.place.text, settings).bind(statement.query)
         columns = bound.schema
         if statement.columns:
             if len(statement.columns) != len(columns):

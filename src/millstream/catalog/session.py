@@ -1,0 +1,36 @@
+"""What a database knows at the moment: what is declared, its settings, its objects by name, and users' code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from millstream.catalog.entries import Declarations, Entry
+from millstream.catalog.objects import CatalogOfObjects
+from millstream.language.binder import Binder
+from millstream.language.expressions import UserCode
+from millstream.settings import Settings
+from millstream.types import DataType
+
+
+class Session:
+    """Changed by whoever holds the engine's lock, together with what is committed."""
+
+    def __init__(self, entries: tuple[Entry, ...], commit: Callable[[tuple[Entry, ...]], None]) -> None:
+        self._commit = commit
+        self.declared = Declarations(entries)
+        self.settings = Settings()
+        self.catalog = CatalogOfObjects()
+        self.code = UserCode()
+
+    def declare(self, declared: Declarations) -> None:
+        """Commit what is declared from now on."""
+        self._commit(declared.entries)
+        self.declared = declared
+
+    def settings_of(self, entry: Entry) -> Settings:
+        """Those that an entry was read under first."""
+        return Settings(**entry.get("settings", asdict(self.settings)))
+
+    def binder(self, text: str, settings: Settings, parameters: Sequence[DataType] = ()) -> Binder:
+        return Binder(self.catalog, settings, text, self.code, parameters)

@@ -1,0 +1,105 @@
+"""From a text to a plan: bound to the catalog, and rewritten by settings and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from millstream.catalog.entries import statistics_entry, statistics_of
+from millstream.catalog.session import Session
+from millstream.engine.engine import Engine
+from millstream.language.binder import BoundQuery
+from millstream.language.nesting import without_collecting
+from millstream.plan import logical as lo
+from millstream.plan.cost import SourceStatistics
+from millstream.plan.kept_columns import joins_made, kept_columns
+from millstream.plan.lowering.lower import Options
+from millstream.plan.lowering.matches import DISABLED_RULES
+from millstream.plan.rewrite import rewrite
+from millstream.plan.rules.context import JoinChoice
+from millstream.settings import Settings
+from millstream.types import DataType
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """A query with its plan, and what this was chosen by."""
+
+    planner: Planner
+    unplanned: BoundQuery  # as it was bound: what mode LAZY keeps is planned from it
+    bound: BoundQuery
+    statistics: dict[str, Any]  # as an entry of the catalog has them
+
+    def entry(self) -> dict[str, Any]:
+        """What an entry says, so that the same plan is made of its text again."""
+        return {"settings": asdict(self.planner.settings), "statistics": self.statistics}
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans queries under the settings of now, or under those that a query was planned under first."""
+
+    engine: Engine
+    session: Session
+    fixed: Settings | None = None
+
+    def under(self, settings: Settings) -> Planner:
+        return replace(self, fixed=settings)
+
+    @property
+    def settings(self) -> Settings:
+        return self.fixed or self.session.settings
+
+    @property
+    def options(self) -> Options:
+        """How plans are run, by the settings."""
+        settings = self.settings
+        return Options(settings.strategy, settings.max_rstream_rows, settings.expiry_groups, settings.lazy_interval)
+
+    def bind(self, text: str, tree: exp.Query, kinds: Sequence[DataType] = ()) -> BoundQuery:
+        return self.session.binder(text, self.settings, kinds).bind(tree)
+
+    def plan(
+        self, text: str, tree: exp.Query, kinds: Sequence[DataType] = (), statistics: dict[str, Any] | None = None
+    ) -> Planned:
+        """By the statistics of now, or by those that a query was planned by first. The tree may be of a part of the
+        text."""
+        unplanned = self.bind(text, tree, kinds)
+        known = self._statistics(unplanned.plan) if statistics is None else statistics_of(statistics)
+        found = statistics_entry(known) if statistics is None else statistics
+        return Planned(self, unplanned, self.rewritten(unplanned, known), found)
+
+    def _statistics(self, plan: lo.Node) -> dict[str, SourceStatistics]:
+        """What the engine knows of the sources of a plan, and what is kept and joined of them already."""
+        read = {source.name for source in lo.sources(plan)}
+        known = self.engine.statistics(read)
+        joins = [node for node in plan.walk() if isinstance(node, lo.Join)]
+        if joins:
+            pipeline = self.engine.pipeline
+            for source, kept in kept_columns(pipeline).items():
+                if source in read:
+                    known[source] = replace(known.get(source, SourceStatistics()), kept=kept)
+            of_views = any(join.of_view for join in joins)
+            for source, made in joins_made(pipeline, read).items() if of_views else ():
+                known[source] = replace(known.get(source, SourceStatistics()), made=made)
+        return known
+
+    def rewritten(self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics]) -> BoundQuery:
+        settings, shards = self.settings, self.engine.runner.planner.shards
+        # Said by negative rows, the end of a window is no longer known where its rows are joined.
+        shared = settings.stem_window if settings.strategy != "negative" else 0
+        choice = JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
+        with without_collecting():
+            plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
+        return replace(bound, plan=plan)
+
+    def rewritten_for_matches(self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics]) -> BoundQuery:
+        """With all columns, and nothing moved below the joins but selections: what stands above is done when asked."""
+        settings, shards = self.settings, self.engine.runner.planner.shards
+        disabled = DISABLED_RULES.union(settings.disabled)
+        choice = JoinChoice(settings.join_plan, jit="off")
+        with without_collecting():
+            return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))

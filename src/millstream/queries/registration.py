@@ -1,0 +1,316 @@
+"""How a query comes to stand: on a plan of its own, or as a row of a group.
+
+A query that is registered now and one that an earlier process registered take the same path. The first is declared and
+worked through the past; of the second there is an entry, and its plan must find what was kept for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from millstream.catalog.entries import Entry, statistics_of
+from millstream.catalog.session import Session
+from millstream.engine.engine import Engine
+from millstream.engine.groups.admission import Group
+from millstream.engine.history.past import Past
+from millstream.engine.materialization import Eager, Keeping, Lazy, Nothing
+from millstream.errors import Place
+from millstream.language import statements as st
+from millstream.language.literal_masks import Masked, masked
+from millstream.language.statement_parser import check_text, parse, parse_query
+from millstream.plan.grouping import has_many_constants, split
+from millstream.queries.known_texts import KnownText, KnownTexts
+from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
+from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in
+from millstream.queries.planner import Planned, Planner
+from millstream.queries.registry import Registry
+from millstream.queries.sharing_choice import SharingChoice, constants_of, shareable_plan, wanted_part
+from millstream.queries.templates import MODE, NAME, TEXT, Template, Templates, table_rows
+from millstream.query import Query, QueryContext
+from millstream.state.notes import Record
+
+_COUNTS = "exact answers begin once its windows have counted enough rows"
+
+
+class PlannedOtherwise(Exception):
+    """What is kept for a query is not what its plan of today would keep."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A query that is to stand: as it was said and planned, and what it has of the past."""
+
+    name: str
+    mode: str
+    text: str
+    planned: Planned
+    past: Past
+    entry: Entry | None = None  # by which an earlier process registered it
+    recorded: bool = False  # whether there is a record of it already, and the caller commits
+
+    @property
+    def apart(self) -> str:
+        """What keeps its state from that of others, by its entry."""
+        return self.entry.get("apart", "") if self.entry is not None else ""
+
+    def record(self) -> Record:
+        """What is noted of it until the next commit."""
+        return {NAME: self.name, MODE: self.mode, TEXT: self.text}
+
+    def content(self) -> dict[str, Any]:
+        """For an entry of its own."""
+        said = {"shown": self.name, "mode": self.mode, "text": self.text}
+        return {**said, **self.planned.entry(), **self.past.entry()}
+
+
+class Registration:
+    """Registers queries one by one, and goes on with those of an earlier process."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        registry: Registry,
+        modes: Modes,
+        choice: SharingChoice,
+        templates: Templates,
+        context: QueryContext,
+    ) -> None:
+        self._engine: Engine = planner.engine
+        self._session: Session = planner.session
+        self._planner, self._registry, self._modes = planner, registry, modes
+        self._choice, self._templates, self._context = choice, templates, context
+        self._texts = KnownTexts(planner)
+
+    def register_text(self, text: str, name: str | None, mode: str) -> Query:
+        """Make a text a standing query."""
+        check_text(text)
+        with self._engine.lock:
+            found = masked(text) if mode.lower() == "eager" else None
+            known = self._texts.find(found) if found is not None else None
+            if found is not None and known is not None:
+                query = self._register_known(known, found, text, name, mode)
+                if query is not None:
+                    return query
+            statement = st.Query(Place(text, 0, len(text)), parse_query(text))
+            query = self.register(name, mode, statement)
+            if found is not None and known is None and isinstance(query.template, Template):
+                self._texts.learn(found, statement, query.template)
+        return query
+
+    def _register_known(self, known: KnownText, found: Masked, text: str, name: str | None, mode: str) -> Query | None:
+        """None where the query must be planned after all."""
+        template, constants = known.template, known.constants(found)
+        if constants is None:
+            return None
+        if template.group.key is not None and not self._choice.has_room(template.group, template.shape, constants):
+            return None
+        past = of_the_past(self._engine, template.bound)
+        if past.unseen is not None or self._choice.differs_by_its_past(template.group, past):
+            return None
+        name, mode = name or self._registry.free_names(1)[0], mode.lower()
+        self._registry.check_free([name])
+        rows = table_rows(constants, [name], mode, text, template.name)
+        record = {NAME: name, MODE: mode, TEXT: text}
+        return self._templates.enlist(template, rows, self._session.settings, record, past)[0]
+
+    def register(
+        self,
+        name: str | None,
+        mode: str | None,
+        statement: st.RegisterQuery | st.Query,
+        planner: Planner | None = None,
+        *,
+        recorded: bool = False,
+    ) -> Query:
+        """Make a query a standing one; where there is a record of it already, the caller commits."""
+        place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
+        with self._engine.lock:
+            name, mode = name or self._registry.free_names(1)[0], (mode or "eager").lower()
+            self._registry.check_free([name], place)
+            planned = (planner or self._planner).plan(statement.place.text, statement.query)
+            past = of_the_past(self._engine, planned.bound)
+            return self._admit(Candidate(name, mode, statement_text(statement), planned, past, recorded=recorded))
+
+    def recover(self, entry: Entry) -> Query:
+        """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""
+        text, planner = entry["text"], self._planner.under(self._session.settings_of(entry))
+        planned = planner.plan(text, said(text).query, statistics=entry["statistics"])
+        return self._admit(Candidate(entry["shown"], entry["mode"], text, planned, past_in(entry), entry))
+
+    def _admit(self, new: Candidate) -> Query:
+        if new.past.unseen is not None:
+            return self._with_own_plan(new, _COUNTS)
+        return self._admit_eager(new) if new.mode == "eager" else self._admit_in_mode(new)
+
+    def _admit_eager(self, new: Candidate) -> Query:
+        planned, settings = new.planned, new.planned.planner.settings
+        found = shareable_plan(planned.bound, settings, recorded=new.recorded)
+        if found is None:
+            return self._with_own_plan(new)
+        shape, constants = constants_of(found)
+        group = self._choice.group(found, shape, constants, planned.planner.options)
+        wanted = wanted_part(found, statistics_of(planned.statistics))
+        is_to_share = new.entry is None and self._choice.is_to_share(group, settings, wanted)
+        if is_to_share and not self._choice.differs_by_its_past(group, new.past):
+            self._gather(group, planned.planner)
+            template = self._templates.declared(planned, group, shape, new.text)
+            return self._enlisted(new, template, constants, {} if new.recorded else new.record())
+        query = self._with_own_plan(new)
+        self._choice.note_own_plan(group, new.name, wanted)
+        return query
+
+    def _enlisted(
+        self, new: Candidate, template: Template, constants: pl.DataFrame, record: Record | None = None
+    ) -> Query:
+        rows = table_rows(constants, [new.name], new.mode, new.text, template.name)
+        return self._templates.enlist(template, rows, new.planned.planner.settings, record, new.past)[0]
+
+    def _with_own_plan(self, new: Candidate, reason: str = "") -> Query:
+        """A query whose answer is kept, with a plan of its own; in other modes than EAGER with the reason."""
+        engine, bound, past = self._engine, new.planned.bound, new.past
+        # Others see more of the past, or less: their state does not go with what a query has seen that is apart.
+        apart = new.apart if new.entry is not None else new.name.lower() if past.apart else ""
+        options = replace(options_of(new.planned, past, apart), counting=counted_by(bound.plan, past))
+        kept = {"edge": engine.edge_of(bound.plan, options), "steps": engine.steps_of(bound.plan, options=options)}
+        if new.entry is None:
+            self._registry.check_room(1, new.planned.planner.settings)
+            kept |= {"apart": apart} if apart else {}
+            declared = self._session.declared.with_entry("query", new.name, **new.content(), **kept)
+            engine.show(bound.plan, options, declared.entries, past.kept)
+            self._session.declared = declared
+        elif kept != {"edge": new.entry.get("edge"), "steps": new.entry.get("steps", kept["steps"])}:
+            raise PlannedOtherwise
+        else:
+            engine.attach(bound.plan, options, past.kept)
+        query = self._added(new, Eager(engine, kept["edge"], bound.schema, bound.kind == "stream", reason=reason))
+        query.finding = partial(found_by_counting, bound.plan, past, options, engine)
+        return query
+
+    def _added(self, new: Candidate, keeping: Keeping) -> Query:
+        query = Query(self._context, new.name, new.mode, new.planned.bound, keeping, past=new.past)
+        self._registry.add([query])
+        return query
+
+    # Modes LAZY and NONE
+
+    def _admit_in_mode(self, new: Candidate) -> Query:
+        """A query that does not ask for its answer to be kept; where it must be after all, the query says why."""
+        planned, past, known = new.planned, new.past, None
+        if new.entry is not None:
+            known = new.entry.get("kept")
+        else:
+            self._registry.check_room(1, planned.planner.settings)
+            if new.mode == "lazy" and (shared := self._to_share_matches(new)) is not None:
+                return self._enlisted(new, *shared)
+        keeping = self._modes.keeping(new.name, new.mode, planned, known)
+        if isinstance(keeping, str):
+            return self._with_own_plan(new, keeping)
+        keeping = self._modes.by_past(keeping, planned, past, new.apart)
+        if isinstance(keeping, Lazy):
+            return self._added(new, self._show_matches(new, keeping))
+        if isinstance(keeping, Nothing):
+            return self._added(new, self._show_nothing(new, keeping))
+        raise AssertionError(f"{new.name} keeps its answer")
+
+    def _show_matches(self, new: Candidate, keeping: Lazy) -> Lazy:
+        """Keep what mode LAZY needs."""
+        before, content, known = self._session.declared, new.content(), frozenset[str]()
+        if new.entry is not None:
+            declared, known = before, frozenset(new.entry.get("edges", ()))
+            is_same_plan = steps_of(keeping) == new.entry.get("steps", steps_of(keeping))
+            if not known.issuperset(keeping.edges) or not is_same_plan:
+                raise PlannedOtherwise
+        else:
+            if new.past.apart and any(map(self._engine.shown, keeping.edges)):
+                # Others have seen more of the past than is kept: their matches do not go with what this query has seen.
+                content["apart"] = new.name.lower()
+                keeping = self._modes.lazy_apart(keeping, new.planned, new.past, new.name.lower())
+            declared = before.with_entry("query", new.name, **content, **kept_windows(keeping))
+        self._modes.show(keeping, before.entries, declared.entries, known, new.past.kept)
+        self._session.declared = declared
+        return keeping
+
+    def _show_nothing(self, new: Candidate, keeping: Nothing) -> Nothing:
+        """Have what can fail in a query of mode NONE be tried as rows come."""
+        before, edges, known = self._session.declared, list(keeping.edges), frozenset[str]()
+        if new.entry is None:
+            declared = before.with_entry("query", new.name, **new.content(), edges=edges)
+        elif "edges" not in new.entry:
+            self._engine.retention.recomputed.pop(new.name.lower(), None)
+            raise PlannedOtherwise
+        else:
+            known = frozenset(new.entry["edges"])
+            is_known = known.issuperset(edges)
+            declared = before if is_known else before.replacing(new.entry, {**new.entry, "edges": edges})
+        self._modes.show_nothing(keeping, declared.entries, known, new.past.kept)
+        self._session.declared = declared
+        return keeping
+
+    def _to_share_matches(self, new: Candidate) -> tuple[Template, pl.DataFrame] | None:
+        """The template and the constants of a query whose matches are to be kept with those of others."""
+        planned, settings = new.planned, new.planned.planner.settings
+        if settings.sharing == "off" or has_many_constants(planned.bound.plan):
+            return None
+        shared = self._modes.shared(planned)
+        if shared is None:
+            return None
+        lazy, found = shared
+        shape, constants = constants_of(found)
+        group = self._choice.group(found, shape, constants, planned.planner.options)
+        if not self._choice.is_to_share(group, settings):
+            self._choice.note_own_plan(group, new.name)
+            return None
+        if self._choice.differs_by_its_past(group, new.past):
+            return None
+        return self._templates.declared(planned, group, shape, new.text, lazy=lazy), constants
+
+    # Queries that come to a group later
+
+    def _gather(self, group: Group, planner: Planner) -> None:
+        """Have the queries come to a group that have run by plans of their own, as long as there was nothing to run
+        on: afterwards it would have to be run again, and history may not have all of it any more."""
+        for name in self._choice.take_own_plans(group):
+            query, entry = self._registry.get(name), self._session.declared.find("query", name)
+            if query is not None and entry is not None and self._has_seen_nothing(query, entry, planner):
+                self._move(query, entry, group, planner)
+
+    def _has_seen_nothing(self, query: Query, entry: Entry, planner: Planner) -> bool:
+        as_now = entry["settings"] == asdict(planner.settings) and query.mode == "eager"
+        history = self._engine.snapshot.history
+        return as_now and not query.is_filling and not any(history.get(source) for source in query.keeping.inputs)
+
+    def _move(self, query: Query, entry: Entry, group: Group, planner: Planner) -> None:
+        session, before, own, bound = self._session, self._session.declared, query.keeping, query.bound
+        found = split(bound.plan)
+        if found is None or found.skeleton != group.split.skeleton:
+            return  # another one of that name, which could not be registered, was noted
+        shape, constants = constants_of(found)
+        session.declared = before.without("query", query.name)
+        try:
+            planned = Planned(planner, bound, bound, entry["statistics"])
+            template = self._templates.declared(planned, group, shape, entry["text"])
+            rows = table_rows(constants, [query.name], query.mode, entry["text"], template.name)
+            (moved,) = self._templates.enlist(template, rows, planner.settings)
+        except BaseException:
+            session.declared = before
+            raise
+        query.join(moved)
+        self._registry.add([query])
+        self._modes.hide(query.name, own, session.declared.entries)
+
+
+def statement_text(statement: st.Statement) -> str:
+    place = statement.place
+    return place.text[place.start : place.end]
+
+
+def said(text: str) -> st.RegisterQuery | st.Query:
+    """The statement of an entry or a record."""
+    (statement,) = parse(text)
+    if not isinstance(statement, st.RegisterQuery | st.Query):
+        raise AssertionError(f"not a query: {text}")
+    return statement

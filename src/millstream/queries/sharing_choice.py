@@ -1,0 +1,159 @@
+"""Whether a query gets a plan of its own, or becomes a row of a group.
+
+A group is one plan for all queries that differ only in what they select.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from millstream.engine.engine import Engine
+from millstream.engine.groups.admission import Group
+from millstream.engine.history.past import Past
+from millstream.kernel.batch import value_column
+from millstream.kernel.scalar.expressions import Parameter
+from millstream.kernel.sharing.keyed_selection import equality_key
+from millstream.language.binder import BoundQuery
+from millstream.plan import logical as lo
+from millstream.plan.cost import SourceStatistics, selectivity
+from millstream.plan.explain_groups import service_of
+from millstream.plan.grouping import Shape, Split, has_many_constants, shape_of, split
+from millstream.plan.kept_columns import shared_stems
+from millstream.plan.logical import sources
+from millstream.plan.lowering.lower import Options
+from millstream.queries.planner import Planner
+from millstream.settings import Settings
+from millstream.types import BOOLEAN, to_polars
+
+# From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
+ENOUGH_TO_SHARE = 8
+# Of a join, those that together want so much of it: then one join of all rows costs less than one for each.
+WORTH_ONE_JOIN = 0.5
+# So many queries that ask for the same value may become rows of their own before bits are cheaper.
+MOST_PER_VALUE = 32
+
+
+class SharingChoice:
+    """Knows which queries could share a plan, and do not yet."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        # Queries with plans of their own, by the group they could be in: the part of its rows that each wants.
+        self._own_plans: dict[str, dict[str, float]] = {}
+        self._values: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
+
+    def group(self, found: Split, shape: Shape, constants: pl.DataFrame, options: Options) -> Group:
+        """The group for queries of a shape: by the value of a column that they ask for, where there are not too many
+        of them for each value."""
+        groups = self._engine.groups
+        asked = equality_key(shape.condition)
+        if asked is not None and asked[0].type != BOOLEAN and isinstance(asked[1], Parameter):
+            keyed = groups.find(found, asked[0], options)
+            if self.has_room(keyed, shape, constants):
+                return keyed
+        return groups.find(found, None, options)
+
+    def has_room(self, keyed: Group, shape: Shape, constants: pl.DataFrame) -> bool:
+        """Whether there are not too many queries for each value of the key with these."""
+        asked = equality_key(shape.condition)
+        if asked is None or not isinstance(asked[1], Parameter):
+            raise AssertionError(f"{shape.condition} asks for no value")
+        values = constants[value_column(asked[1].index)]
+        known = self._values.get((keyed.edge, shape.name), set())
+        count = self._engine.groups.next_query(keyed) + len(values)
+        return count <= MOST_PER_VALUE * (len(known) + (values.n_unique() if len(values) > 1 else 1))
+
+    def has_joined(self, group: Group, shape: Shape, rows: pl.DataFrame) -> None:
+        """Queries with these constants are in a group now."""
+        asked = equality_key(shape.condition) if group.key is not None else None
+        if asked is not None and isinstance(asked[1], Parameter):
+            values = rows[value_column(asked[1].index)].to_list()
+            self._values.setdefault((group.edge, shape.name), set()).update(values)
+
+    def is_to_share(self, group: Group, settings: Settings, wanted: float = 0.0) -> bool:
+        """Whether a query should come to a group, given the part of the rows of the FROM list that it wants."""
+        if settings.sharing == "on" or group.edge in self._engine.groups:
+            return True
+        others = self._own_plans.get(group.edge, {})
+        if len(others) >= ENOUGH_TO_SHARE:
+            return True
+        # One join of all rows instead of several of some.
+        joins = len(sources(group.split.core)) > 1
+        return joins and bool(others) and sum(others.values()) + wanted >= WORTH_ONE_JOIN
+
+    def differs_by_its_past(self, group: Group, past: Past) -> bool:
+        """Whether what the group's selection reads has seen more of the past than is kept, or will have: then the state
+        there is does not go with what a new query has seen."""
+        if not past.apart:
+            return False
+        if past.covered and past.counted:
+            return True  # a group counts what fails from now on
+        engine, below = self._engine, [s for s in group.pipeline.steps if s.name not in group.above]
+        if engine.holds_state_of(step.name for step in below):
+            return True
+        others = engine.pasts.get(group.edge, {}).values()
+        keeps = any(step.operator.distribution.keys is not None for step in below)
+        return keeps and any(other.kept != past.kept for other in others)
+
+    def note_own_plan(self, group: Group, name: str, wanted: float = 0.0) -> None:
+        """A query has a plan of its own that could be in a group."""
+        self._own_plans.setdefault(group.edge, {})[name.lower()] = wanted
+
+    def take_own_plans(self, group: Group) -> list[str]:
+        """The queries that could be in a group, which now begins."""
+        return [*self._own_plans.pop(group.edge, {})]
+
+    def forget(self, name: str) -> None:
+        """A query is gone."""
+        for others in self._own_plans.values():
+            others.pop(name.lower(), None)
+
+    def explain(self, bound: BoundQuery, planner: Planner) -> list[str]:
+        """What a query would share if it were registered now, what it would add, and what would serve it."""
+        engine, options = self._engine, planner.options
+        found = shareable_plan(bound, planner.settings)
+        if found is not None:
+            shape, constants = constants_of(found)
+            group = self.group(found, shape, constants, options)
+            read = {source.name for source in sources(bound.plan)}
+            wanted = wanted_part(found, engine.statistics(read))
+            if self.is_to_share(group, planner.settings, wanted):
+                return self._explain_group(group, found)
+        own = engine.pipeline_of(bound.plan, options)
+        known = {step.name for step in engine.pipeline.steps}
+        shared = [step.name for step in own.steps if step.name in known]
+        lines = [f"shares {len(shared)} of its {len(own.steps)} operators: {', '.join(shared)}"] if shared else []
+        stems = shared_stems(own, engine.pipeline)
+        return lines + ([f"keeps the rows of {', '.join(stems)} together with other joins"] if stems else [])
+
+    def _explain_group(self, group: Group, found: Split) -> list[str]:
+        count = self._engine.shown(group.edge)
+        others = f"with {count} others" if count else "of its own, which others may join"
+        shape, values = shape_of(found.condition)
+        service = service_of(shape.condition, keyed=group.key is not None, constants=values)
+        return [f"a row of the query table of a group {others}", *service.lines()]
+
+
+def shareable_plan(bound: BoundQuery, settings: Settings, *, recorded: bool = False) -> Split | None:
+    """What a query has in common with others, and its condition; None where it is to have a plan of its own. One that
+    there is a record of was in a group before."""
+    if settings.sharing == "off" or (not recorded and has_many_constants(bound.plan)):
+        return None
+    return split(bound.plan)
+
+
+def wanted_part(found: Split, statistics: Mapping[str, SourceStatistics]) -> float:
+    """The part of the rows of the FROM list that a query wants."""
+    return selectivity(lo.Filter(found.core, found.condition), statistics)
+
+
+def constants_of(found: Split) -> tuple[Shape, pl.DataFrame]:
+    """The shape of a condition, and a row of its constants."""
+    shape, values = shape_of(found.condition)
+    columns = [
+        pl.Series(value_column(index), [value], to_polars(kind))
+        for index, (kind, value) in enumerate(zip(shape.parameters, values, strict=True))
+    ]
+    return shape, pl.DataFrame(columns)

@@ -1,0 +1,122 @@
+"""Templates of an earlier process: their groups and queries, found again, moved, or taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from millstream.catalog.entries import Entry
+from millstream.engine.engine import steps_name
+from millstream.engine.groups.admission import WAITING, Group, numbers_of
+from millstream.errors import Error
+from millstream.kernel.batch import value_column
+from millstream.kernel.sharing.keyed_selection import equality_key
+from millstream.kernel.sharing.parameters import QUERY
+from millstream.language.bind_parameters import with_constants
+from millstream.language.statement_parser import parse_type
+from millstream.language.syntax import numbered_parameters
+from millstream.plan.grouping import Shape, shape_of
+from millstream.plan.lowering.lower import Options
+from millstream.queries.modes import Modes
+from millstream.queries.none_mode import ROWS, NoneTemplates, rows_of
+from millstream.queries.notices import of_the_past, past_in
+from millstream.queries.planner import Planned, Planner
+from millstream.queries.registration import PlannedOtherwise, said
+from millstream.queries.templates import MODE, NAME, TEMPLATE, TEXT, Templates
+
+
+class TemplateRecovery:
+    """Goes on with what is kept for the queries of templates."""
+
+    def __init__(self, planner: Planner, modes: Modes, templates: Templates, none_templates: NoneTemplates) -> None:
+        self._planner, self._engine, self._session = planner, planner.engine, planner.session
+        self._modes, self._templates, self._none_templates = modes, templates, none_templates
+        # Of selections whose queries were moved, since groups are planned otherwise now: what keeps those apart.
+        self._apart: dict[str, str] = {}
+
+    def recover(self, entry: Entry) -> None:
+        """Have the queries of a template; PlannedOtherwise where what is kept does not fit."""
+        engine, planner = self._engine, self._planner.under(self._session.settings_of(entry))
+        kinds = tuple(parse_type(kind) for kind in entry["parameters"])
+        statement = said(entry["text"])
+        numbered_parameters(statement.query)
+        planned = planner.plan(entry["text"], statement.query, kinds, entry["statistics"])
+        if ROWS in entry:
+            self._none_templates.recover(entry, planned)
+            return
+        lazy, found = self._modes.of_group(planned, lazy="kept" in entry, known=entry.get("kept"))
+        if found is None:
+            raise PlannedOtherwise
+        shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
+        asked = equality_key(shape.condition) if entry["keyed"] else None
+        key = asked[0] if asked else None
+        group = engine.groups.find(found, key, replace(planner.options, apart=entry.get("apart", "")))
+        steps = steps_name(engine.groups.steps_of(found, key, group.options))
+        if (group.selection, steps) != (entry["selection"], entry.get("steps", steps)):
+            group, entry = self._moved(entry, planned, shape, lambda apart: engine.groups.find(found, key, apart))
+        template = self._templates.add(entry["name"], planned, group, shape, kinds, lazy)
+        rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
+        pasts = {number: past_in(entry, number) for number in rows[QUERY]}
+        waiting = numbers_of(engine.groups.tables(group, WAITING))
+        engine.see_from(group.edge, {number: past for number, past in pasts.items() if number in waiting})
+        self._templates.add_rows(template, rows, pasts.__getitem__)
+
+    def _moved(
+        self, entry: Entry, planned: Planned, shape: Shape, group_of: Callable[[Options], Group]
+    ) -> tuple[Group, Entry]:
+        """The group that the queries of a template are in from now on, since it is planned otherwise than by the
+        version that wrote it: they wait there, with what is kept of the past now."""
+        engine, groups, selection = self._engine, self._engine.groups, entry["selection"]
+        options, past = planned.planner.options, of_the_past(engine, planned.bound)
+        counts = past.apart and past.covered and past.counted  # a group counts what fails from now on
+        if past.unseen is not None or counts or shape.name not in groups.kept_under(selection):
+            raise PlannedOtherwise
+        if selection not in self._apart:
+            is_used = bool(groups.kept_under(group_of(options).selection))
+            # What others have there goes with another past, and has other numbers.
+            self._apart[selection] = selection if past.apart or is_used else ""
+        apart = self._apart[selection]
+        group = group_of(replace(options, apart=apart))
+        last = max(groups.next_query(group), engine.snapshot.queries.get(entry["edge"], 0))
+        changed = {key: value for key, value in entry.items() if key not in ("notices", "apart")}
+        steps = groups.steps_of(group.split, group.key, group.options)
+        changed |= {
+            "edge": group.edge,
+            "selection": group.selection,
+            "steps": steps_name(steps),
+            **({"apart": apart} if apart else {}),
+        }
+        changed |= {"notices": [[0, last, list(past.notices), *past.content()]]} if past.is_told else {}
+        self._session.declared = self._session.declared.replacing(entry, changed)
+        chosen = pl.col(TEMPLATE) == entry["name"]
+        groups.move(selection, entry["edge"], group, chosen, self._session.declared.entries)
+        return group, changed
+
+    def taken_apart(self, entry: Entry) -> list[Entry]:
+        """The queries of a template as if each had come alone."""
+        tables = [rows_of(entry)] if ROWS in entry else []
+        if not tables:
+            kept = self._engine.groups.kept_under(entry["selection"]).values()
+            tables = [table.filter(pl.col(TEMPLATE) == entry["name"]) for table in kept]
+        common = {"kind": "query", "settings": entry["settings"], "statistics": entry["statistics"]}
+        count = len(entry["parameters"])
+        return [
+            {
+                **common,
+                "name": row[NAME].lower(),
+                "shown": row[NAME],
+                "mode": row.get(MODE, "none"),
+                "text": row.get(TEXT) or _with_constants(entry["text"], [row[value_column(n)] for n in range(count)]),
+            }
+            for table in tables
+            for row in table.iter_rows(named=True)
+        ]
+
+
+def _with_constants(template: str, values: Sequence[object]) -> str:
+    try:
+        return with_constants(template, values)
+    except Error:
+        return f"{template} -- {', '.join(map(repr, values))}"  # which says why it cannot be read

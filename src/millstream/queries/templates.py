@@ -1,0 +1,222 @@
+"""Templates: what queries of one text have in common but for their constants.
+
+The catalog keeps templates; their queries are rows of the query table of a group, with their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from millstream.catalog.entries import Declarations, statistics_of
+from millstream.catalog.session import Session
+from millstream.engine.engine import Engine, steps_name
+from millstream.engine.groups.admission import Group
+from millstream.engine.history.past import Past
+from millstream.engine.materialization import Eager, Keeping, Lazy
+from millstream.kernel.batch import value_column
+from millstream.kernel.sharing.parameters import QUERY, with_values
+from millstream.language.bind_parameters import filled
+from millstream.language.binder import BoundQuery
+from millstream.language.statement_parser import parse
+from millstream.language.type_names import stored_text
+from millstream.plan.explain_groups import service_of
+from millstream.plan.fingerprint import fingerprint
+from millstream.plan.grouping import Shape
+from millstream.plan.logical import map_expressions
+from millstream.plan.lowering.matches import LazyPlan
+from millstream.queries.modes import Modes
+from millstream.queries.notices import of_the_past, with_past
+from millstream.queries.planner import Planned
+from millstream.queries.registry import Registry
+from millstream.queries.sharing_choice import SharingChoice
+from millstream.query import Query, QueryContext
+from millstream.settings import Settings
+from millstream.state.notes import Record
+from millstream.types import DataType
+
+NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """As it was planned, and the group of its queries."""
+
+    name: str
+    planned: Planned
+    group: Group
+    shape: Shape
+    parameters: tuple[DataType, ...]
+    # Of mode LAZY: what is done with the matches that the group keeps, and the sources that they are made from.
+    lazy: LazyPlan | None = None
+    inputs: frozenset[str] = frozenset()
+
+    @property
+    def bound(self) -> BoundQuery:
+        return self.planned.bound
+
+    def own(self, query: Query) -> BoundQuery:
+        """A query as if it had come alone: its text and plan with its own constants."""
+        planner = self.planned.planner
+        tables = planner.engine.groups.tables(self.group)
+        row = tables[self.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
+        if row[TEXT] is not None:
+            with stored_text():
+                (statement,) = parse(row[TEXT])
+                bound = planner.bind(row[TEXT], statement.query, self.parameters)  # type: ignore[attr-defined]
+                return planner.rewritten(bound, statistics_of(self.planned.statistics))
+        values = [row[value_column(index)] for index in range(len(self.parameters))]
+        plan = self.bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
+        return replace(self.bound, plan=plan, tree=filled(self.bound.cql, values))
+
+    def sharing(self, query: Query) -> dict[str, Any]:
+        """What a query of the group shares, and what serves it."""
+        service = service_of(self.shape.condition, keyed=self.group.key is not None)
+        return {
+            "shared_by": self.planned.planner.engine.shown(query.edge),
+            "indexes": [service.key] if service.key is not None else list(service.attributes),
+            "unindexed": list(service.residual),
+        }
+
+
+class Templates:
+    """The templates of a database whose queries are in groups."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        session: Session,
+        registry: Registry,
+        modes: Modes,
+        choice: SharingChoice,
+        context: QueryContext,
+    ) -> None:
+        self._engine, self._session, self._registry = engine, session, registry
+        self._modes, self._choice, self._context = modes, choice, context
+        self._templates: dict[str, Template] = {}
+
+    def declared(
+        self,
+        planned: Planned,
+        group: Group,
+        shape: Shape,
+        text: str,
+        kinds: tuple[DataType, ...] = (),
+        lazy: LazyPlan | None = None,
+    ) -> Template:
+        """The template that queries of this text belong to; committed when the first of them is."""
+        bound = planned.bound
+        outside: tuple[object, ...] = bound.kind, tuple(f.name for f in bound.schema), tuple(map(str, kinds))
+        outside = (*outside, bool(kinds) and text)
+        if lazy is not None:
+            outside = *outside, lazy.above, lazy.parts[0].windows
+        name = fingerprint((group.edge, shape.name, outside))
+        if name not in self._templates:
+            # It stays under the settings of now, whatever they will be.
+            planned = replace(planned, planner=planned.planner.under(planned.planner.settings))
+            self.add(name, planned, group, shape, kinds, lazy)
+            self._session.declared = self._session.declared.with_entry(
+                "template",
+                name,
+                text=text,
+                parameters=[str(kind) for kind in kinds],
+                **planned.entry(),
+                edge=group.edge,
+                selection=group.selection,
+                steps=steps_name(self._engine.groups.steps_of(group.split, group.key, group.options)),
+                keyed=group.key is not None,
+                **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
+            )
+        return self._templates[name]
+
+    def add(
+        self,
+        name: str,
+        planned: Planned,
+        group: Group,
+        shape: Shape,
+        kinds: tuple[DataType, ...],
+        lazy: LazyPlan | None,
+    ) -> Template:
+        """Know a template that is declared, or about to be."""
+        inputs = frozenset() if lazy is None else self._engine.sources_of(planned.bound.plan, group.options)
+        self._templates[name] = made = Template(name, planned, group, shape, kinds, lazy, inputs)
+        if lazy is not None:
+            self._modes.note(lazy)
+        return made
+
+    def enlist(
+        self,
+        template: Template,
+        rows: pl.DataFrame,
+        settings: Settings,
+        record: Record | None = None,
+        past: Past | None = None,
+    ) -> list[Query]:
+        """Register queries of a template, by rows of the query table."""
+        session, group = self._session, template.group
+        past = past or of_the_past(self._engine, template.bound)
+        first = self._engine.groups.next_query(group)
+        rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
+        before = session.declared
+        try:
+            self._registry.check_room(rows.height, settings)
+            session.declared = with_past(before, template.name, first, rows.height, past)
+            self._engine.enlist(group, template.shape, rows, session.declared.entries, record, past)
+        except BaseException:
+            session.declared = before
+            if not self._registry.number_of(template):
+                session.declared = self._without(template)
+            raise
+        return self.add_rows(template, rows, lambda _: past)
+
+    def add_rows(self, template: Template, rows: pl.DataFrame, past: Callable[[int], Past]) -> list[Query]:
+        """Have the queries of rows that are in the query table."""
+        self._choice.has_joined(template.group, template.shape, rows)
+        queries = [
+            Query(
+                self._context,
+                name,
+                mode,
+                template.bound,
+                self._keeping(template, number),
+                number,
+                template,
+                past(number),
+            )
+            for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
+        ]
+        self._registry.add(queries)
+        return queries
+
+    def _keeping(self, template: Template, number: int) -> Keeping:
+        bound, group = template.bound, template.group
+        if template.lazy is None:
+            return Eager(self._engine, group.edge, bound.schema, bound.kind == "stream", number)
+        return Lazy(self._engine, template.lazy, (group.edge,), template.inputs, bound.schema, group.options, number)
+
+    def drop(self, query: Query, template: Template) -> None:
+        """A query is gone, and with the last one its template."""
+        if query.number is None:
+            raise AssertionError(f"{query.name} is in no group")
+        is_last = self._registry.number_of(template) == 1
+        declared = self._without(template) if is_last else self._session.declared
+        self._engine.dismiss(query.edge, [query.number], declared.entries)
+        self._session.declared = declared
+
+    def _without(self, template: Template) -> Declarations:
+        del self._templates[template.name]
+        if template.lazy is not None:
+            self._modes.forget(template.lazy)
+        return self._session.declared.without("template", template.name)
+
+
+def table_rows(values: pl.DataFrame, names: Sequence[str], mode: str, text: str | None, template: str) -> pl.DataFrame:
+    """Rows of a query table: constants, names, modes, and the texts of those that came one by one."""
+    named = pl.DataFrame({NAME: list(names)}, schema={NAME: pl.String()}).with_columns(
+        pl.lit(mode.lower()).alias(MODE), pl.lit(text, pl.String).alias(TEXT), pl.lit(template).alias(TEMPLATE)
+    )
+    return named if not values.width else values.hstack(named)

@@ -1,0 +1,53 @@
+"""SELECT: the answer of a query that is not registered, as of now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from millstream.engine.answers import elements_between, relation_at
+from millstream.engine.engine import Engine
+from millstream.ingest.insert import Inputs
+from millstream.language import statements as st
+from millstream.language.binder import BoundQuery
+from millstream.plan.logical import has_no_heartbeat, sources
+from millstream.plan.lowering.lower import CLOCK
+from millstream.queries.notices import check_now, counted_now, of_the_past
+from millstream.queries.planner import Planner
+from millstream.statements.result import Result
+
+
+class AdHocQueries:
+    """Runs a plan over the history that is kept."""
+
+    def __init__(self, engine: Engine, planner: Planner, inputs: Inputs) -> None:
+        self._engine, self._planner, self._inputs = engine, planner, inputs
+
+    def run(self, statement: st.Query) -> Result:
+        bound = self._planner.plan(statement.place.text, statement.query).bound
+        self._inputs.tick_clocks()
+        now = self.latest(bound)
+        limit, past = self._planner.settings.max_rstream_rows, of_the_past(self._engine, bound)
+        # The answer of a relation has only this instant, that of a stream all elements up to it.
+        first = now if bound.kind == "relation" else past.counted
+        options = replace(self._planner.options, first_counted=max(first, 0))
+        if past.unseen is None:
+            check_now(past, now, bound)
+            rows = self._engine.evaluate(bound.plan, options, now, past.kept)
+        else:
+            rows, past = counted_now(self._engine, bound, past, options, now)
+        if bound.kind == "relation":
+            table = relation_at(rows, bound.schema, now)
+        else:
+            read = {source.name for source in sources(bound.plan)}
+            since = max(past.first, self._engine.first_answerable(read)) - 1
+            table = elements_between(rows, bound.schema, since, now, bound.domain, limit)
+        return Result("; ".join([f"{table.num_rows} rows", *past.notices]), table=table, notices=past.notices)
+
+    def latest(self, bound: BoundQuery) -> int:
+        """The instant up to which a query is final now; over tables only, also what is pending."""
+        engine, read = self._engine, sources(bound.plan)
+        frontiers = [engine.frontier(source.name) for source in read] or [engine.frontier(CLOCK)]
+        if has_no_heartbeat(bound.plan):
+            pending = [engine.snapshot.progress(source.name).last_change for source in read]
+            return max([min(frontiers), 0, *pending])
+        return min(frontiers)

@@ -1,0 +1,129 @@
+"""Runs statements: each goes to the file of its family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from millstream.catalog.entries import Entry, Pickler
+from millstream.catalog.session import Session
+from millstream.connectors.sinks import Sinks
+from millstream.connectors.source_loop import Pump
+from millstream.engine.engine import Engine
+from millstream.errors import CatalogError, Error, NotSupportedError, StateError
+from millstream.ingest.external import External
+from millstream.ingest.insert import Inputs
+from millstream.language import statements as st
+from millstream.language.statement_parser import parse
+from millstream.language.values import together
+from millstream.queries.planner import Planner
+from millstream.queries.standing import StandingQueries
+from millstream.settings import Settings
+from millstream.statements.ad_hoc import AdHocQueries
+from millstream.statements.changes import ChangeStatements
+from millstream.statements.explain import ExplainStatements
+from millstream.statements.objects import ObjectStatements
+from millstream.statements.queries import QueryStatements
+from millstream.statements.result import Result
+from millstream.statements.settings import SettingStatements
+from millstream.statements.show import ShowStatements
+from millstream.statements.sinks import SinkStatements
+from millstream.statements.user_code import UserCodeStatements
+
+
+class Executor:
+    """Who runs which statement; those that have a method of the database too are reached by name."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        session: Session,
+        planner: Planner,
+        queries: StandingQueries,
+        inputs: Inputs,
+        sinks: Sinks,
+        pump: Pump,
+        external: External | None,
+        pickler: Pickler,
+    ) -> None:
+        self._engine, self._session, self._delivering = engine, session, sinks.lock
+        registry = queries.registry
+        self.objects = ObjectStatements(engine, session, registry, inputs, pump, external)
+        self.code = UserCodeStatements(engine, session, pickler)
+        self.queries = QueryStatements(engine, queries, sinks)
+        self.sinks = SinkStatements(engine, session, registry, sinks, external)
+        self._changes = ChangeStatements(inputs, sinks)
+        self._settings = SettingStatements(engine, session, registry)
+        self._ad_hoc = AdHocQueries(engine, planner, inputs)
+        self.explain = ExplainStatements(engine, planner, queries, self._ad_hoc)
+        self._show = ShowStatements(engine, session.catalog, registry, sinks)
+
+    def execute(self, text: str) -> Result:
+        """Run all statements of a text; gives the last one's result."""
+        result = Result("nothing to do")
+        for run in together(parse(text)):
+            self._changes.insert_all(run[:-1])
+            result = self._run(run[-1])
+        return result
+
+    def _run(self, statement: st.Statement) -> Result:
+        match statement:
+            case st.CreateStream() | st.CreateTable() | st.CreateView():
+                return self.objects.create(statement)
+            case st.RegisterQuery():
+                return self.queries.register(statement)
+            case st.CreateSink():
+                return self.sinks.create(statement)
+            case st.Drop():
+                return self._drop(statement)
+            case st.Insert() | st.Delete() | st.Update() | st.Advance():
+                return self._changes.run(statement)
+            case st.SetOption():
+                with self._engine.lock:
+                    return self._settings.run(statement)
+            case st.Query():
+                return self._ad_hoc.run(statement)
+            case st.Explain():
+                return self.explain.run(statement)
+            case st.Show():
+                return self._show.run(statement)
+            case _:
+                name = type(statement).__name__
+                raise NotSupportedError(f"{name} cannot be run yet", place=statement.place)
+
+    def _drop(self, statement: st.Drop) -> Result:
+        # The order in which locks are taken: a sink may be at a delivery, which ends with a commit.
+        with self._delivering if statement.kind == "SINK" else nullcontext(), self._engine.lock:
+            match statement.kind:
+                case "QUERY":
+                    return self.queries.run_drop(statement)
+                case "SINK":
+                    return self.sinks.drop(statement)
+                case _:
+                    return self.objects.drop(statement)
+
+    def recover(self) -> None:
+        """Have all that queries read, before anything is changed: without one of these there is no database."""
+        for entry in self._session.declared.entries:
+            match entry["kind"]:
+                case "settings":
+                    self._settings.apply(Settings(**entry["values"]))
+                case "function" | "aggregate":
+                    _recover(entry, self.code.recover)
+                case "query" | "template" | "sink":
+                    pass  # opened when all that they read is there
+                case _:
+                    _recover(entry, self.objects.recover)
+
+
+def _recover(entry: Entry, declare: Callable[[Entry], None]) -> None:
+    try:
+        declare(entry)
+    except (OSError, MemoryError, StateError):
+        raise
+    except Exception as error:
+        raise CatalogError(
+            f'{entry["kind"]} "{entry["name"]}" cannot be declared by this version',
+            detail=str(error) if isinstance(error, Error) else repr(error),
+            hint="open the database with the version that made it; nothing was changed",
+        ) from error

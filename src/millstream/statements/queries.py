@@ -1,0 +1,42 @@
+"""REGISTER QUERY and DROP QUERY."""
+
+from __future__ import annotations
+
+from millstream.connectors.sinks import Sinks
+from millstream.engine.engine import Engine
+from millstream.errors import CatalogError
+from millstream.language import statements as st
+from millstream.language.definer import check_name
+from millstream.queries.standing import StandingQueries
+from millstream.statements.result import Result
+
+
+class QueryStatements:
+    """Standing queries come and go."""
+
+    def __init__(self, engine: Engine, queries: StandingQueries, sinks: Sinks) -> None:
+        self._engine, self._queries, self._sinks = engine, queries, sinks
+
+    def register(self, statement: st.RegisterQuery) -> Result:
+        check_name(statement.name)
+        query = self._queries.registration.register(statement.name.text, statement.mode, statement)
+        message = "; ".join([f"query {query.name} registered", *query.notices])
+        return Result(message, query=query, notices=tuple(query.notices))
+
+    def run_drop(self, statement: st.Drop) -> Result:
+        name = statement.name
+        self._queries.registry.find(name.text, name.place)
+        self.drop(name.key)
+        return Result(f"query {name} dropped")
+
+    def drop(self, name: str) -> None:
+        """Forget a query that no sink follows."""
+        with self._engine.lock:
+            query = self._queries.registry.find(name)
+            if sinks := self._sinks.of(query):
+                raise CatalogError(
+                    f'query "{query.name}" is in use',
+                    detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
+                    hint="drop those first",
+                )
+            self._queries.drop(query)

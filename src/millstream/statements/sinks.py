@@ -1,0 +1,98 @@
+"""CREATE SINK and DROP SINK, and sinks that are Python callables."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from millstream.catalog.entries import Declarations, Entry
+from millstream.catalog.session import Session
+from millstream.connectors.sinks import CALLABLE, Deliver, Sink, Sinks
+from millstream.connectors.source_loop import needs_spark
+from millstream.engine.backups import PAUSED
+from millstream.engine.engine import Engine
+from millstream.errors import BindError, Error
+from millstream.ingest.external import External
+from millstream.language import statements as st
+from millstream.language.definer import check_name
+from millstream.names import shown_name, why_unusable
+from millstream.plan.definitions import ExternalData
+from millstream.queries.registry import Registry
+from millstream.statements.result import Result
+
+
+class SinkStatements:
+    """Sinks are declared here, and served by `connectors/sinks.py`."""
+
+    def __init__(
+        self, engine: Engine, session: Session, registry: Registry, sinks: Sinks, external: External | None
+    ) -> None:
+        self._engine, self._session, self._registry = engine, session, registry
+        self._sinks, self._external = sinks, external
+
+    def create(self, statement: st.CreateSink) -> Result:
+        name, target = statement.name, statement.target
+        check_name(name)
+        self._registry.find(statement.query.text, statement.query.place)
+        if self._external is None:
+            raise needs_spark(f"sink {name} is written")
+        try:
+            self._external.check_sink(ExternalData(target.format, target.options))
+        except Error as error:
+            error.place = error.place or target.place
+            raise
+        with self._engine.lock:
+            self._sinks.check_free(name.text, name.place)
+            query = self._registry.find(statement.query.text, statement.query.place)
+            declared = self._session.declared.with_entry(
+                "sink", name.text, shown=name.text, query=query.name, format=target.format, options=[*target.options]
+            )
+            self._session.declare(declared)
+            self._attach(declared.entries[-1])
+        self._sinks.flush()
+        return Result(f"sink {name} created")
+
+    def create_callable(self, name: str, query: str, deliver: Deliver) -> None:
+        if reason := why_unusable(name):
+            raise BindError(f'"{shown_name(name)}" cannot be a sink\'s name', detail=reason)
+        found = self._registry.find(query)
+        with self._engine.lock:
+            if not self._sinks.is_callable_for(name, found):
+                self._sinks.check_free(name)
+                self._session.declare(self._session.declared.with_entry("sink", name, shown=name, query=found.name))
+            self._sinks.add(Sink(name, found, CALLABLE, deliver))
+        self._sinks.flush()
+
+    def resume(self, name: str) -> None:
+        """Try a paused sink again, from the delivery that failed."""
+        with self._engine.lock:
+            self._sinks.find(name).error = None
+            entries = self._session.declared.entries
+            entry = self._session.declared.find("sink", name)
+            if entry is not None and PAUSED in entry:
+                kept = ({k: v for k, v in e.items() if e is not entry or k != PAUSED} for e in entries)
+                self._session.declare(Declarations(tuple(kept)))
+        self._sinks.flush()
+
+    def drop(self, statement: st.Drop) -> Result:
+        name = statement.name
+        self._sinks.find(name.text, name.place)
+        declared = self._session.declared.without("sink", name.key)
+        self._sinks.drop(name.key, declared.entries)
+        self._session.declared = declared
+        return Result(f"sink {name} dropped")
+
+    def recover(self) -> None:
+        """Have the sinks that an earlier process declared."""
+        for entry in self._session.declared.entries:
+            if entry["kind"] == "sink":
+                self._attach(entry)
+
+    def _attach(self, entry: Entry) -> None:
+        query = self._registry.find(entry["query"])
+        if "format" not in entry:
+            self._sinks.add(Sink(entry["shown"], query, CALLABLE, None))
+            return
+        options = tuple((str(key), str(value)) for key, value in entry["options"])
+        target, external = ExternalData(entry["format"], options), self._external
+        deliver = None if external is None else partial(external.write, target)
+        self._sinks.add(Sink(entry["shown"], query, entry["format"], deliver, entry.get(PAUSED)))
