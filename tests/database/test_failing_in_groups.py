@@ -43,7 +43,7 @@ def answer(query: ms.Query) -> Any:
         changes = query.changes().to_pylist()
     except ms.EvaluationError as error:
         return error.primary.partition(" in ")[0]  # whose parameters are shown as such
-    return [Counter(tuple(row.items()) for row in table) for table in (*found, changes)], query.first_tick
+    return [Counter(tuple(row.items()) for row in table) for table in (*found, changes)], query.instants.first
 
 
 def answers(path: Path | None, shape: str, sharing: str, mode: str, *, size: int, shards: int = 1) -> dict[str, Any]:

@@ -137,13 +137,13 @@ def test_many_threads_ask_for_instants_within_retention(tmp_path: Path, on_disk:
             try:
                 while not stop.is_set():
                     time.sleep(0.005)  # others want to run too
-                    first, final = query.first_tick, query.final
+                    first, final = query.instants.first, query.final
                     at = dice.randint(max(first, 9), final)
                     with suppress(ms.TimeError):
                         assert query.result(at=at).to_pylist() == [{"n": 10, "last": at}]
                         asked[0] += 1
                         continue
-                    assert at < query.first_tick  # it is forgotten by now
+                    assert at < query.instants.first  # it is forgotten by now
             except BaseException as error:  # of a thread: shown below
                 failures.append(error)
 
@@ -183,11 +183,12 @@ def test_many_threads_ask_for_instants_within_retention(tmp_path: Path, on_disk:
 )
 def test_changes_piece_by_piece_are_all_of_them(db: ms.Database, text: str, most: int) -> None:
     query = db.register(text)
-    pieces, place = [], query.place()
+    reader = query.reader
+    pieces, place = [], reader.place()
     for start in range(0, 60, 20):
         db.insert("s", [(ts % 3, ts // 2, ts // 2 * 2) for ts in range(start, start + 20)])
         while True:
-            piece, until = query.next_changes(place, most)
+            piece, until = reader.next_changes(place, most)
             if until == place.seen:
                 break
             # More than was asked for only where a single instant has them.

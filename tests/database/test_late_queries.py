@@ -114,7 +114,7 @@ def checked(query: ms.Query, window: Window, elements: list[Element], past: Past
         first = max(kept, final - retain)
     else:
         seen, first = elements, max(due, final - retain, 0)
-    assert query.first_tick == first
+    assert query.instants.first == first
     if first > final:
         with pytest.raises(ms.TimeError, match="no longer kept"):
             query.result()
@@ -242,11 +242,11 @@ def db() -> Iterator[ms.Database]:
 )
 def test_where_exact_answers_begin(db: ms.Database, mode: str, text: str, first: int) -> None:
     query = db.register(text, mode=mode)
-    assert query.first_tick == max(first, 48 - 16)
+    assert query.instants.first == max(first, 48 - 16)
     assert not query.notices
     elements: list[Any] = query.result().to_pylist()
     if query.kind == "stream":
-        assert min(row["_ts"] for row in elements) == query.first_tick
+        assert min(row["_ts"] for row in elements) == query.instants.first
 
 
 @pytest.mark.parametrize(

@@ -49,17 +49,17 @@ def test_where_exact_answers_begin(mode: str, text: str, first: int) -> None:
     with prepared(rows=0) as whole, prepared() as db:
         expected, query = whole.register(text), db.register(text, mode=mode)
         fed(whole, range(50))
-        assert (query.first_tick, query.notices) == (first, [])
+        assert (query.instants.first, query.notices) == (first, [])
         for upto in (50, 60):
             fed(whole, range(50, upto))
             fed(db, range(50, upto))
-            begin = query.first_tick
+            begin = query.instants.first
             for at in range(begin, upto - 1):
                 own = query.result(at).to_pylist()
                 right = expected.result(at).to_pylist()
                 assert own == [row for row in right if row.get("_ts", begin) >= begin]
         with pytest.raises(ms.TimeError, match="no longer kept"):
-            query.result(at=query.first_tick - 1)
+            query.result(at=query.instants.first - 1)
 
 
 def test_what_counts_above_what_is_not_known_yet_is_never_covered() -> None:
@@ -95,7 +95,7 @@ def test_what_is_waited_for_lasts(tmp_path: Path, mode: str) -> None:
             query.result()
         assert not delivered
         db.insert("s", [(53, 1000)])
-        assert query.first_tick == 999 - 16
+        assert query.instants.first == 999 - 16
         assert not query.notices
         (first, *_) = changes = next(following).to_pylist()
         assert first["_ts"] == 32 + 20  # the 21st element that was seen
@@ -115,7 +115,7 @@ def test_what_counts_above_what_counts_is_waited_for(tmp_path: Path, mode: str) 
         with pytest.raises(ms.TimeError, match="no longer kept"):
             query.result()
         fed(db, range(52, 54))
-        assert (query.first_tick, query.notices) == (32 + 3 + 1 + 16 - 1, [])
+        assert (query.instants.first, query.notices) == (32 + 3 + 1 + 16 - 1, [])
         assert values(query.result()) == [*range(38, 53)]
 
 
@@ -180,7 +180,7 @@ def test_slides_count_all_that_were_accepted_whatever_came_in_between(seed: int)
         assert db.stats()["streams"]["s"]["late"]
         for query in late:
             assert not query.notices
-            for at in range(query.first_tick, query.final + 1):
+            for at in range(query.instants.first, query.final + 1):
                 assert values(query.result(at)) == values(early.result(at)), (query.name, at)
 
 

@@ -140,7 +140,7 @@ def _check(query: ms.Query, size: int | None, since: int, first: int, now: int, 
         with pytest.raises(ms.TimeError, match="no longer kept"):
             query.result()
         return
-    assert query.first_tick == first, query.name
+    assert query.instants.first == first, query.name
     with pytest.raises(ms.TimeError, match="no longer kept"):
         query.result(at=first - 1)
     for at in (first, now):
@@ -202,7 +202,7 @@ def test_queries_that_are_refused_by_now_are_there_as_failed(tmp_path: Path) -> 
             if name not in ("lazy_1", "none_2"):
                 query = db.query(name)
                 assert query.error is None, name
-                assert query.first_tick == 22 - RETAIN + 4, name
+                assert query.instants.first == 22 - RETAIN + 4, name
                 assert query.result(at=22).num_rows == (5 if name.startswith("cast") else 1), name
 
 
@@ -229,7 +229,7 @@ def test_a_stream_that_is_refused_by_now_is_named_and_nothing_is_touched(tmp_pat
     assert "INET" in str(refused.value)
     with more_types(), opened(tmp_path) as db:
         assert db.query("q").changes() == before
-        assert db.query("q").first_tick == 0
+        assert db.query("q").instants.first == 0
 
 
 def test_lengths_that_were_passed_over_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,8 +352,8 @@ def test_what_is_kept_below_the_same_edge_under_other_names_is_made_again(tmp_pa
                 db.insert("s", [(7, each) for each in range(instant, instant + 5)])
             for name in ("own", "group_0", "group_1"):
                 query = db.query(name)
-                assert query.first_tick == LAST - RETAIN + 30
-                for at in range(query.first_tick, query.final + 1):
+                assert query.instants.first == LAST - RETAIN + 30
+                for at in range(query.instants.first, query.final + 1):
                     held = {each % 5 if each <= LAST + 1 else 7 for each in range(at - 30, at + 1)}
                     right = sum(k >= int(name[-1]) for k in held) if name != "own" else len(held)
                     assert query.result(at).to_pylist() == [{"k": right}], (name, at)

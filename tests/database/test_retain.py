@@ -150,13 +150,14 @@ def test_followers_that_are_gone_hold_nothing(db: ms.Database) -> None:
 def test_a_remote_follower_holds_only_so_much(db: ms.Database, mode: str) -> None:
     db.execute("CREATE STREAM s (k INT) TIMESTAMP BY ts RETAIN 10")
     query = db.register("SELECT k FROM s [RANGE 3]", mode=mode)
-    near, far = query.hold(query.place(), most=100_000), query.hold(query.place(), most=1000)
+    reader = query.reader
+    near, far = reader.hold(reader.place(), most=100_000), reader.hold(reader.place(), most=1000)
     for rows in batches([(tick, tick) for tick in range(300)], 10):
         db.insert("s", rows)
-    changes, _ = query.given(near, 298)
+    changes, _ = reader.given(near, 298)
     assert changes.num_rows == 299 + 295
     with pytest.raises(ms.TimeError, match=r"since 0 are no longer kept[\s\S]*max_follower_bytes"):
-        query.given(far, 298)
+        reader.given(far, 298)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -205,7 +206,7 @@ def test_changes_since_an_instant_begin_with_one_that_can_be_asked_for(db: ms.Da
     query = db.register(text, mode=mode)
     for rows in batches([(tick, tick) for tick in range(50)], 7):
         db.insert("s", rows)
-    first = query.first_tick
+    first = query.instants.first
     assert first == 48 - 16
     expected = [{"_ts": tick, "_weight": 1, "k": tick} for tick in range(first + 1, 49)]
     assert query.changes(since=first).to_pylist() == next(query.follow(since=first, timeout=0.01)).to_pylist()

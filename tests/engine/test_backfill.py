@@ -406,7 +406,7 @@ def test_notices_of_groups_outlive_the_process(tmp_path: Path) -> None:
         late += [db.register(alone, name=mode, mode=mode) for mode in ("lazy", "none")]
         assert all("begins at 318 (RETAIN)" in query.notices[0] for query in late)
         # Though others have matches from before: what is registered does not matter.
-        assert db.register(alone.replace("500", "300"), name="shares", mode="lazy").first_tick == 618
+        assert db.register(alone.replace("500", "300"), name="shares", mode="lazy").instants.first == 618
         told = {query.name: query.notices for query in db.queries()}
     with opened(tmp_path / "db") as db:
         assert {query.name: query.notices for query in db.queries()} == told

@@ -18,6 +18,8 @@ import pytest
 from tests.service.serving import LIMIT, served, until
 
 import millstream as ms
+from millstream.query import Bookmark
+from millstream.query.reader import ChangeReader
 
 STREAM = "CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts"
 
@@ -151,14 +153,14 @@ def test_many_readers_while_rows_come(db: ms.Database) -> None:
 def test_a_reader_that_does_not_read_holds_nothing(db: ms.Database, monkeypatch: pytest.MonkeyPatch) -> None:
     query = db.register("SELECT ISTREAM(k, v, v + 1 AS w, v + 2 AS x) FROM s [NOW]", name="q")
     pieces = 0
-    original = ms.Query.next_changes
+    original = ChangeReader.next_changes
 
-    def counted(query: ms.Query, since: int, most: int) -> Any:
+    def counted(reader: ChangeReader, place: Bookmark, most: int) -> Any:
         nonlocal pieces
         pieces += most > 1
-        return original(query, since, most)
+        return original(reader, place, most)
 
-    monkeypatch.setattr(ms.Query, "next_changes", counted)
+    monkeypatch.setattr(ChangeReader, "next_changes", counted)
     with served(db) as url:
         address = urlsplit(url)
         with socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=LIMIT) as slow:

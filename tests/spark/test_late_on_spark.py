@@ -65,7 +65,7 @@ def check(db: ms.Database, now: int) -> None:
                     query.result()
                 continue
             begin = max(first, now - RETAIN)
-            assert query.first_tick == begin, query.name
+            assert query.instants.first == begin, query.name
             for at in (begin, now):
                 held = content(at)
                 assert query.result(at).to_pylist() == [{"n": len(held), "k": sum(held)}], (query.name, at)

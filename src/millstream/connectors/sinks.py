@@ -61,11 +61,11 @@ class Sinks:
         with self.engine.lock:
             cursor = self.engine.snapshot.sinks.get(key, SinkCursor())
             if cursor == SinkCursor():
-                first = sink.query.first_tick
-                seen = sink.query.committed_tick if first == OPEN else first - 1
+                first = sink.query.instants.first
+                seen = sink.query.instants.frontier if first == OPEN else first - 1
                 cursor = SinkCursor(seen, 0, seen, first)
                 self.engine.commit(self._moved(sink, cursor))
-            sink.place = sink.query.hold(Bookmark(sink.query, cursor.until, cursor.start))
+            sink.place = sink.query.reader.hold(Bookmark(sink.query, cursor.until, cursor.start))
             self.by_name[key] = sink
 
     def find(self, name: str, place: Place | None = None) -> Sink:
@@ -106,10 +106,10 @@ class Sinks:
     def _held(self, sink: Sink) -> dict[str, Any]:
         """What is kept that was not delivered yet, and since when."""
         place = sink.place
-        if place is None or place.seen >= sink.query.committed_tick:
+        if place is None or place.seen >= sink.query.instants.frontier:
             return {"rows": 0, "bytes": 0, "since": None}
         rows, size = self.engine.retention.held(place)
-        return {"rows": rows, "bytes": size, "since": sink.query.shown(place.needed) if rows else None}
+        return {"rows": rows, "bytes": size, "since": sink.query.instants.shown(place.needed) if rows else None}
 
     def of(self, query: Query) -> list[str]:
         return [sink.name for sink in list(self.by_name.values()) if sink.query is query]
@@ -158,13 +158,13 @@ class Sinks:
         cursor, place, query = self.cursor(sink), sink.place, sink.query
         if place is None:
             return cursor, None  # dropped meanwhile
-        cursor = replace(cursor, start=query.begun(place).start)
+        cursor = replace(cursor, start=query.reader.begun(place).start)
         if cursor.offered > cursor.until:
-            return cursor, query.given(place, cursor.offered)[0]
-        final = query.final_tick
+            return cursor, query.reader.given(place, cursor.offered)[0]
+        final = query.instants.final
         if final <= cursor.until or final < cursor.start:
             return cursor, None
-        changes, _ = query.given(place, final)
+        changes, _ = query.reader.given(place, final)
         if not changes.num_rows:
             # So that it need not be looked at again; nothing is lost if no commit comes to carry it.
             place.seen = final

@@ -35,7 +35,7 @@ def results(engine: Engine, queries: Sequence[Query], at: Any) -> pa.Table:
 def _results(engine: Engine, queries: Sequence[Query], at: Any) -> Iterator[pa.Table]:
     first = queries[0]
     is_group = first.number is not None and first.kind == "relation" and engine.groups[first.edge].lifted.expanded
-    if not is_group or (at is None and first.has_pending):
+    if not is_group or (at is None and first.instants.pending() is not None):
         for query in queries:
             found = query.result(at)
             names = pa.array([query.name] * found.num_rows, pa.string())
@@ -47,6 +47,6 @@ def _results(engine: Engine, queries: Sequence[Query], at: Any) -> Iterator[pa.T
     names = {query.number: query.name for query in queries}
     rows, tick = first.rows_of_group(at)
     wanted = rows.filter(pl.col(value_column(0)).is_in(list(names)))
-    found = relation_at(wanted, (lo.QUERY, *first.fields), tick)
+    found = relation_at(wanted, (lo.QUERY, *first.common.schema), tick)
     shown = pl.Series(found[lo.QUERY.name]).replace_strict(names, return_dtype=pl.String)
     yield found.set_column(0, QUERY_NAME, shown.to_arrow().cast(pa.string()))

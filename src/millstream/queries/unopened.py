@@ -86,4 +86,4 @@ class UnopenedQuery(Query):
     def bound(self) -> BoundQuery:
         self.life.check()
         self.keeping.check()
-        return self._bound
+        return self.common

@@ -89,7 +89,7 @@ class Follows:
         yield b": following\n\n"
         while not query.has_ended and not self._service.stopping.is_set():
             moved = self._moved  # before looking, so that no commit is missed in between
-            if query.committed > query.begun(place).seen and query.committed >= place.start:
+            if query.instants.committed > query.reader.begun(place).seen and query.instants.committed >= place.start:
                 piece, until = await self._piece(query, place, body)
                 if until > place.seen:
                     place.seen = until
@@ -123,14 +123,14 @@ class Follows:
 
 
 def _piece_of(query: Query, place: Bookmark, body: Body) -> _Piece:
-    changes, until = query.next_changes(place, _MOST)
+    changes, until = query.reader.next_changes(place, _MOST)
     if not changes.num_rows:
         return b"", until
     if body == "json":
         content = encode(changes, Format.JSON).decode()
     else:
         content = base64.b64encode(to_arrow_stream(changes)).decode()
-    return _event(None, content, shown_instant(query.shown(until))), until
+    return _event(None, content, shown_instant(query.instants.shown(until))), until
 
 
 def _event(kind: str | None, content: str, place: str | None = None) -> bytes:
@@ -140,7 +140,7 @@ def _event(kind: str | None, content: str, place: str | None = None) -> bytes:
 
 def _progress(query: Query, seen: int) -> bytes:
     """No data, so that it is no event to a browser, which notes the id all the same."""
-    return f"id: {shown_instant(query.shown(seen))}\n\n".encode()
+    return f"id: {shown_instant(query.instants.shown(seen))}\n\n".encode()
 
 
 async def _happens(event: asyncio.Event, seconds: float) -> bool:

@@ -241,8 +241,9 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
 
         def begin() -> tuple[standing.Query, standing.Bookmark]:
             query = _query(database, name)
-            place = query.hold(query.place(_instant(last_event_id or since)), database.settings.max_follower_bytes)
-            query.next_changes(place, 1)  # so that what is wrong with it is said before events begin
+            reader = query.reader
+            place = reader.hold(reader.place(_instant(last_event_id or since)), database.settings.max_follower_bytes)
+            reader.next_changes(place, 1)  # so that what is wrong with it is said before events begin
             return query, place
 
         query, place = await service.read(begin)

@@ -1,0 +1,313 @@
+"""A registered query: its answer now, at an instant, and its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from millstream.engine.answers import elements_between, relation_at
+from millstream.engine.epochs.task import StateNames
+from millstream.engine.history.past import WHOLE, Past
+from millstream.engine.life import Life, under_way
+from millstream.engine.materialization import Answer, Keeping, Span
+from millstream.errors import ClosedError, Error, EvaluationError
+from millstream.kernel.batch import INF, Batch
+from millstream.language.binder import BoundQuery
+from millstream.language.instants import shown_instant
+from millstream.plan.analysis.lifetime import OPEN, influence
+from millstream.plan.explain import explain
+from millstream.plan.logical import QUERY, Kind
+from millstream.query.context import QueryContext, SharedPlan
+from millstream.query.instants import Instants
+from millstream.query.reader import ChangeReader
+from millstream.state.snapshot import Snapshot
+from millstream.types import arrow_schema
+
+
+class Query:
+    """A standing question; made by `Database.register`."""
+
+    def __init__(
+        self,
+        context: QueryContext,
+        name: str,
+        mode: str,
+        bound: BoundQuery,
+        keeping: Keeping,
+        number: int | None = None,
+        template: SharedPlan | None = None,
+        past: Past = WHOLE,
+    ) -> None:
+        self.name = name
+        self.mode = mode
+        self._context = context
+        self._engine = context.engine
+        self.common = bound  # that of its template where it has one: all is the same but its constants
+        self.keeping = keeping
+        self.number = number  # within its group, if it shares a plan
+        self.template = template
+        self.past = past
+        # Where the first answerable instant is found by counting: what is found in the state of steps.
+        self.finding: Callable[[StateNames], int] | None = None
+        self._dropped = False
+
+    @property
+    def notices(self) -> list[str]:
+        """What its author should know of the past that it saw, as long as it concerns answers."""
+        told = list(self.past.notices)
+        if not told or not self.past.covered or (first := self.instants.first_by_past()) == OPEN:
+            return told
+        if first <= self.instants.frontier:
+            return []  # what was to be waited for is there
+        begins = self.instants.shown(first)
+        return [f"{notice.rpartition(': ')[0]}: it can be asked from {begins} on" for notice in told]
+
+    @property
+    def life(self) -> Life:
+        return self._engine.life
+
+    @property
+    def instants(self) -> Instants:
+        """Which instants it can be asked for."""
+        return Instants(self, self._context)
+
+    @property
+    def reader(self) -> ChangeReader:
+        """Reads its changes from a bookmark on."""
+        return ChangeReader(self, self._context)
+
+    @property
+    def kind(self) -> Kind:
+        return self.common.kind
+
+    @property
+    def edge(self) -> str:
+        """The first of the edges that it shows; nothing where it keeps nothing."""
+        return self.keeping.edges[0] if self.keeping.edges else ""
+
+    @property
+    def schema(self) -> pa.Schema:
+        return arrow_schema(self.common.schema)
+
+    @property
+    def cql(self) -> str:
+        """The text with all defaults written out."""
+        return self.bound.cql
+
+    @property
+    def defaults(self) -> list[str]:
+        return list(self.bound.defaults)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The streams, tables and views that it names."""
+        return self.common.reads
+
+    @property
+    def final(self) -> Any:
+        """The instant up to which the answer is final; None where nothing is yet, or the query has failed."""
+        self.check_open()
+        tick = -1 if self.is_filling or self.error is not None else self.instants.reached()
+        return None if tick < 0 else shown_instant(tick, self.common.domain)
+
+    @property
+    def error(self) -> EvaluationError | None:
+        """What stopped the query, if something did: it has no answers any more."""
+        try:
+            self.keeping.check()
+        except EvaluationError as error:
+            return error
+        return None
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether the past that is kept is still being worked through in the background."""
+        engine = self._engine
+        if self.number is None:
+            return any(edge in engine.backfills for edge in self.keeping.edges)
+        is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
+        return is_among and not engine.backfills.is_broken(self.edge, self.number)
+
+    @under_way
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
+        engine = self._engine
+        if self.number is not None:
+            engine.settle(self.edge)
+        engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        engine.life.check_goes_on()
+        self.check_open()
+        return not self.is_filling
+
+    @under_way
+    def result(self, at: Any = None) -> pa.Table:
+        """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
+        self.check_open()
+        self.wait()
+        context, schema, first = self._context, self.common.schema, 0
+        if at is None and (pending := self.instants.pending()) is not None:
+            options = replace(context.options(), first_counted=pending)
+            tick, rows = pending, self._engine.evaluate(self.bound.plan, options, pending)
+        else:
+            context.tick_clocks()
+            is_relation = self.kind == "relation"
+
+            def span(final: int) -> tuple[int, int]:
+                nonlocal first
+                first = self.instants.first
+                asked = self.instants.asked(at, final)
+                return (asked if is_relation else first - 1), asked
+
+            found = self.answer(span)
+            tick, rows = found.until, found.rows
+        if self.kind == "relation":
+            return relation_at(rows, schema, tick)
+        return elements_between(rows, schema, first - 1, tick, self.common.domain, context.options().max_rstream_rows)
+
+    @under_way
+    def rows_of_group(self, at: Any) -> tuple[Batch, int]:
+        """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
+        self.check_open()
+        self.wait()
+        engine = self._engine
+        self._context.tick_clocks()
+        engine.settle(self.edge)
+        rows, snapshot = engine.rows(self.edge, (QUERY, *self.common.schema))
+        final = engine.final(self.keeping.inputs, snapshot)
+        return rows, self.instants.asked(at, final)
+
+    @under_way
+    def changes(self, since: Any = None) -> pa.Table:
+        """The final changes after `since`: _ts, _weight and the columns, in time order.
+
+        Without `since` they begin with all that holds at the first instant that can be asked for, as insertions.
+        """
+        self.check_open()
+        self.wait()
+        final = self.instants.reached()
+        reader = self.reader
+        place = reader.place(since)
+        if since is not None and place.seen > final:
+            raise self.instants.not_final(f"changes of {self.name} since {since} are", since, final)
+        return reader.given(place, final)[0]
+
+    def answer(self, span: Span, *, whole: bool = False) -> Answer:
+        """From what is kept of it, asked anew where that has changed meanwhile."""
+        self.instants.first_by_past()  # of which it may fail
+        while True:
+            keeping = self.keeping
+            try:
+                found = keeping.answer(span, whole=whole)
+            except Error:
+                if self.keeping is keeping:
+                    raise
+            else:
+                if self.keeping is keeping:
+                    return found
+
+    def join(self, other: Query) -> None:
+        """Go on as another query that asks the same, within its group."""
+        self.common, self.number, self.template = other.common, other.number, other.template
+        self.past = other.past
+        self.keeping = other.keeping  # last: whoever finds it has the rest
+
+    def follow(self, since: Any = None, timeout: float | None = None) -> Iterator[pa.Table]:
+        """The final changes after `since`, as they become final: tables like those of `changes`, none of them empty.
+
+        Blocks until there are some, and ends when the query is dropped or the database closed, or when nothing has come
+        for `timeout` seconds. A reader that comes back with the last `_ts` it has seen misses nothing and sees nothing
+        twice. What it has not been given yet is kept for as long as there is this iterator.
+        """
+        self.check_open()
+        reader = self.reader
+        return reader.follow(reader.hold(reader.place(since)), timeout)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was dropped, or its database closed."""
+        return self._dropped or self.life.is_closing
+
+    @under_way
+    def explain(self) -> str:
+        notes = (f"mode {self.mode}: {note}" for note in self.keeping.notes() if self.mode != "eager")
+        return "\n".join([explain(self.bound.plan), *notes])
+
+    @under_way
+    def stats(self) -> dict[str, Any]:
+        self.check_open()
+        engine = self._engine
+        if (backfill := self.backfill) is not None:
+            epoch = engine.snapshot.epoch
+            told = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
+            return {**told, **self._noticed()}
+        snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
+        if (error := self.error) is not None:
+            told = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
+            return {**told, "approximate": False, **self._noticed()}
+        return {
+            "state": "active",
+            "final": self.final,
+            "epoch": snapshot.epoch,
+            "rows": engine.read(self.keeping.held),
+            "mode": self.mode,
+            "kept": self.keeping.notes(),
+            **(self.template.sharing(self) if self.template is not None and self.number is not None else {}),
+            **self._exactness(snapshot),
+            **({"notice": str(notice)} if notice is not None else {}),
+            **self._noticed(),
+        }
+
+    def _noticed(self) -> dict[str, Any]:
+        return {"notices": list(self.notices)} if self.notices else {}
+
+    @property
+    def backfill(self) -> dict[str, Any] | None:
+        """How far the past has been worked through, while it is: fraction, instants and rows."""
+        under_way = (self._engine.backfills.progress(edge) for edge in self.keeping.edges)
+        found = next((progress for progress in under_way if progress is not None), None)
+        if found is None or not self.is_filling:
+            return None
+        instants = {"reached": found.reached, "until": found.until}
+        shown = {name: None if t < 0 else shown_instant(t, self.common.domain) for name, t in instants.items()}
+        return {"fraction": found.fraction, **shown, "rows": found.rows, "of_rows": found.of_rows}
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether elements were shed that the answer now would need."""
+        return bool(self._exactness(self._engine.snapshot)["approximate"])
+
+    def _exactness(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Whether the answer now may lack elements that were shed, and until when answers may."""
+        shed = {name: progress.shed_until for name, progress in snapshot.sources.items()}
+        last = influence(self.common.plan, shed)
+        if last < 0:
+            return {"approximate": False}
+        until = None if last >= INF - 1 else shown_instant(last, self.common.domain)
+        return {"approximate": self.instants.final <= last, "approximate_until": until}
+
+    @under_way
+    def drop(self) -> None:
+        """Forget the query and what only it needed."""
+        self.check_open()
+        self._context.drop(self.name)
+
+    def close(self) -> None:
+        self._dropped = True
+        self._engine.tell()
+
+    def __repr__(self) -> str:
+        return f"<Query {self.name}: {self.kind} {self.cql}>"
+
+    @property
+    def bound(self) -> BoundQuery:
+        """With its own constants."""
+        self.life.check()
+        return self.common if self.template is None else self.template.own(self)
+
+    def check_open(self) -> None:
+        self.life.check()
+        if self._dropped:
+            raise ClosedError(f'query "{self.name}" was dropped')

@@ -1,0 +1,150 @@
+"""Reads the changes of a query from a bookmark on: for callers, followers and sinks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from millstream.engine.answers import changes_between, first_instants, from_instant
+from millstream.engine.bookmarks import Bookmark
+from millstream.engine.life import Life, under_way
+from millstream.errors import ClosedError, TimeError
+from millstream.kernel.batch import Batch, empty_batch
+from millstream.plan.analysis.lifetime import OPEN
+from millstream.query.context import QueryContext
+
+if TYPE_CHECKING:
+    from millstream.query.query import Query
+
+_GLANCE = 0.5  # seconds
+# Followers that are woken together read by turns: it is short, and many that want to would only wait for one another.
+_FOLLOWING = threading.BoundedSemaphore(2)
+
+
+class ChangeReader:
+    """Reads one query. A view of the query, made where it is needed."""
+
+    def __init__(self, query: Query, context: QueryContext) -> None:
+        self._query, self._context, self._engine = query, context, context.engine
+        self._instants = query.instants
+
+    @property
+    def life(self) -> Life:
+        return self._engine.life
+
+    def place(self, since: Any = None) -> Bookmark:
+        """Where changes after an instant begin; those of all instants with what holds at the first answerable one. What
+        they change must be answerable itself."""
+        first = self._instants.first
+        if since is None and first == OPEN:
+            return Bookmark(self._query, self._instants.frontier, OPEN)
+        if since is None:
+            return Bookmark(self._query, first - 1, first)
+        seen = self._instants.tick(since)
+        if seen < first:
+            raise self._forgotten(seen, first)
+        return Bookmark(self._query, seen)
+
+    def begun(self, place: Bookmark) -> Bookmark:
+        """The place, with where it begins if that was not known yet and is now."""
+        if place.start == OPEN:
+            place.start = self._instants.first_by_past()
+        return place
+
+    def hold(self, place: Bookmark, most: int | None = None) -> Bookmark:
+        """Keep what comes after a place for as long as somebody has it, or until that is more than so many bytes."""
+        place.most = most
+        return self._engine.retention.bookmarks.hold(place)
+
+    @under_way
+    def given(self, place: Bookmark, until: int, most: int | None = None) -> tuple[pa.Table, int]:
+        """What comes next for a place, up to an instant that is final, or as many instants as have about so many
+        changes; and the last of them."""
+        if place.lost is not None:
+            lost = self._instants.shown(place.lost)
+            raise TimeError(
+                f"{self._since(place.seen)} no longer kept",
+                detail=f"more than max_follower_bytes were kept for this reader, from {lost} back",
+                hint="read faster, or raise max_follower_bytes",
+            )
+        if until <= self.begun(place).seen or until < place.start:
+            return self._changes(empty_batch(self._query.common.schema), -1, -1), place.seen
+        if place.needed < (first := self._instants.first_by_past()):
+            # A sink's: the query was made again since, from what was kept then.
+            raise self._forgotten(place.seen, first)
+        whole, since = place.is_new and self._query.kind == "relation", max(place.seen, place.start - 1)
+        start = place.start if whole else since
+        rows = self._query.answer(lambda final: (start, until), whole=whole).rows
+        if whole:
+            rows, since = from_instant(rows, start), start - 1
+        if most is not None:
+            until = first_instants(rows, stream=self._query.kind == "stream", since=since, until=until, most=most)
+        return self._changes(rows, since, until), until
+
+    @under_way
+    def next_changes(self, place: Bookmark, most: int) -> tuple[pa.Table, int]:
+        """The changes after a place, of as many instants as have about so many, and the last of them."""
+        self._query.check_open()
+        final = -1 if self._query.is_filling else self._instants.final
+        return self.given(place, final, most)
+
+    def follow(self, place: Bookmark, timeout: float | None) -> Iterator[pa.Table]:
+        """Changes after a place as they become final; ends when nothing has come for so many seconds."""
+        self._engine.wait_until(lambda: self._query.has_ended or not self._query.is_filling, timeout)
+        while not self._query.has_ended:
+            if self._query.is_filling:
+                return  # for longer than anybody wants to wait
+            try:
+                final = self._instants.reached()
+                changes = self._more(place)
+                if changes is None or not changes.num_rows:
+                    seen = final if place.start == OPEN else max(place.seen, place.start - 1)
+                    self._wait(seen, timeout)
+                    if not self._query.has_ended and self._instants.reached() <= seen:
+                        return  # nothing came
+                    continue
+            except ClosedError:
+                if self._query.has_ended:
+                    return  # between two looks
+                raise
+            yield changes
+
+    @under_way
+    def _more(self, place: Bookmark) -> pa.Table | None:
+        """What has become final since a follower was here."""
+        final = self._instants.reached()
+        if final <= self.begun(place).seen or final < place.start:
+            return None
+        with _FOLLOWING:
+            changes, place.seen = self.given(place, final)
+        return changes
+
+    def _wait(self, seen: int, timeout: float | None) -> None:
+        """Until more is final; streams that follow the clock of day are looked at now and then."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._query.has_ended and self._instants.reached() <= seen:
+            left = _GLANCE if deadline is None else min(_GLANCE, deadline - time.monotonic())
+            if left <= 0:
+                return
+            self._engine.wait_until(lambda: self._query.has_ended or self._instants.final > seen, left)
+
+    def _forgotten(self, seen: int, first: int) -> TimeError:
+        return self._instants.forgotten(self._since(seen), first)
+
+    def _since(self, seen: int) -> str:
+        return f"the changes of {self._query.name} since {self._instants.shown(seen)} are"
+
+    def _changes(self, rows: Batch, since: int, until: int) -> pa.Table:
+        return changes_between(
+            rows,
+            self._query.common.schema,
+            stream=self._query.kind == "stream",
+            since=since,
+            until=until,
+            domain=self._query.common.domain,
+            max_rows=self._context.options().max_rstream_rows,
+        )
