@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def backup(engine: Engine, target: Path, *, copy: bool, told: Told) -> Backup:
 def _with_sinks_paused(snapshot: Snapshot) -> Snapshot:
     """Sinks that write somewhere would overwrite what the database itself has delivered since."""
     entries = (_paused(entry) if entry["kind"] == "sink" and "format" in entry else entry for entry in snapshot.catalog)
-    return replace(snapshot, catalog=tuple(entries))
+    return snapshot.with_catalog(tuple(entries))
 
 
 def _paused(entry: Any) -> dict[str, Any]:

@@ -68,11 +68,10 @@ from millstream.plan.lowering.lower import CLOCK, Lowering, Options
 from millstream.state.faults import reach
 from millstream.state.manifest import Journal, Layout, NoJournal
 from millstream.state.notes import Record
-from millstream.state.snapshot import HistoryFile, Snapshot, SourceProgress, state_names
+from millstream.state.snapshot import Catalog, HistoryFile, Names, Snapshot, SourceProgress, state_names
 from millstream.state.store import Store
 from millstream.types import Schema
 
-Catalog = tuple[Mapping[str, Any], ...]
 _Item = TypeVar("_Item")
 
 
@@ -216,7 +215,7 @@ class Engine:
 
     def declare(self, catalog: Catalog) -> None:
         """Commit what the database has declared."""
-        self.commit(replace(self.snapshot, catalog=catalog))
+        self.commit(self.snapshot.with_catalog(catalog))
 
     def place_on(self, shards: int) -> None:
         """Place rows on so many shards from now on; there is no state yet."""
@@ -236,13 +235,7 @@ class Engine:
     def drop_sources(self, names: Sequence[str], catalog: Catalog) -> None:
         """Forget sources and their history; no query reads them any more."""
         with self.lock:
-            snapshot = replace(
-                self.snapshot,
-                sources={key: value for key, value in self.snapshot.sources.items() if key not in names},
-                history={key: value for key, value in self.snapshot.history.items() if key not in names},
-                catalog=catalog,
-            )
-            self.commit(snapshot)
+            self.commit(self.snapshot.without_sources(names).with_catalog(catalog))
             for name in names:
                 self._sources.pop(name, None)
 
@@ -310,15 +303,9 @@ class Engine:
             self.journal.check_current()  # rather than to find what another owner has removed
             self.groups.let_in()
             reach("epoch-started")
-            committed = self.snapshot
             files = {source: tuple(part.file for part in parts if part.file) for source, parts in arrived.items()}
-            moved = replace(
-                committed,
-                epoch=committed.epoch + 1,
-                clock=max(clock, committed.clock),
-                sources={**committed.sources, **progress},
-                history=_appended(committed.history, files),
-                catalog=committed.catalog if catalog is None else catalog,
+            moved = (
+                self.snapshot.with_next_epoch(clock).with_progress(progress).with_history(files).with_catalog(catalog)
             )
             outcome = EpochOutcome()
             try:
@@ -358,14 +345,7 @@ class Engine:
     def _stop(self, edge: str, error: EvaluationError) -> None:
         """End an edge that one query shows, with what only it needs."""
         own, snapshot = self.steps_only_for(edge), self.snapshot
-        self.commit(
-            replace(
-                snapshot,
-                states={step: names for step, names in snapshot.states.items() if step not in own},
-                results={key: names for key, names in snapshot.results.items() if key != edge},
-                failures={**snapshot.failures, edge: told(error)},
-            )
-        )
+        self.commit(snapshot.without_states(own).without_results((edge,)).with_failures({edge: told(error)}))
         self.pipeline = self.pipeline.without(own)
 
     def count_from(self, edge: str, first: int) -> None:
@@ -444,20 +424,15 @@ class Engine:
             sources[late_key(source)] = replace(moved.progress(late_key(source)), last_change=at)
         for source, count in outcome.shed.items():
             sources[source] = replace(sources[source], shed=sources[source].shed + count)
-        all_results, history = _appended(moved.results, results), _appended(moved.history, outcome.history)
-        for merge in outcome.merged:
+        made = moved.with_results(results).with_history(outcome.history).with_progress(sources).with_failures(failed)
+        merged_history, merged_results = dict[str, tuple[HistoryFile, ...]](), dict[str, Names]()
+        for merge in outcome.merged:  # at most one of a source or an edge
             if isinstance(merge, HistoryMerge):
-                history[merge.source] = with_merged(history[merge.source], merge.files, merge.made)
-            elif merge.edge in all_results:
-                all_results[merge.edge] = with_merged(all_results[merge.edge], merge.names, merge.made)
-        return replace(
-            moved,
-            states={step: synopses for step, synopses in states.items() if synopses},
-            results=all_results,
-            history=history,
-            sources=sources,
-            failures={**moved.failures, **failed},
-        )
+                merged_history[merge.source] = with_merged(made.history[merge.source], merge.files, merge.made)
+            elif merge.edge in made.results:
+                merged_results[merge.edge] = with_merged(made.results[merge.edge], merge.names, merge.made)
+        made = made.with_history_of(merged_history).with_results_of(merged_results)
+        return made.with_states(states).without_states({step for step, synopses in states.items() if not synopses})
 
     def _period(self, source: str) -> int:
         return period_length(self.snapshot.history.get(source, ()), self._sources[source].retain)
@@ -594,7 +569,7 @@ class Engine:
             self.groups.hold(group, shape, rows)
             try:
                 if record is None or catalog is not self.snapshot.catalog:
-                    self.commit(replace(self.snapshot, catalog=catalog))
+                    self.commit(self.snapshot.with_catalog(catalog))
                 elif record:
                     self.journal.note(record)
             except BaseException:
@@ -627,7 +602,7 @@ class Engine:
                 self.groups.close(group)
                 snapshot = self._only(remaining, snapshot)
                 self.pipeline = self.pipeline.only(self._needed(remaining))
-            self.commit(replace(snapshot, catalog=catalog))
+            self.commit(snapshot.with_catalog(catalog))
             self._shown = remaining
 
     def recover_group(
@@ -692,7 +667,7 @@ class Engine:
             if edge in self._sources or self._shown[edge]:
                 self.declare(catalog)
             elif self.backfills.is_due(pipeline):
-                self.commit(replace(self.snapshot, catalog=catalog, backfills=(*self.snapshot.backfills, edge)))
+                self.commit(self.snapshot.with_catalog(catalog).with_backfill(edge))
                 self.backfills.add(edge, pipeline)
             else:
                 self._backfill(edge, pipeline, catalog)
@@ -738,7 +713,7 @@ class Engine:
             remaining = self._shown - Counter([edge])
             if edge not in remaining:
                 self.backfills.cancel(edge)
-            self.commit(replace(self._only(remaining), catalog=catalog))
+            self.commit(self._only(remaining).with_catalog(catalog))
             self._shown = remaining
             self.pipeline = self.pipeline.only(self._needed(remaining))
 
@@ -756,15 +731,7 @@ class Engine:
 
     def _only(self, shown: Counter[str], snapshot: Snapshot | None = None) -> Snapshot:
         """The snapshot with the state and results that some edges need."""
-        needed, snapshot = self._needed(shown), snapshot or self.snapshot
-        return replace(
-            snapshot,
-            states={step: names for step, names in snapshot.states.items() if step in needed},
-            results={key: names for key, names in snapshot.results.items() if key in shown},
-            failures={s: error for s, error in snapshot.failures.items() if s.partition("#")[0] in needed},
-            queries={edge: count for edge, count in snapshot.queries.items() if edge in shown},
-            backfills=tuple(edge for edge in snapshot.backfills if edge in shown),
-        )
+        return (snapshot or self.snapshot).only(shown, self._needed(shown))
 
     def check(self, edge: str, query: int | None = None) -> None:
         """Raise what stopped the edge, or one query of a group, if something did."""
@@ -962,24 +929,18 @@ class Engine:
         outcome = self.runner.run(task)
         if edge in outcome.failures:
             raise outcome.failures[edge]
-        self.admit(Newcomers(pipeline, frozenset([edge]), dict(outcome.states), dict(outcome.results)), catalog=catalog)
+        new = Newcomers(pipeline, frozenset([edge]), dict(outcome.states), dict(outcome.results))
+        self.admit(new, lambda snapshot: snapshot.with_catalog(catalog))
 
-    def admit(self, new: Newcomers, **also: Any) -> None:
-        """Let plans take part that are as far as the committed snapshot, with what `also` changes in it. Of steps that
-        are there already the state stays."""
+    def admit(self, new: Newcomers, changed: Callable[[Snapshot], Snapshot]) -> None:
+        """Let plans take part that are as far as the committed snapshot, with what else is `changed` in it. Of steps
+        that are there already the state stays."""
         known = {step.name for step in self.pipeline.steps}
         new.written += [*state_names(new.states), *(name for names in new.results.values() for name in names)]
         try:
             snapshot = unite(self, new)
             added = {step: names for step, names in new.states.items() if step not in known}
-            snapshot = replace(
-                snapshot,
-                epoch=snapshot.epoch + 1,
-                states={**snapshot.states, **added},
-                results={**snapshot.results, **new.results},
-                **also,
-            )
-            self.commit(snapshot)
+            self.commit(changed(snapshot.with_next_epoch().with_states(added).with_results_of(new.results)))
         finally:
             self.sweep(new.written)
         self.pipeline = self.pipeline.with_steps(new.pipeline.steps)
@@ -1078,12 +1039,6 @@ _MATCHES = (Matches, MatchedSelection, *_TREES)
 
 def _before(first: int, ticks: int | None) -> int:
     return 0 if ticks is None else max(0, first - ticks)
-
-
-def _appended(
-    found: Mapping[str, tuple[_Item, ...]], more: Mapping[str, tuple[_Item, ...]]
-) -> dict[str, tuple[_Item, ...]]:
-    return {**found, **{key: found.get(key, ()) + added for key, added in more.items() if added}}
 
 
 def _lowered(plan: lo.Node, options: Options) -> tuple[str, Pipeline]:

@@ -64,7 +64,7 @@ class Retention:
             noted = self.noted(engine.snapshot)
             kept = {source: self._kept(source, files, noted) for source, files in noted.history.items()}
             if any(len(kept[source]) < len(files) for source, files in noted.history.items()):
-                engine.commit(replace(noted, history=kept))
+                engine.commit(noted.with_history_of(kept))
             elif noted is not engine.snapshot:
                 engine.snapshot = noted  # the next commit carries it, and it can be found out again
 
@@ -77,7 +77,7 @@ class Retention:
             progress = snapshot.progress(source)
             if first > progress.cut and (progress.cut or self._has_rows_before(source, first, snapshot)):
                 changed[source] = replace(progress, cut=first)
-        return replace(snapshot, sources={**snapshot.sources, **changed}) if changed else snapshot
+        return snapshot.with_progress(changed)
 
     def _has_rows_before(self, source: str, first: int, snapshot: Snapshot) -> bool:
         return any(file.first < first for file in snapshot.history.get(source, ()))

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from millstream.catalog.objects import CatalogOfObjects, kind_of
-from millstream.engine.engine import Catalog, Engine
+from millstream.engine.engine import Engine
 from millstream.engine.epochs import table_changes as tables
 from millstream.engine.epochs.lateness import admit
 from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, late_rows
@@ -24,7 +24,7 @@ from millstream.language.instants import constant, instant
 from millstream.language.syntax import place_of
 from millstream.language.values import assignments, condition_on, insert_rows, plain_rows
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
-from millstream.state.snapshot import SourceProgress
+from millstream.state.snapshot import Catalog, SourceProgress
 from millstream.types import Field, Schema
 
 

@@ -161,14 +161,12 @@ class Groups:
                 if own.height:
                     tables[WAITING + shape] = (*tables.get(WAITING + shape, ()), writer.write(own))
         # What was made under the other names is of no use, even where some of them are the same.
-        states = {step: names for step, names in snapshot.states.items() if step not in group.above}
-        states[selection] = query_tables(snapshot.states.get(selection, {}))
-        results = {key: names for key, names in snapshot.results.items() if key not in (edge, group.edge)}
-        queries = {**snapshot.queries, group.edge: max(self.next_query(group), snapshot.queries.get(edge, 0))}
-        failures = {key: said for key, said in snapshot.failures.items() if key.partition("#")[0] != group.edge}
-        states[group.selection] = tables
-        changes: dict[str, Any] = {"states": states, "results": results, "queries": queries, "failures": failures}
-        self._engine.commit(replace(snapshot, catalog=catalog, **changes))
+        kept = {selection: query_tables(snapshot.states.get(selection, {})), group.selection: tables}
+        number = max(self.next_query(group), snapshot.queries.get(edge, 0))
+        failed = [key for key in snapshot.failures if key.partition("#")[0] == group.edge]
+        snapshot = snapshot.without_states(group.above).with_states(kept).without_results((edge, group.edge))
+        snapshot = snapshot.with_number_of_queries({group.edge: number}).without_failures(failed)
+        self._engine.commit(snapshot.with_catalog(catalog))
 
     # The query tables
 
@@ -206,15 +204,15 @@ class Groups:
         """The snapshot with what is held; to be committed."""
         if not self._held:
             return snapshot
-        states, queries = dict(snapshot.states), dict(snapshot.queries)
+        states, numbers = dict[str, dict[str, Names]](), dict[str, int]()
         with self._engine.store.file("queries") as writer:
             for (edge, shape), held in self._held.items():
                 group = self._groups.get(edge)
                 if group is not None:  # else it was closed meanwhile
-                    tables = dict(states.get(group.selection, {}))
+                    tables = states.setdefault(group.selection, dict(snapshot.states.get(group.selection, {})))
                     tables[WAITING + shape] = (*tables.get(WAITING + shape, ()), writer.write(pl.concat(held)))
-                    states[group.selection], queries[edge] = tables, group.following
-        return replace(snapshot, states=states, queries=queries)
+                    numbers[edge] = group.following
+        return snapshot.with_states(states).with_number_of_queries(numbers)
 
     @property
     def is_holding(self) -> bool:
@@ -236,9 +234,8 @@ class Groups:
         for synopsis, names in query_tables(states).items():
             states[synopsis] = tuple(kept for name in names for kept in self._filtered(name, gone))
         forgotten = {failure_key(group.edge, query) for query in gone}
-        failures = {step: told for step, told in snapshot.failures.items() if step not in forgotten}
         kept = {synopsis: names for synopsis, names in states.items() if names}
-        return replace(snapshot, states={**snapshot.states, group.selection: kept}, failures=failures)
+        return snapshot.with_states({group.selection: kept}).without_failures(forgotten)
 
     def _filtered(self, name: str, gone: pl.Series) -> Names:
         rows = self._engine.store.read(name)
@@ -423,14 +420,9 @@ class Groups:
         states = {step: synopses for step, synopses in outcome.states.items() if step not in known}
         results = outcome.results.get(group.edge, ())
         engine.pipeline = engine.pipeline.replacing(group.pipeline.steps)
-        engine.commit(
-            replace(
-                snapshot,
-                epoch=snapshot.epoch + 1,
-                states={**snapshot.states, **states, group.selection: tables},
-                results={**snapshot.results, group.edge: (*snapshot.results.get(group.edge, ()), *results)},
-            )
-        )
+        snapshot = snapshot.with_next_epoch().with_states({**states, group.selection: tables})
+        shown = (*snapshot.results.get(group.edge, ()), *results)
+        engine.commit(snapshot.with_results_of({group.edge: shown}))
         engine.has_seen(group.edge, numbers_of(rows))
         engine.sweep([*outcome.names(), *state_names({"": names})])
 
@@ -447,12 +439,12 @@ class Groups:
     def fail(self, group: Group, rows: Rows, error: EvaluationError) -> None:
         engine, snapshot = self._engine, self._engine.snapshot
         tables = self._not_waiting(group, snapshot.states.get(group.selection, {}), rows)
-        failures = dict(snapshot.failures)
+        failures: dict[str, dict[str, str]] = {}
         with engine.store.file("queries") as writer:
             for shape, frame in rows.items():
                 tables[FAILED + shape] = (*tables.get(FAILED + shape, ()), writer.write(frame))
                 failures |= {failure_key(group.edge, query): told(error) for query in frame[QUERY]}
-        engine.commit(replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures))
+        engine.commit(snapshot.with_states({group.selection: tables}).with_failures(failures))
         engine.has_seen(group.edge, numbers_of(rows))
 
     def taking_part(self, group: Group) -> list[int]:
@@ -471,13 +463,13 @@ class Groups:
             shape: rows.filter(rows[QUERY].is_in(gone.implode())) for shape, rows in self.tables(group, TABLE).items()
         }
         snapshot = self._without(group, errors, snapshot)
-        tables, failures = dict(snapshot.states.get(group.selection, {})), dict(snapshot.failures)
+        tables = dict(snapshot.states.get(group.selection, {}))
         with self._engine.store.file("queries") as writer:
             for shape, rows in stopped.items():
                 if rows.height:
                     tables[FAILED + shape] = (*tables.get(FAILED + shape, ()), writer.write(rows))
-        failures |= {failure_key(group.edge, query): told(error) for query, error in errors.items()}
-        return replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures)
+        failures = {failure_key(group.edge, query): told(error) for query, error in errors.items()}
+        return snapshot.with_states({group.selection: tables}).with_failures(failures)
 
     def broken(self, failures: Iterable[str]) -> list[Group]:
         """The groups that must find out which of their queries failed: a step of their own did."""

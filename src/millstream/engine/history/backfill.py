@@ -469,13 +469,11 @@ class Backfills:
             return
         made = shown - job.failures.keys()
         needed = {below for edge in made for below in job.pipeline.edges_below(edge)}
-        snapshot = engine.snapshot
         failed = {edge: told(error) for edge, error in job.failures.items() if edge in shown}
         pipeline = job.pipeline.only(needed)
         engine.admit(
             Newcomers(pipeline, frozenset(made), _only(job.states, needed), _only(job.results, made)),
-            failures={**snapshot.failures, **failed},
-            backfills=tuple(edge for edge in snapshot.backfills if edge not in shown),
+            lambda snapshot: snapshot.with_failures(failed).without_backfills(shown),
         )
         with self._lock:
             self._job = None

@@ -71,7 +71,7 @@ def _united(engine: Engine, new: Newcomers, theirs: Step, snapshot: Snapshot) ->
         outcome = here.run(states, concerned, new.written)
     snapshot = engine.after(snapshot, outcome, concerned)
     asked = {each: names for each, names in made.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
-    return replace(snapshot, states={**snapshot.states, name: {**asked, **snapshot.states.get(name, {})}})
+    return snapshot.with_states({name: {**asked, **snapshot.states.get(name, {})}})
 
 
 def _keep_alike(frontiers: Mapping[str, int], ours: Step, theirs: Step) -> bool:
