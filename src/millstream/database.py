@@ -31,7 +31,6 @@ from millstream.engine.answers import elements_between, relation_at
 from millstream.engine.backups import PAUSED, Backup, backup
 from millstream.engine.engine import Engine
 from millstream.engine.life import Life, under_way
-from millstream.engine.limits import Limits
 from millstream.engine.reports import OperatorReport, as_text
 from millstream.errors import (
     BindError,
@@ -116,7 +115,7 @@ class Database:
         for entry in self.declared.entries:
             if entry["kind"] == "sink":
                 self._attach_sink(entry)
-        engine.keep_held()
+        engine.commits.keep_held()
         engine.backfills.on_published = self._flush_beside
         engine.backfills.start()
         self.sinks.flush()
@@ -323,21 +322,22 @@ class Database:
         options = replace(self.options(), first_counted=max(first, 0))
         if past.unseen is None:
             check_now(past, now, bound)
-            rows = self.engine.evaluate(bound.plan, options, now, past.kept)
+            rows = self.engine.replay.evaluate(bound.plan, options, now, past.kept)
         else:
             rows, past = counted_now(self.engine, bound, past, options, now)
         if bound.kind == "relation":
             table = relation_at(rows, bound.schema, now)
         else:
             read = {source.name for source in sources(bound.plan)}
-            since = max(past.first, self.engine.first_answerable(read)) - 1
+            since = max(past.first, self.engine.sources.first_answerable(read)) - 1
             table = elements_between(rows, bound.schema, since, now, bound.domain, limit)
         return Result("; ".join([f"{table.num_rows} rows", *past.notices]), table=table, notices=past.notices)
 
     def _latest(self, bound: BoundQuery) -> int:
         """The instant up to which a query is final now; over tables only, also what is pending."""
         read = sources(bound.plan)
-        frontiers = [self.engine.frontier(source.name) for source in read] or [self.engine.frontier(CLOCK)]
+        frontier = self.engine.sources.frontier
+        frontiers = [frontier(source.name) for source in read] or [frontier(CLOCK)]
         if has_no_heartbeat(bound.plan):
             pending = [self.engine.snapshot.progress(source.name).last_change for source in read]
             return max([min(frontiers), 0, *pending])
@@ -349,13 +349,13 @@ class Database:
             query = self.query(statement.name.text)
             text = query.explain()
             if statement.analyze:
-                reports = self.engine.operators(query.edge)
+                reports = self.engine.reports.operators(query.edge)
                 text += "\napproximate: elements were shed" if query.is_approximate else ""
         elif statement.query is not None:
             bound = self._bind(statement.query, statement.place.text)
             text = self._explained(bound)
             if statement.analyze:
-                reports = self.engine.measure(bound.plan, self.options(), self._latest(bound))
+                reports = self.engine.replay.measure(bound.plan, self.options(), self._latest(bound))
         if statement.analyze:
             text = f"{text}\n\n{as_text(reports)}"
         return Result(text, table=pa.table({"plan": text.split("\n")}))
@@ -397,7 +397,7 @@ class Database:
             return True
 
     def _declare(self, declared: Declarations) -> None:
-        self.engine.declare(declared.entries)
+        self.engine.commits.declare(declared.entries)
         self.declared = declared
 
     # Definitions
@@ -465,7 +465,7 @@ class Database:
             declared = self.declared.without(kind, name.key)
             if settings != self.settings:
                 declared = declared.with_settings(settings)
-            self.engine.drop_sources(owned, declared.entries)
+            self.engine.sources.drop(owned, declared.entries)
             self.declared, self.settings = declared, settings
             self._definitions.forget(name.key)
             self._pump.forget(name.key)
@@ -498,7 +498,7 @@ class Database:
     def _apply(self, settings: Settings) -> None:
         self.settings = settings
         self.engine.store.limit(settings.memory_budget or None)
-        self.engine.limits = Limits(settings.max_query_rows, settings.max_query_state, settings.max_value_bytes)
+        self.engine.limits.change(settings.max_query_rows, settings.max_query_state, settings.max_value_bytes)
         self.engine.backfills.least_rows = settings.background_rows
 
     def _show(self, statement: st.Show) -> Result:
@@ -635,9 +635,9 @@ class Database:
             "clock": snapshot.clock,
             "queries": len(self.registry),
             "operators": len(self.engine.pipeline.steps),
-            "state_bytes": self.engine.state_bytes(),
-            "memory": self.engine.memory_report(),
-            "skew": [asdict(skew) for skew in self.engine.skew.values()],
+            "state_bytes": self.engine.reports.state_bytes(),
+            "memory": self.engine.reports.memory(),
+            "skew": [asdict(skew) for skew in self.engine.reports.skew.values()],
             "streams": streams,
             "sinks": {sink["name"]: sink for sink in self.sinks.shown()},
         }

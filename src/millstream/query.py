@@ -13,9 +13,9 @@ import pyarrow as pa
 from millstream.engine.answers import changes_between, elements_between, first_instants, from_instant, relation_at
 from millstream.engine.bookmarks import Bookmark as Bookmark
 from millstream.engine.epochs.task import StateNames
-from millstream.engine.history.past import WHOLE, Past
 from millstream.engine.life import Life, under_way
 from millstream.engine.materialization import Answer, Keeping, Span
+from millstream.engine.past import WHOLE, Past
 from millstream.errors import ClosedError, Error, EvaluationError, TimeError
 from millstream.kernel.batch import INF, Batch, empty_batch
 from millstream.language.binder import BoundQuery
@@ -139,8 +139,8 @@ class Query:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
         engine = self._database.engine
         if self.number is not None:
-            engine.settle(self.edge)
-        engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+            engine.admitter.settle(self.edge)
+        engine.notifier.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         engine.life.check_goes_on()
         self._check_open()
         return not self.is_filling
@@ -153,7 +153,7 @@ class Query:
         database, schema, first = self._database, self._bound.schema, 0
         if at is None and (pending := self._pending()) is not None:
             options = replace(database.options(), first_counted=pending)
-            tick, rows = pending, database.engine.evaluate(self.bound.plan, options, pending)
+            tick, rows = pending, database.engine.replay.evaluate(self.bound.plan, options, pending)
         else:
             database.inputs.tick_clocks()
             is_relation = self.kind == "relation"
@@ -177,9 +177,9 @@ class Query:
         self.wait()
         engine = self._database.engine
         self._database.inputs.tick_clocks()
-        engine.settle(self.edge)
-        rows, snapshot = engine.rows(self.edge, (QUERY, *self._bound.schema))
-        final = engine.final(self.keeping.inputs, snapshot)
+        engine.admitter.settle(self.edge)
+        rows, snapshot = engine.reader.rows(self.edge, (QUERY, *self._bound.schema))
+        final = engine.sources.final(self.keeping.inputs, snapshot)
         return rows, self._final_instant(at, final)
 
     @property
@@ -297,7 +297,7 @@ class Query:
         return self._follow(self.hold(self.place(since)), timeout)
 
     def _follow(self, place: Bookmark, timeout: float | None) -> Iterator[pa.Table]:
-        self._database.engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+        self._database.engine.notifier.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         while not self.has_ended:
             if self.is_filling:
                 return  # for longer than anybody wants to wait
@@ -338,7 +338,7 @@ class Query:
             left = _GLANCE if deadline is None else min(_GLANCE, deadline - time.monotonic())
             if left <= 0:
                 return
-            self._database.engine.wait_until(lambda: self.has_ended or self.final_tick > seen, left)
+            self._database.engine.notifier.wait_until(lambda: self.has_ended or self.final_tick > seen, left)
 
     @under_way
     def explain(self) -> str:
@@ -353,7 +353,7 @@ class Query:
             epoch = engine.snapshot.epoch
             told = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
             return {**told, **self._noticed()}
-        snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
+        snapshot, notice = engine.snapshot, engine.enforcement.notices.get((self.edge, self.number))
         if (error := self.error) is not None:
             told = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
             return {**told, "approximate": False, **self._noticed()}
@@ -361,7 +361,7 @@ class Query:
             "state": "active",
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": engine.read(self.keeping.held),
+            "rows": engine.reader.read(self.keeping.held),
             "mode": self.mode,
             "kept": self.keeping.notes(),
             **(self._database.registry.sharing(self) if self.number is not None else {}),
@@ -406,7 +406,7 @@ class Query:
 
     def close(self) -> None:
         self._dropped = True
-        self._database.engine.tell()
+        self._database.engine.notifier.tell()
 
     def __repr__(self) -> str:
         return f"<Query {self.name}: {self.kind} {self.cql}>"
@@ -439,25 +439,25 @@ class Query:
         """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
         engine = self._database.engine
         for edge in self.keeping.edges:
-            engine.check(edge, self.number)
-        return engine.final(self.keeping.inputs, engine.snapshot)
+            engine.reader.check(edge, self.number)
+        return engine.sources.final(self.keeping.inputs, engine.snapshot)
 
     @property
     def committed_tick(self) -> int:
         """The same, whether it has failed or not."""
         engine = self._database.engine
-        return engine.final(self.keeping.inputs, engine.snapshot)
+        return engine.sources.final(self.keeping.inputs, engine.snapshot)
 
     @property
     def first_tick(self) -> int:
         """The first answerable instant: by RETAIN, and by what there was of the past when it came; OPEN as long as that
         is not known."""
-        return max(self._first_of_past(), self._database.engine.first_answerable(self.keeping.inputs))
+        return max(self._first_of_past(), self._database.engine.sources.first_answerable(self.keeping.inputs))
 
     def _first_of_past(self) -> int:
         finding, engine = self.finding, self._database.engine
         if self.past.first == OPEN and finding is not None and not self.is_filling:
-            found = engine.read(lambda snapshot: finding(snapshot.states))
+            found = engine.reader.read(lambda snapshot: finding(snapshot.states))
             if found < OPEN:
                 engine.count_from(self.edge, max(found, self.past.counted))
             self.past = replace(self.past, first=found)
@@ -468,7 +468,7 @@ class Query:
         """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._database.engine
         self.keeping.check()
-        return engine.final(self.keeping.inputs, engine.snapshot)
+        return engine.sources.final(self.keeping.inputs, engine.snapshot)
 
     def _final(self) -> int:
         self._database.inputs.tick_clocks()
@@ -498,10 +498,10 @@ class Query:
     def _not_final(self, what: str, at: Any, final: int) -> TimeError:
         """Names what holds the answer back."""
         engine = self._database.engine
-        held_by = min(self.keeping.inputs, key=engine.frontier)
+        held_by = min(self.keeping.inputs, key=engine.sources.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._bound.domain)}"
         waits, hint = f"it waits for {held_by}", f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}"
-        if not engine.has_heartbeat(held_by):
+        if not engine.sources.has_heartbeat(held_by):
             waits, hint = "it waits for the clock", f"ADVANCE TO {at}"
         return TimeError(f"{what} not final", detail=f"{reached}; {waits}", hint=hint)
 

@@ -167,7 +167,7 @@ class Sinks:
         if not changes.num_rows:
             # So that it need not be looked at again; nothing is lost if no commit comes to carry it.
             place.seen = final
-            self.engine.note(self._moved(sink, replace(cursor, until=final, offered=final)))
+            self.engine.commits.note(self._moved(sink, replace(cursor, until=final, offered=final)))
             return cursor, None
         cursor = replace(cursor, offered=final)
         self._commit(sink, cursor)

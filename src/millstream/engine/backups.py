@@ -31,10 +31,10 @@ def backup(engine: Engine, target: Path, *, copy: bool, told: Told) -> Backup:
     reader = object()
     try:
         with engine.lock:
-            engine.keep_held()
+            engine.commits.keep_held()
             journal.check_current()
             snapshot = engine.snapshot
-            engine.pin(reader, snapshot.names())
+            engine.commits.pin(reader, snapshot.names())
             made.checkpoints()
         manifest = journal.current(_with_sinks_paused(snapshot))
         return made.finish(manifest, told)
@@ -42,7 +42,7 @@ def backup(engine: Engine, target: Path, *, copy: bool, told: Told) -> Backup:
         made.discard()
         raise
     finally:
-        engine.unpin(reader)
+        engine.commits.unpin(reader)
 
 
 def _with_sinks_paused(snapshot: Snapshot) -> Snapshot:

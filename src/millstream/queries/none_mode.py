@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from millstream.catalog.entries import Declarations, Entry
-from millstream.engine.history.past import Past
+from millstream.engine.past import Past
 from millstream.errors import NotSupportedError
 from millstream.kernel.batch import value_columns
 from millstream.kernel.sharing.parameters import with_values
@@ -80,7 +80,7 @@ class Unkept:
             **{ROWS: _packed(rows)},
         )
         try:
-            database.engine.declare(declared.entries)
+            database.engine.commits.declare(declared.entries)
         except BaseException:
             self._modes.engine.retention.recomputed.pop(name, None)
             raise
@@ -118,7 +118,7 @@ class Unkept:
         database, name = self._database, query.template or ""
         left = self._templates[name].names - {query.name}
         declared = database.declared.without("template", name) if not left else self._without(name, query.name)
-        database.engine.declare(declared.entries)
+        database.engine.commits.declare(declared.entries)
         database.declared = declared
         self._templates[name].names = left
         if not left:

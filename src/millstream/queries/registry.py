@@ -18,9 +18,10 @@ from sqlglot import exp
 
 from millstream.catalog.entries import Declarations, Entry, statistics_entry, statistics_of
 from millstream.engine.answers import relation_at
-from millstream.engine.engine import steps_name
-from millstream.engine.groups.admission import WAITING, Group, numbers_of
-from millstream.engine.history.past import Past
+from millstream.engine.groups.admission import Group, numbers_of
+from millstream.engine.past import Past
+from millstream.engine.plans import steps_name
+from millstream.engine.query_tables import WAITING
 from millstream.errors import BindError, CatalogError, Error, InputError, Place
 from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.expressions import Literal, Parameter
@@ -299,7 +300,7 @@ class Registry:
     def planned(self, bound: BoundQuery) -> tuple[BoundQuery, dict[str, Any]]:
         """The query with its plan, and the statistics that this was chosen by."""
         read = {source.name for source in sources(bound.plan)}
-        known = self._database.engine.statistics(read)
+        known = self._database.engine.sources.statistics(read)
         joins = [node for node in bound.plan.walk() if isinstance(node, lo.Join)]
         if joins:
             pipeline = self._database.engine.pipeline
@@ -382,9 +383,9 @@ class Registry:
         if past.covered and past.counted:
             return True  # a group counts what fails from now on
         engine, below = self._database.engine, [s for s in group.pipeline.steps if s.name not in group.above]
-        if engine.holds_state_of(step.name for step in below):
+        if any(engine.snapshot.states.get(step.name) for step in below):
             return True
-        others = engine.pasts.get(group.edge, {}).values()
+        others = engine.pasts.all_of(group.edge)
         keeps = any(step.operator.distribution.keys is not None for step in below)
         return keeps and any(other.kept != past.kept for other in others)
 
@@ -406,7 +407,7 @@ class Registry:
         name = fingerprint((group.edge, shape.name, outside))
         if name not in self._templates:
             settings = self._database.settings
-            inputs = frozenset() if lazy is None else self._database.engine.sources_of(bound.plan, group.options)
+            inputs = frozenset() if lazy is None else self._database.engine.plans.sources_of(bound.plan, group.options)
             made = Template(name, bound, settings, statistics, group, shape, kinds, lazy, inputs)
             self._templates[name] = made
             if lazy is not None:
@@ -437,7 +438,7 @@ class Registry:
         try:
             database.check_number_of_queries(len(self._queries) + rows.height)
             database.declared = with_past(before, template.name, first, rows.height, past)
-            engine.enlist(group, template.shape, rows, database.declared.entries, record, past)
+            engine.admitter.enlist(group, template.shape, rows, database.declared.entries, record, past)
         except BaseException:
             database.declared = before
             if not any(query.template == template.name for query in self._queries.values()):
@@ -470,8 +471,8 @@ class Registry:
     def _kept_in_group(self, template: Template, number: int) -> Keeping:
         bound, group, engine = template.bound, template.group, self._database.engine
         if template.lazy is None:
-            return Eager(engine, group.edge, bound.schema, bound.kind == "stream", number)
-        return Lazy(engine, template.lazy, (group.edge,), template.inputs, bound.schema, group.options, number)
+            return Eager(engine.reader, group.edge, bound.schema, bound.kind == "stream", number)
+        return Lazy(engine.reader, template.lazy, (group.edge,), template.inputs, bound.schema, group.options, number)
 
     def _register_in_mode(
         self,
@@ -496,7 +497,8 @@ class Registry:
         past = of_the_past(database.engine, bound)
         content |= past.entry()
         keeping = self._by_past(keeping, bound, past)
-        if isinstance(keeping, Lazy) and past.apart and any(map(database.engine.shown, keeping.edges)):
+        shown = database.engine.shared_plan.shown
+        if isinstance(keeping, Lazy) and past.apart and any(shown[edge] for edge in keeping.edges):
             # Others have seen more of the past than is kept: their matches do not go with what this query has seen.
             content["apart"] = name.lower()
             keeping = self._by_past(keeping, bound, past, name.lower())
@@ -568,14 +570,14 @@ class Registry:
             text=text,
             settings=asdict(database.settings),
             statistics=statistics,
-            edge=engine.edge_of(bound.plan, options),
-            steps=engine.steps_of(bound.plan, options=options),
+            edge=engine.plans.edge_of(bound.plan, options),
+            steps=engine.plans.steps_of(bound.plan, options=options),
             **past.entry(),
             **({"apart": options.apart} if options.apart else {}),
         )
         edge = engine.show(bound.plan, options, declared.entries, past.kept)
         database.declared = declared
-        own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=reason)
+        own = Eager(engine.reader, edge, bound.schema, bound.kind == "stream", reason=reason)
         query = Query(database, name, mode, bound, own, past=past)
         query.finding = partial(found_by_counting, bound.plan, past, options, engine)
         self._queries[name.lower()] = query
@@ -625,7 +627,7 @@ class Registry:
             return
         for query in queries:
             query.wait()
-            engine.check(query.edge, query.number)
+            engine.reader.check(query.edge, query.number)
         names = {query.number: query.name for query in queries}
         rows, tick = first.rows_of_group(at)
         wanted = rows.filter(pl.col(value_column(0)).is_in(list(names)))
@@ -644,9 +646,9 @@ class Registry:
             shape, constants = _constants(found)
             group = self._group(found, shape, constants)
             read = {source.name for source in sources(bound.plan)}
-            if self._is_to_share(group, _wanted(found, statistics_entry(engine.statistics(read)))):
+            if self._is_to_share(group, _wanted(found, statistics_entry(engine.sources.statistics(read)))):
                 return self._explain_group(group, found)
-        own = engine.pipeline_of(bound.plan, options)
+        own = engine.plans.pipeline_of(bound.plan, options)
         known = {step.name for step in engine.pipeline.steps}
         shared = [step.name for step in own.steps if step.name in known]
         lines = [f"shares {len(shared)} of its {len(own.steps)} operators: {', '.join(shared)}"] if shared else []
@@ -654,7 +656,7 @@ class Registry:
         return lines + ([f"keeps the rows of {', '.join(stems)} together with other joins"] if stems else [])
 
     def _explain_group(self, group: Group, found: Split) -> list[str]:
-        count = self._database.engine.shown(group.edge)
+        count = self._database.engine.shared_plan.shown[group.edge]
         others = f"with {count} others" if count else "of its own, which others may join"
         shape, values = shape_of(found.condition)
         service = service_of(shape.condition, keyed=group.key is not None, constants=values)
@@ -665,7 +667,7 @@ class Registry:
         template = self._templates[query.template or ""]
         service = service_of(template.shape.condition, keyed=template.group.key is not None)
         return {
-            "shared_by": self._database.engine.shown(query.edge),
+            "shared_by": self._database.engine.shared_plan.shown[query.edge],
             "indexes": [service.key] if service.key is not None else list(service.attributes),
             "unindexed": list(service.residual),
         }
@@ -732,12 +734,12 @@ class Registry:
             self._queries[entry["name"]] = Query(database, entry["shown"], entry["mode"], bound, keeping, past=past)
             return
         options = replace(self._options(past, entry.get("apart", "")), counting=counted_by(bound.plan, past))
-        edge = engine.edge_of(bound.plan, options)
-        steps = engine.steps_of(bound.plan, options=options)
+        edge = engine.plans.edge_of(bound.plan, options)
+        steps = engine.plans.steps_of(bound.plan, options=options)
         if (edge, steps) != (entry.get("edge"), entry.get("steps", steps)):
             raise PlannedOtherwise
         engine.attach(bound.plan, options, past.kept)
-        own = Eager(engine, edge, bound.schema, bound.kind == "stream", reason=keeping)
+        own = Eager(engine.reader, edge, bound.schema, bound.kind == "stream", reason=keeping)
         query = Query(database, entry["shown"], entry["mode"], bound, own, past=past)
         query.finding = partial(found_by_counting, bound.plan, past, options, engine)
         self._queries[entry["name"]] = query
@@ -798,15 +800,15 @@ class Registry:
         if (group.selection, steps) != (entry["selection"], entry.get("steps", steps)):
             group, entry = self._moved(entry, bound, shape, lambda apart: engine.groups.find(found, key, apart))
         known = entry["statistics"]
-        inputs = frozenset() if lazy is None else engine.sources_of(bound.plan, group.options)
+        inputs = frozenset() if lazy is None else engine.plans.sources_of(bound.plan, group.options)
         template = Template(entry["name"], bound, database.settings, known, group, shape, kinds, lazy, inputs)
         self._templates[template.name] = template
         if lazy is not None:
             self._modes.note(lazy)
-        rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
+        rows = engine.admitter.recover(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
         pasts = {number: past_in(entry, number) for number in rows[QUERY]}
         waiting = numbers_of(engine.groups.tables(group, WAITING))
-        engine.see_from(group.edge, {number: past for number, past in pasts.items() if number in waiting})
+        engine.pasts.note(group.edge, {number: past for number, past in pasts.items() if number in waiting})
         self._add_rows(template, rows, pasts.__getitem__)
 
     def _moved(
@@ -880,11 +882,11 @@ class Registry:
                 declared = database.declared.without("query", query.name)
                 self._modes.hide(query.name, query.keeping, declared.entries)
                 if isinstance(query, UnopenedQuery):
-                    engine.declare(declared.entries)
+                    engine.commits.declare(declared.entries)
                 database.declared = declared
             else:
                 declared = self._without_template(query)
-                engine.dismiss(query.edge, [query.number], declared.entries)
+                engine.admitter.dismiss(query.edge, [query.number], declared.entries)
                 database.declared = declared
             del self._queries[query.name.lower()]
             for alone in self._alone.values():

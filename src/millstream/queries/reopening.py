@@ -52,7 +52,7 @@ class Reopening:
     def _keep(self) -> None:
         database = self._database
         if database.declared.entries != database.engine.snapshot.catalog:
-            database.engine.declare(database.declared.entries)
+            database.engine.commits.declare(database.declared.entries)
 
     def _take_over(self, entry: Entry) -> None:
         """Go on with what is kept for queries, or put them off."""
