@@ -25,7 +25,7 @@ from bench.pictures import bars as draw_bars
 from bench.resident import resident
 
 import millstream as ms
-from millstream.engine import engine
+from millstream.engine import tasks
 from millstream.engine.history import backfill
 
 if TYPE_CHECKING:
@@ -123,19 +123,19 @@ def selective(count: int, repetitions: int) -> list[Measurement]:
             db.insert("d", pl.DataFrame({"day": (t // day).cast(pl.Int32), "v": (t % 100).cast(pl.Int32), "ts": t}))
 
         def run(read: Callable[..., object]) -> Sample:
-            begun, cpu, usual = time.perf_counter(), time.process_time(), engine.needs_of
+            begun, cpu, usual = time.perf_counter(), time.process_time(), tasks.needs_of
             try:
-                engine.needs_of = backfill.needs_of = read  # type: ignore[assignment, attr-defined]
+                tasks.needs_of = backfill.needs_of = read  # type: ignore[assignment, attr-defined]
                 query = db.register("SELECT v, COUNT(*) AS n FROM d [RANGE 1000] WHERE day = 7 GROUP BY v", name="late")
                 query.wait()
             finally:
-                engine.needs_of = backfill.needs_of = usual  # type: ignore[attr-defined]
+                tasks.needs_of = backfill.needs_of = usual  # type: ignore[attr-defined]
             taken = time.perf_counter() - begun
             rows_out = query.result(at=8 * day).num_rows
             query.drop()
             return Sample(count, time.process_time() - cpu, taken, rows_out)
 
-        runs = {WHAT_MATTERS: partial(run, engine.needs_of), ALL_FILES: partial(run, lambda *_: None)}
+        runs = {WHAT_MATTERS: partial(run, tasks.needs_of), ALL_FILES: partial(run, lambda *_: None)}
         best = in_turns(runs, repetitions)
     return [
         Measurement(SELECTIVE, variant, count, with_more(sample, seconds=sample.wall))

@@ -138,7 +138,7 @@ def storage(elements: int) -> list[Measurement]:
             sample = Sample(elements, time.process_time() - begun[0], time.perf_counter() - begun[1])
             snapshot, size = db.engine.snapshot, db.engine.store.size
             results = sum(size(name) for names in snapshot.results.values() for name in names)
-            state = sum(db.engine.state_bytes().values())
+            state = sum(db.engine.reports.state_bytes().values())
             history = sum(file.bytes for files in snapshot.history.values() for file in files)
             total = (history + results + state) / 2**20
             more = with_more(sample, MiB=total, results_MiB=results / 2**20)

@@ -41,7 +41,7 @@ def _run(keys: int, stem_window: int, elements: int) -> Sample:
                 started = time.process_time(), time.perf_counter()
                 db.insert(name, rows)
                 cpu, wall = cpu + time.process_time() - started[0], wall + time.perf_counter() - started[1]
-        state = {step: size for step, size in db.engine.state_bytes().items() if step.startswith("stemjoin")}
+        state = {step: size for step, size in db.engine.reports.state_bytes().items() if step.startswith("stemjoin")}
     sample = Sample(elements=len(STREAMS) * elements, cpu=cpu, wall=wall)
     return with_more(sample, joins=len(state), MiB=sum(state.values()) / 2**20)
 

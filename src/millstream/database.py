@@ -46,7 +46,7 @@ class Database:
         checkpoints: Path | None = None,
     ) -> None:
         self.engine = engine
-        self.session = session = Session(engine.snapshot.catalog, engine.declare)
+        self.session = session = Session(engine.snapshot.catalog, engine.commits.declare)
         self.catalog = session.catalog
         self.inputs = inputs = Inputs(engine, self.catalog, now)
         self.sinks = sinks = Sinks(engine)
@@ -64,7 +64,7 @@ class Database:
         self._executor.recover()
         self._queries.recovery.open()
         self._executor.sinks.recover()
-        self.engine.keep_held()
+        self.engine.commits.keep_held()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
         self.sinks.flush()
@@ -210,9 +210,9 @@ class Database:
             "clock": snapshot.clock,
             "queries": len(self._queries.registry),
             "operators": len(self.engine.pipeline.steps),
-            "state_bytes": self.engine.state_bytes(),
-            "memory": self.engine.memory_report(),
-            "skew": [asdict(skew) for skew in self.engine.skew.values()],
+            "state_bytes": self.engine.reports.state_bytes(),
+            "memory": self.engine.reports.memory(),
+            "skew": [asdict(skew) for skew in self.engine.reports.skew.values()],
             "streams": streams,
             "sinks": {sink["name"]: sink for sink in self.sinks.shown()},
         }

@@ -536,8 +536,8 @@ def test_files_that_are_read_are_kept_until_they_were(tmp_path: Path) -> None:
     with ms.connect(tmp_path, engine="inprocess") as db:
         db.execute(STREAMS)
         feed(db, 0, 6)
-        pipeline = db.engine.lowered(db.register("SELECT a FROM S [RANGE 5]").bound.plan, db.planner.options)[1]
-        with db.engine.reading(pipeline) as snapshot:
+        pipeline = db.engine.plans.lowered(db.register("SELECT a FROM S [RANGE 5]").bound.plan, db.planner.options)[1]
+        with db.engine.commits.reading(pipeline.sources) as snapshot:
             read = {file.name.partition("#")[0] for file in snapshot.history["s"]}
             feed(db, 6, 60)  # which merges them
             assert not read & {file.name.partition("#")[0] for file in db.engine.snapshot.history["s"]}

@@ -129,7 +129,7 @@ def test_what_a_sink_does_not_take_is_kept_for_it(tmp_path: Path, mode: str, att
         db.create_sink("all", "q", taken)
         assert taken.bag == bag_of(db.query("q").result())
         assert [row["_ts"] for row in taken.rows if row["_weight"] > 0] == [*range(49)]
-        assert len(db.engine.history("s")) < 20
+        assert len(db.engine.sources.history("s")) < 20
 
 
 def test_followers_that_are_gone_hold_nothing(db: ms.Database) -> None:
@@ -138,11 +138,11 @@ def test_followers_that_are_gone_hold_nothing(db: ms.Database) -> None:
     following, unread = query.follow(timeout=0.01), query.follow(timeout=0.01)
     for tick in range(100):
         db.insert("s", [(tick, tick)])
-    assert len(db.engine.history("s")) == 100
+    assert len(db.engine.sources.history("s")) == 100
     assert len(next(following)) == 95 + 99
     del unread
     db.insert("s", [(100, 100)])
-    assert len(db.engine.history("s")) < 20
+    assert len(db.engine.sources.history("s")) < 20
     following.close()  # type: ignore[attr-defined]
 
 

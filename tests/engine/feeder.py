@@ -26,7 +26,7 @@ def declare(db: ms.Database) -> None:
     for name, text in statements.items():
         if name not in db.catalog:
             db.execute(text)
-    if not db.engine.history("d").height:
+    if not db.engine.sources.history("d").height:
         db.execute("INSERT INTO d VALUES (0, 'zero'), (1, 'one')")
     queries = {
         "sums": "SELECT k, SUM(v) AS total FROM s [RANGE 15] GROUP BY k",

@@ -71,7 +71,7 @@ def test_backups_while_rows_come_in_have_whole_epochs(tmp_path: Path) -> None:
     for number in range(4):
         with opened(tmp_path / f"copy{number}") as copy:
             arrived = copy.stats()["streams"]["s"]["arrived"]
-            assert copy.engine.history("s").height == arrived
+            assert copy.engine.sources.history("s").height == arrived
             assert arrived % 4 == 0
             copy.advance(to=10_000)
             copy.query("sums").changes()
@@ -119,6 +119,6 @@ def test_the_command_copies_a_directory(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["backup", str(tmp_path / "db"), str(tmp_path / "copy")])
     assert done.exit_code == 0, done.output
     with opened(tmp_path / "copy") as db:
-        assert db.engine.history("s").height == 4
+        assert db.engine.sources.history("s").height == 4
     assert CliRunner().invoke(app, ["backup", str(tmp_path / "none"), str(tmp_path / "x")]).exit_code == 1
     assert not (tmp_path / "none").exists()

@@ -77,9 +77,9 @@ def test_whole_files_are_dropped_when_all_of_them_is_older_than_retain(path: Pat
             assert first_kept - 100 <= least[0] <= first_kept
             assert len(files(path)) < 30
         assert periods(path)[0] == 2100
-        kept = db.engine.history("s")
+        kept = db.engine.sources.history("s")
     with opened(path) as db:
-        assert db.engine.history("s").equals(kept)
+        assert db.engine.sources.history("s").equals(kept)
 
 
 def test_footers_know_the_least_and_greatest_of_each_column(path: Path) -> None:
@@ -117,9 +117,9 @@ def test_files_that_lie_flat_are_still_read_and_laid_out_when_merged(path: Path)
     body = read_whole(manifest, "manifest", [FORMAT])
     write_whole(manifest, "manifest", FORMAT, body.replace(b"history/s/_period=0/", b"history/s/"))
     with opened(path) as db:
-        assert len(db.engine.history("s")) == 30
+        assert len(db.engine.sources.history("s")) == 30
         feed(db, range(3, 25))
-        assert len(db.engine.history("s")) == 250
+        assert len(db.engine.sources.history("s")) == 250
         assert all(file.parent.name.startswith("_period=") for file in files(path))
 
 

@@ -59,7 +59,7 @@ def play(db: Database) -> None:
 @contextmanager
 def reading(db: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
     """The files that are read within the block."""
-    db.engine.statistics()  # which looks at the newest
+    db.engine.sources.statistics()  # which looks at the newest
     read: set[str] = set()
     usual = DirectoryStore.read_history
 

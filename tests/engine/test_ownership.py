@@ -47,7 +47,7 @@ def ids(path: Path) -> Counter[int]:
     script = (
         "import sys, millstream as ms\n"
         "with ms.connect(sys.argv[1], engine='inprocess') as db:\n"
-        "    print(*db.engine.history('s')['c0'].to_list())"
+        "    print(*db.engine.sources.history('s')['c0'].to_list())"
     )
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True)
     return Counter(map(int, done.stdout.split()))
@@ -203,7 +203,7 @@ def test_close_waits_for_a_delivery_and_for_whoever_closes_first(tmp_path: Path)
     assert delivered == [1]
     with opened(path) as again:
         assert again.sinks.shown()[0]["deliveries"] == 1
-        assert again.engine.history("s").height == 2
+        assert again.engine.sources.history("s").height == 2
 
 
 def test_a_delivery_may_close_the_database(tmp_path: Path) -> None:

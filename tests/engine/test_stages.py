@@ -58,7 +58,7 @@ def planned(*queries: str, shards: int = 4, speaking: set[str] | None = None) ->
             db.register(query)
         pipeline = db.engine.pipeline
         sources = {edge for step in pipeline.steps for edge in step.inputs} - {step.name for step in pipeline.steps}
-        empty = {source: db.engine.history(source) for source in sources}
+        empty = {source: db.engine.sources.history(source) for source in sources}
         steps = frozenset(step.name for step in pipeline.steps)
         return Planner(shards).plan(pipeline, empty, steps, sources if speaking is None else speaking)
 

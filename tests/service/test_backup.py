@@ -22,4 +22,4 @@ def test_a_service_backs_its_database_up(tmp_path: Path) -> None:
                 remote.backup(tmp_path / "copy")
             remote.insert("s", [(3, 3)])
     with ms.connect(tmp_path / "copy", engine="inprocess") as copy:
-        assert copy.engine.history("s").height == 2
+        assert copy.engine.sources.history("s").height == 2

@@ -116,8 +116,7 @@ class Sinks:
 
     def drop(self, key: str, catalog: tuple[Mapping[str, Any], ...]) -> None:
         with self.lock, self.engine.lock:
-            kept = {name: cursor for name, cursor in self.engine.snapshot.sinks.items() if name != key}
-            self.engine.commit(replace(self.engine.snapshot, sinks=kept, catalog=catalog))
+            self.engine.commit(self.engine.snapshot.without_sink(key).with_catalog(catalog))
             self.by_name.pop(key).place = None
 
     def cursor(self, sink: Sink) -> SinkCursor:
@@ -168,7 +167,7 @@ class Sinks:
         if not changes.num_rows:
             # So that it need not be looked at again; nothing is lost if no commit comes to carry it.
             place.seen = final
-            self.engine.note(self._moved(sink, replace(cursor, until=final, offered=final)))
+            self.engine.commits.note(self._moved(sink, replace(cursor, until=final, offered=final)))
             return cursor, None
         cursor = replace(cursor, offered=final)
         self._commit(sink, cursor)
@@ -181,8 +180,7 @@ class Sinks:
                 sink.place.seen = cursor.until
 
     def _moved(self, sink: Sink, cursor: SinkCursor) -> Snapshot:
-        snapshot = self.engine.snapshot
-        return replace(snapshot, sinks={**snapshot.sinks, sink.name.lower(): cursor})
+        return self.engine.snapshot.with_sink(sink.name.lower(), cursor)
 
     def _delivered(self, sink: Sink, number: int, changes: pa.Table) -> bool:
         if sink.deliver is None:

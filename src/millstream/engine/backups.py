@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,10 @@ def backup(engine: Engine, target: Path, *, copy: bool, told: Told) -> Backup:
     reader = object()
     try:
         with engine.lock:
-            engine.keep_held()
+            engine.commits.keep_held()
             journal.check_current()
             snapshot = engine.snapshot
-            engine.pin(reader, snapshot.names())
+            engine.commits.pin(reader, snapshot.names())
             made.checkpoints()
         manifest = journal.current(_with_sinks_paused(snapshot))
         return made.finish(manifest, told)
@@ -43,13 +42,13 @@ def backup(engine: Engine, target: Path, *, copy: bool, told: Told) -> Backup:
         made.discard()
         raise
     finally:
-        engine.unpin(reader)
+        engine.commits.unpin(reader)
 
 
 def _with_sinks_paused(snapshot: Snapshot) -> Snapshot:
     """Sinks that write somewhere would overwrite what the database itself has delivered since."""
     entries = (_paused(entry) if entry["kind"] == "sink" and "format" in entry else entry for entry in snapshot.catalog)
-    return replace(snapshot, catalog=tuple(entries))
+    return snapshot.with_catalog(tuple(entries))
 
 
 def _paused(entry: Any) -> dict[str, Any]:

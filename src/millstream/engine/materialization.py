@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from millstream.engine.extents import Extent
+from millstream.engine.plans import lowered
+from millstream.engine.reader import Reader
 from millstream.kernel.batch import INTERVAL_COLUMNS, START, Batch, empty_batch, value_column
 from millstream.kernel.lazy import ranked_tree
 from millstream.kernel.lazy.matches import bounds, in_windows, overlapping, shown
@@ -28,13 +30,10 @@ from millstream.kernel.storage.segments import numbers, only
 from millstream.kernel.windows.time import Rows
 from millstream.plan import logical as lo
 from millstream.plan.analysis.births import joins_runs
-from millstream.plan.lowering.lower import CLOCK, Lowering, Options, tree_shape
+from millstream.plan.lowering.lower import CLOCK, Options, tree_shape
 from millstream.plan.lowering.matches import TREE, LazyPlan, Part, columns_read, part_name, reference
 from millstream.state.snapshot import HistoryFile, Snapshot
 from millstream.types import Schema
-
-if TYPE_CHECKING:
-    from millstream.engine.engine import Engine
 
 # Of how many instants the rows must be right, given the last final one: since .. until.
 Span = Callable[[int], tuple[int, int]]
@@ -81,7 +80,7 @@ class Keeping(Protocol):
 class Eager:
     """An edge's rows, or those of one query of a group."""
 
-    engine: Engine
+    reader: Reader
     edge: str
     schema: Schema
     stream: bool
@@ -95,22 +94,22 @@ class Eager:
     @property
     def inputs(self) -> frozenset[str]:
         if not self._inputs:
-            self._inputs = self.engine.inputs(self.edge)
+            self._inputs = self.reader.inputs(self.edge)
         return self._inputs
 
     def check(self) -> None:
         if self.number is not None:
-            self.engine.settle(self.edge)
-        self.engine.check(self.edge, self.number)
+            self.reader.settle(self.edge)
+        self.reader.check(self.edge, self.number)
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
         if self.number is not None:
-            self.engine.settle(self.edge)
-        return self.engine.read(lambda snapshot: self._answer(snapshot, span, whole))
+            self.reader.settle(self.edge)
+        return self.reader.read(lambda snapshot: self._answer(snapshot, span, whole))
 
     def _answer(self, snapshot: Snapshot, span: Span, whole: bool) -> Answer:
-        self.engine.check(self.edge, self.number)
-        since, until = span(self.engine.final(self.inputs, snapshot))
+        self.reader.check(self.edge, self.number)
+        since, until = span(self.reader.final(self.inputs, snapshot))
 
         def wanted(extent: Extent) -> bool:
             if self.stream:
@@ -119,13 +118,13 @@ class Eager:
                 return extent.has_alive(since) or extent.has_changes(since, until)
             return extent.has_alive(until) if since == until else extent.has_changes(since, until)
 
-        rows = self.engine.rows_in(snapshot, self.edge, self.schema, self.number, wanted, after=since)
+        rows = self.reader.rows_in(snapshot, self.edge, self.schema, self.number, wanted, after=since)
         return Answer(rows, until, snapshot)
 
     def held(self, snapshot: Snapshot) -> int:
         if self.number is None:
-            return self.engine.height(self.edge)
-        return self.engine.rows_in(snapshot, self.edge, self.schema, self.number).height
+            return self.reader.height(self.edge)
+        return self.reader.rows_in(snapshot, self.edge, self.schema, self.number).height
 
     def notes(self) -> list[str]:
         return [f"the answer is kept, as in mode EAGER: {self.reason}" if self.reason else "the answer is kept"]
@@ -135,7 +134,7 @@ class Eager:
 class Lazy:
     """The parts of a plan, each an edge, and the plan above them; in a group, where there is one part, its number."""
 
-    engine: Engine
+    reader: Reader
     plan: LazyPlan
     edges: tuple[str, ...]
     inputs: frozenset[str]
@@ -146,16 +145,16 @@ class Lazy:
     def check(self) -> None:
         for edge in self.edges:
             if self.number is not None:
-                self.engine.settle(edge)
-            self.engine.check(edge, self.number)
+                self.reader.settle(edge)
+            self.reader.check(edge, self.number)
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
         self.check()
-        return self.engine.read(lambda snapshot: self._answer(snapshot, span))
+        return self.reader.read(lambda snapshot: self._answer(snapshot, span))
 
     def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
-        since, until = span(self.engine.final(self.inputs, snapshot))
-        most = self.engine.limits.value_bytes
+        since, until = span(self.reader.final(self.inputs, snapshot))
+        most = self.reader.limits.value_bytes
         if self.plan.upper is not None and since == until >= 0:
             rows = self._aggregated(snapshot, until)
             made = _run(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema, most)
@@ -169,8 +168,8 @@ class Lazy:
         part, edge = self.plan.parts[index], self.edges[index]
         schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
         if not part.windows:
-            return overlapping(self.engine.rows_in(snapshot, edge, schema), since, until)
-        like, found = self._read[index], self.engine.segments(edge, snapshot)
+            return overlapping(self.reader.rows_in(snapshot, edge, schema), since, until)
+        like, found = self._read[index], self.reader.segments(edge, snapshot)
         if part.is_tree:
             leaves = [ranked_tree.leaves_of(segment, self._shape, self.number) for segment in found]
             return shown(leaves, like, part.windows, since, until)
@@ -192,7 +191,7 @@ class Lazy:
 
     def _aggregated(self, snapshot: Snapshot, at: int) -> Batch:
         """What the tree says at an instant."""
-        segments, (part,) = self.engine.segments(self.edges[0], snapshot), self.plan.parts
+        segments, (part,) = self.reader.segments(self.edges[0], snapshot), self.plan.parts
         first, last = reference(part.windows).span(at)
         return ranked_tree.aggregate(segments, self._shape, first, last, at, self.number)
 
@@ -205,14 +204,14 @@ class Lazy:
 
     @cached_property
     def _above(self) -> tuple[str, Pipeline]:
-        return _lowered(self.plan.above, self.options)
+        return lowered(self.plan.above, replace(self.options, lenient=True))
 
     @cached_property
     def _upper(self) -> tuple[str, Pipeline]:
-        return _lowered(self.plan.upper or self.plan.above, self.options)
+        return lowered(self.plan.upper or self.plan.above, replace(self.options, lenient=True))
 
     def held(self, snapshot: Snapshot) -> int:
-        found = [segment for edge in self.edges for segment in self.engine.segments(edge, snapshot)]
+        found = [segment for edge in self.edges for segment in self.reader.segments(edge, snapshot)]
         if any(part.is_tree for part in self.plan.parts):
             return sum(ranked_tree.size_of(segment, self.number) for segment in found)
         if self.number is None:
@@ -231,7 +230,7 @@ class Lazy:
 class Nothing:
     """A plan to run over history; where it has parameters, with `values` in their place."""
 
-    engine: Engine
+    reader: Reader
     template: lo.Node
     inputs: frozenset[str]
     schema: Schema
@@ -248,23 +247,23 @@ class Nothing:
 
     def check(self) -> None:
         for edge in self.edges:
-            self.engine.check(edge)
+            self.reader.check(edge)
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
         self.check()
         edge, pipeline = self._lowered
-        if self.engine.is_source(edge):
-            return self.engine.read(lambda snapshot: self._history(snapshot, span))
-        with self.engine.reading(pipeline) as snapshot:
+        if edge in self.reader.sources:
+            return self.reader.read(lambda snapshot: self._history(snapshot, span))
+        with self.reader.commits.reading(pipeline.sources) as snapshot:
             return self._answer(snapshot, span)
 
     def _history(self, snapshot: Snapshot, span: Span) -> Answer:
-        _, until = span(self.engine.final(self.inputs, snapshot))
-        return Answer(self.engine.rows_in(snapshot, self._lowered[0], self.schema), until, snapshot)
+        _, until = span(self.reader.final(self.inputs, snapshot))
+        return Answer(self.reader.rows_in(snapshot, self._lowered[0], self.schema), until, snapshot)
 
     def _answer(self, snapshot: Snapshot, span: Span) -> Answer:
-        engine = self.engine
-        since, until = span(engine.final(self.inputs, snapshot))
+        reader = self.reader
+        since, until = span(reader.final(self.inputs, snapshot))
         edge, pipeline = self._lowered
         first, read = self._firsts(since), pipeline.sources
 
@@ -272,12 +271,12 @@ class Nothing:
             return file.last >= first.get(source, 0)
 
         height = sum(f.rows for s in read for f in snapshot.history.get(s, ()) if is_needed(s, f))
-        if not engine.runner.runs_here and height > HERE:
-            return Answer(engine.evaluated(edge, pipeline, self.schema, -1, snapshot), until, snapshot)
-        arrived = {source: engine.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
+        if not reader.replay.runner.runs_here and height > HERE:
+            return Answer(reader.replay.evaluated(edge, pipeline, self.schema, -1, snapshot), until, snapshot)
+        arrived = {source: reader.sources.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
         arrived = {source: _from(rows, first.get(source, 0)) for source, rows in arrived.items()}
-        final = {source: engine.frontiers(snapshot)[source] for source in read}
-        most = engine.limits.value_bytes
+        final = {source: reader.sources.frontier(source, snapshot) for source in read}
+        most = reader.limits.value_bytes
         return Answer(_run(edge, pipeline, arrived, final, snapshot.clock, self.schema, most), until, snapshot)
 
     def _firsts(self, since: int) -> dict[str, int]:
@@ -286,7 +285,7 @@ class Nothing:
 
     @cached_property
     def _lowered(self) -> tuple[str, Pipeline]:
-        return self.engine.lowered(self.plan, replace(self.options, lenient=True))
+        return lowered(self.plan, replace(self.options, lenient=True))
 
     def held(self, snapshot: Snapshot) -> int:
         return 0
@@ -349,11 +348,6 @@ def _run(
         raise outcome.failures[edge]
     found = outcome.batches[edge]
     return found if found.columns == like.columns else found.select(like.columns)
-
-
-def _lowered(plan: lo.Node, options: Options) -> tuple[str, Pipeline]:
-    lowering = Lowering(plan, replace(options, lenient=True))
-    return lowering.edge, Pipeline(tuple(lowering.steps.values()))
 
 
 def _kept_part(part: Part) -> str:

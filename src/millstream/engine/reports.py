@@ -7,6 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from millstream.engine.commits import Commits
+from millstream.engine.epochs.exchange import Skew
+from millstream.engine.epochs.task import EpochOutcome
+from millstream.engine.shared_plan import SharedPlan
 from millstream.kernel.just_in_time.gates import COUNTS, Tally
 from millstream.kernel.pipeline import Pipeline
 from millstream.state.pool import PROCESSES, PoolUse
@@ -60,6 +64,41 @@ class MemoryReport:
             "pools": [asdict(pool) for pool in pools.values()],
             "operators": {step: self.operators[step] for step in steps if step in self.operators},
         }
+
+
+class Reports:
+    """What has been done since the database was opened."""
+
+    def __init__(self, commits: Commits, plan: SharedPlan) -> None:
+        self._commits, self._plan = commits, plan
+        self._rows: Counter[str] = Counter()  # per step
+        self._seconds: dict[str, float] = {}
+        self._memory = MemoryReport()
+        self.skew: dict[str, Skew] = {}  # per edge: the last epoch that was skewed
+
+    def count(self, outcome: EpochOutcome) -> None:
+        """An epoch was committed."""
+        self._rows.update(outcome.rows)
+        self._memory.count(outcome.memory, outcome.pools)
+        self.skew.update({skew.edge: skew for skew in outcome.skew})
+        for step, spent in outcome.seconds.items():
+            self._seconds[step] = self._seconds.get(step, 0.0) + spent
+
+    def operators(self, edge: str) -> list[OperatorReport]:
+        """What the operators of an edge did and hold."""
+        with self._commits.lock:
+            done = self._rows, self._seconds, self._memory.operators, self._commits.snapshot.states
+            return report(self._plan.pipeline, edge, *done, self._plan.shown, self._commits.store)
+
+    def state_bytes(self) -> dict[str, int]:
+        """What each step holds."""
+        return self._commits.read(lambda snapshot: bytes_by_step(snapshot.states, self._commits.store))
+
+    def memory(self) -> dict[str, Any]:
+        """What operators took from the pools, and the pools: this process', and those of the tasks."""
+        with self._commits.lock:
+            steps = [step.name for step in self._plan.pipeline.steps]
+            return self._memory.shown(self._commits.store.pool.use, steps)
 
 
 def report(

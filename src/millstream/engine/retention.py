@@ -13,24 +13,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from millstream.engine.bookmarks import Bookmark, Bookmarks
+from millstream.engine.commits import Commits
 from millstream.engine.materialization import Nothing
+from millstream.engine.reader import Reader
+from millstream.engine.shared_plan import SharedPlan
+from millstream.engine.sources import Sources
 from millstream.kernel.batch import INF
 from millstream.plan import logical as lo
 from millstream.plan.analysis.lifetime import influence
 from millstream.state.snapshot import HistoryFile, Snapshot
 
-if TYPE_CHECKING:
-    from millstream.engine.engine import Engine
-
 
 @dataclass
 class Retention:
-    """What an engine keeps, and for whom."""
+    """What is kept, and for whom."""
 
-    engine: Engine
+    commits: Commits
+    sources: Sources
+    plan: SharedPlan
+    reader: Reader
     bookmarks: Bookmarks = field(default_factory=Bookmarks)
     # Edges that are answered from together, with all sources of the answer: how many queries do.
     together: Counter[tuple[tuple[str, ...], frozenset[str]]] = field(default_factory=Counter)
@@ -39,16 +42,11 @@ class Retention:
     # While a database is opened, some queries that hold history may be missing.
     is_opening: bool = False
 
-    def first_answerable(self, sources: Collection[str], snapshot: Snapshot) -> int:
-        """The first instant that RETAIN lets one ask for of what is made from sources."""
-        retains = [retain for source in sources if (retain := self.engine.retain_of(source)) is not None]
-        return max(0, self.engine.final(sources, snapshot) - min(retains)) if retains else 0
-
     def firsts(self, edges: Collection[str], snapshot: Snapshot) -> dict[str, int]:
         """Of edges that are shown, the first instant that somebody may ask for, or was not given yet."""
-        found = {edge: self.first_answerable(self.engine.inputs(edge), snapshot) for edge in edges}
+        found = {edge: self.sources.first_answerable(self.reader.inputs(edge), snapshot) for edge in edges}
         for read, sources in +self.together:
-            first = self.first_answerable(sources, snapshot)
+            first = self.sources.first_answerable(sources, snapshot)
             found |= {edge: min(found[edge], first) for edge in read if edge in found}
         for place in self.bookmarks.all():
             found |= {edge: min(found[edge], place.needed) for edge in place.query.keeping.edges if edge in found}
@@ -58,15 +56,19 @@ class Retention:
 
     def cut(self) -> None:
         """Forget history that nobody may ask for any more: after what is final was given to those who want it."""
-        engine = self.engine
-        with engine.lock:
+        commits = self.commits
+        with commits.lock:
             self._end_those_that_hold_too_much()
-            noted = self.noted(engine.snapshot)
+            noted = self.noted(commits.snapshot)
             kept = {source: self._kept(source, files, noted) for source, files in noted.history.items()}
             if any(len(kept[source]) < len(files) for source, files in noted.history.items()):
-                engine.commit(replace(noted, history=kept))
-            elif noted is not engine.snapshot:
-                engine.snapshot = noted  # the next commit carries it, and it can be found out again
+                commits.commit(noted.with_history_of(kept))
+            elif noted is not commits.snapshot:
+                commits.carry(noted)
+
+    def lost_before(self, source: str) -> int:
+        """The instant before which rows of a source are no longer all kept; 0 where they are."""
+        return self.noted(self.commits.snapshot).progress(source).cut
 
     def noted(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with how far history counts as cut."""
@@ -77,24 +79,23 @@ class Retention:
             progress = snapshot.progress(source)
             if first > progress.cut and (progress.cut or self._has_rows_before(source, first, snapshot)):
                 changed[source] = replace(progress, cut=first)
-        return replace(snapshot, sources={**snapshot.sources, **changed}) if changed else snapshot
+        return snapshot.with_progress(changed)
 
     def _has_rows_before(self, source: str, first: int, snapshot: Snapshot) -> bool:
         return any(file.first < first for file in snapshot.history.get(source, ()))
 
     def _due(self, snapshot: Snapshot) -> dict[str, int]:
         """Per source that is not kept for ever, the instant before which nobody may ask for anything made from it."""
-        engine = self.engine
-        retains = {source: retain for source in engine.sources if (retain := engine.retain_of(source)) is not None}
-        reached = {source: engine.final([source], snapshot) for source in retains}
+        retains = {source: retain for source in self.sources if (retain := self.sources.retain_of(source)) is not None}
+        reached = {source: self.sources.final([source], snapshot) for source in retains}
         for sources in self._reading(snapshot) if retains else ():
-            final = engine.final(sources, snapshot)
+            final = self.sources.final(sources, snapshot)
             reached |= {source: min(reached[source], final) for source in sources if source in reached}
         return {source: max(0, final - retains[source]) for source, final in reached.items()}
 
     def _reading(self, snapshot: Snapshot) -> set[frozenset[str]]:
         """The sources of every query, those that read the same once."""
-        shown = (self.engine.inputs(edge) for edge in self.engine.shown_edges if edge not in snapshot.failures)
+        shown = (self.reader.inputs(edge) for edge in self.plan.shown if edge not in snapshot.failures)
         computed = (sources for _, sources in [*self.recomputed.values()])
         return {*shown, *computed, *(sources for _, sources in +self.together)}
 
@@ -104,7 +105,7 @@ class Retention:
             return files
         wanted = [*self._wanted(source, snapshot)]
         place = min((p.needed for p in self.bookmarks.all() if source in p.query.keeping.edges), default=INF)
-        first = min(first, place, self.engine.filled_from(source))
+        first = min(first, place, self.reader.backfills.needed_from(source))
         return tuple(
             file
             for file in files
@@ -115,7 +116,7 @@ class Retention:
         """Plans that are run over the history of a source, with the first instant that they are asked for."""
         for plan, sources in [*self.recomputed.values()]:
             if source in sources:
-                yield plan, self.first_answerable(sources, snapshot)
+                yield plan, self.sources.first_answerable(sources, snapshot)
         for place in self.bookmarks.all():
             keeping = place.query.keeping
             if isinstance(keeping, Nothing) and source in keeping.inputs:
@@ -125,21 +126,21 @@ class Retention:
 
     def held(self, place: Bookmark, until: int = INF) -> tuple[int, int]:
         """How many rows are kept that a place was not given yet, of those that began by an instant, and their bytes."""
-        engine, keeping = self.engine, place.query.keeping
+        keeping = place.query.keeping
 
         def counted(snapshot: Snapshot) -> tuple[int, int]:
-            found = [engine.held_in(edge, snapshot, place.seen, until) for edge in keeping.edges]
+            found = [self.reader.held_in(edge, snapshot, place.seen, until) for edge in keeping.edges]
             if isinstance(keeping, Nothing):
                 found = [_of_files(snapshot.history.get(source, ()), place.seen, until) for source in keeping.inputs]
             return sum(rows for rows, _ in found), sum(size for _, size in found)
 
-        return engine.read(counted)
+        return self.commits.read(counted)
 
     def _end_those_that_hold_too_much(self) -> None:
         for place in self.bookmarks.all():
             if place.most is None:
                 continue
-            first = self.first_answerable(place.query.keeping.inputs, self.engine.snapshot)
+            first = self.sources.first_answerable(place.query.keeping.inputs)
             if place.needed < first and self.held(place, first)[1] > place.most:
                 place.lost = first
                 self.bookmarks.let_go(place)

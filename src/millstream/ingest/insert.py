@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from millstream.catalog.objects import CatalogOfObjects, kind_of
-from millstream.engine.engine import Catalog, Engine
+from millstream.engine.engine import Engine
 from millstream.engine.epochs import table_changes as tables
 from millstream.engine.epochs.lateness import admit
 from millstream.engine.epochs.parts import FILES, LATE, MALFORMED, late_key, late_rows
@@ -24,7 +24,7 @@ from millstream.language.instants import constant, instant
 from millstream.language.syntax import place_of
 from millstream.language.values import assignments, condition_on, insert_rows, plain_rows
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
-from millstream.state.snapshot import SourceProgress
+from millstream.state.snapshot import Catalog, SourceProgress
 from millstream.types import Field, Schema
 
 
@@ -58,10 +58,10 @@ class Inputs:
             progress = self.engine.snapshot.progress(key)
             arrival = admit(stream, pl.DataFrame(table), progress, self.clock_tick(stream))
             clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
-            arrived, progresses = {key: self.engine.part(key, arrival.accepted)}, {key: arrival.progress}
+            arrived, progresses = {key: self.engine.sources.part(key, arrival.accepted)}, {key: arrival.progress}
             if arrival.late.height:
                 at = self.late_instant(stream, clock)
-                arrived[late_key(key)] = self.engine.part(late_key(key), late_rows(stream, arrival.late, at))
+                arrived[late_key(key)] = self.engine.sources.part(late_key(key), late_rows(stream, arrival.late, at))
                 progresses[late_key(key)] = replace(self.engine.snapshot.progress(late_key(key)), last_change=at)
             self.engine.epoch(arrived, progresses, clock)
         return InsertResult(arrival.accepted.height, arrival.late.height)
@@ -192,7 +192,7 @@ class Inputs:
         condition = condition_on(statement.where, definition.columns, definition.name, statement.place.text)
         with self.engine.lock, limited_values(self.engine.limits.value_bytes):
             at = self._change_instant(definition, statement)
-            bag = tables.bag_at(self.engine.history(definition.name.lower()), len(definition.columns), at)
+            bag = tables.bag_at(self.engine.sources.history(definition.name.lower()), len(definition.columns), at)
             if isinstance(statement, st.Update):
                 rows = tables.updated(bag, condition, assignments(statement, definition.columns), at)
                 _check_lengths(rows, definition, statement.place)
@@ -230,7 +230,7 @@ class Inputs:
     def _commit_change(self, table: TableDefinition, rows: Batch, at: int) -> None:
         key = table.name.lower()
         progress = replace(self.engine.snapshot.progress(key), last_change=at)
-        self.engine.epoch({key: self.engine.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
+        self.engine.epoch({key: self.engine.sources.part(key, rows)}, {key: progress}, self.engine.snapshot.clock)
 
 
 def _changes_by_statements(definition: StreamDefinition | TableDefinition) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 
 from millstream.catalog.entries import Entry, statistics_of
 from millstream.engine.engine import Engine
-from millstream.engine.history.past import Past
 from millstream.engine.materialization import Keeping, Lazy, Nothing
+from millstream.engine.past import Past
 from millstream.kernel.batch import INF
 from millstream.kernel.scalar.expressions import Parameter
 from millstream.language.binder import BoundQuery
@@ -40,19 +40,19 @@ class Modes:
     def nothing(self, name: str, plan: lo.Node, schema: Schema, options: Options) -> Nothing | str:
         """Or why the answer must be kept."""
         engine = self.engine
-        inputs = engine.sources_of(plan, options)
+        inputs = engine.plans.sources_of(plan, options)
         for source in sorted(inputs):
-            if engine.retain_of(source) is not None and influence(plan, {source: _ANY}) >= INF - 1:
+            if engine.sources.retain_of(source) is not None and influence(plan, {source: _ANY}) >= INF - 1:
                 return f"elements of {source} matter longer than its history is kept"
         guards = self._guards(plan, options)
         expressions = (e for node in plan.walk() for e in lo.expressions_of(node))
         if guards and any(isinstance(part, Parameter) for expression in expressions for part in expression.walk()):
             return "what can fail is tried for each query"
         engine.retention.recomputed[name.lower()] = plan, inputs
-        return Nothing(engine, plan, inputs, schema, options, edges=guards)
+        return Nothing(engine.reader, plan, inputs, schema, options, edges=guards)
 
     def _guards(self, plan: lo.Node, options: Options) -> tuple[str, ...]:
-        return (self.engine.edge_of(lo.Guard(plan), options),) if is_fragile(plan) else ()
+        return (self.engine.plans.edge_of(lo.Guard(plan), options),) if is_fragile(plan) else ()
 
     def show_nothing(
         self,
@@ -63,7 +63,7 @@ class Modes:
     ) -> None:
         """Take in a query of which nothing is kept; what can fail in it is tried as rows come."""
         if not keeping.edges:
-            self.engine.declare(catalog)
+            self.engine.commits.declare(catalog)
         for edge in keeping.edges:
             if edge in known:
                 self.engine.attach(lo.Guard(keeping.plan), keeping.options, firsts)
@@ -127,7 +127,7 @@ class Modes:
         """How many ticks the matches of a core may lie apart: by what is kept already, or rounded up."""
         least = query.planner.settings.stem_window
         streams = (source for source in lo.sources(plan) if isinstance(source, lo.StreamScan))
-        forever = all(self.engine.retain_of(stream.name) is None for stream in streams)
+        forever = all(self.engine.sources.retain_of(stream.name) is None for stream in streams)
 
         def choose(core: str, needed: int | None, alone: bool) -> int | None:
             if known is not None and core in known and _fits(known[core], needed):
@@ -142,8 +142,9 @@ class Modes:
         return choose
 
     def _lazy(self, found: LazyPlan, bound: BoundQuery, options: Options) -> Lazy:
-        edges = tuple(self.engine.edge_of(part.plan, options) for part in found.parts)
-        return Lazy(self.engine, found, edges, self.engine.sources_of(bound.plan, options), bound.schema, options)
+        edges = tuple(self.engine.plans.edge_of(part.plan, options) for part in found.parts)
+        inputs = self.engine.plans.sources_of(bound.plan, options)
+        return Lazy(self.engine.reader, found, edges, inputs, bound.schema, options)
 
     def show(
         self,
@@ -177,7 +178,7 @@ class Modes:
         for edge in keeping.edges:
             self.engine.hide(edge, catalog)
         if isinstance(keeping, Nothing):
-            self.engine.declare(catalog)
+            self.engine.commits.declare(catalog)
         if isinstance(keeping, Lazy):
             self.forget(keeping.plan)
             self.engine.retention.together[keeping.edges, keeping.inputs] -= 1
@@ -217,7 +218,7 @@ def _fits(kept: int | None, needed: int | None) -> bool:
 
 
 def steps_of(keeping: Lazy) -> str:
-    return keeping.engine.steps_of(*(part.plan for part in keeping.plan.parts), options=keeping.options)
+    return keeping.reader.plans.steps_of(*(part.plan for part in keeping.plan.parts), options=keeping.options)
 
 
 def kept_windows(keeping: Lazy) -> dict[str, Any]:

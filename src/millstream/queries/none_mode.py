@@ -17,8 +17,8 @@ import polars as pl
 from millstream.catalog.entries import Declarations, Entry
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
-from millstream.engine.history.past import Past
 from millstream.engine.materialization import Nothing
+from millstream.engine.past import Past
 from millstream.errors import NotSupportedError
 from millstream.kernel.batch import value_columns
 from millstream.kernel.sharing.parameters import with_values

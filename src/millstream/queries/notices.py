@@ -18,7 +18,7 @@ from typing import Any
 from millstream.catalog.entries import Declarations, Entry
 from millstream.engine.engine import Engine
 from millstream.engine.epochs.task import StateNames
-from millstream.engine.history.past import Past
+from millstream.engine.past import Past
 from millstream.errors import TimeError
 from millstream.kernel.batch import INF, Batch
 from millstream.kernel.windows.rows import AT, COVERED
@@ -49,15 +49,15 @@ def of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     # What fails counts from the first answerable instant on; where that is not known yet, from what is kept on at the
     # earliest.
     first = past.first if past.unseen is None else max(past.kept.values())
-    return replace(past, counted=max(first, engine.first_answerable({s.name for s in lo.sources(bound.plan)})))
+    return replace(past, counted=max(first, engine.sources.first_answerable({s.name for s in lo.sources(bound.plan)})))
 
 
 def _of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     sources = {source.name for source in lo.sources(bound.plan)}
-    final, kept = engine.final(sources, engine.snapshot), {}
+    final, kept = engine.sources.final(sources, engine.snapshot), {}
     for node in bound.plan.walk():
-        if isinstance(node, lo.StreamScan) and (cut := engine.lost_before(node.name)) > 0:
-            kept[node.name] = max(cut, final - (engine.retain_of(node.name) or 0))
+        if isinstance(node, lo.StreamScan) and (cut := engine.retention.lost_before(node.name)) > 0:
+            kept[node.name] = max(cut, final - (engine.sources.retain_of(node.name) or 0))
     if not kept:
         return Past()
     past = Past(kept)
@@ -79,14 +79,14 @@ def _covered_now(engine: Engine, node: lo.Window, seen: int) -> int:
     """Of single rows of a base stream it is known where they are; others are counted as the query runs."""
     window = node.window
     if isinstance(window, Rows) and window.slide == 1 and isinstance(node.input, lo.StreamScan):
-        return min(engine.instant_of(node.input.name, seen + 1, window.rows + 1), OPEN)
+        return min(engine.sources.instant_of(node.input.name, seen + 1, window.rows + 1), OPEN)
     return OPEN if can_be_counted(node) else INF
 
 
 def _before(engine: Engine, counting: Counting) -> int:
     """Whatever slides counts all elements that there ever were."""
     stream = counting.window.input
-    return engine.number_before(stream.name, counting.since) if isinstance(stream, lo.StreamScan) else 0
+    return engine.sources.number_before(stream.name, counting.since) if isinstance(stream, lo.StreamScan) else 0
 
 
 def counted_by(plan: lo.Node, past: Past) -> tuple[Counting, ...]:
@@ -121,12 +121,12 @@ def counted_now(engine: Engine, bound: BoundQuery, past: Past, options: Options,
         found.append(found_by_counting(bound.plan, past, options, engine, states))
 
     is_stream = bound.kind == "stream" and is_fragile(bound.plan)
-    rows = engine.evaluate(bound.plan, replace(options, is_open=is_stream), now, past.kept, read)
+    rows = engine.replay.evaluate(bound.plan, replace(options, is_open=is_stream), now, past.kept, read)
     past = replace(past, first=found[0] if found else OPEN)
     check_now(past, now, bound)
     if is_stream:  # whose elements count from an instant on that is known now
         options = replace(options, first_counted=max(past.first, options.first_counted))
-        rows = engine.evaluate(bound.plan, options, now, past.kept)
+        rows = engine.replay.evaluate(bound.plan, options, now, past.kept)
     return rows, replace(past, notices=())
 
 

@@ -75,7 +75,7 @@ class Planner:
     def _statistics(self, plan: lo.Node) -> dict[str, SourceStatistics]:
         """What the engine knows of the sources of a plan, and what is kept and joined of them already."""
         read = {source.name for source in lo.sources(plan)}
-        known = self.engine.statistics(read)
+        known = self.engine.sources.statistics(read)
         joins = [node for node in plan.walk() if isinstance(node, lo.Join)]
         if joins:
             pipeline = self.engine.pipeline

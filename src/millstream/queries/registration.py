@@ -16,8 +16,8 @@ from millstream.catalog.entries import Entry, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.engine.groups.admission import Group
-from millstream.engine.history.past import Past
 from millstream.engine.materialization import Eager, Keeping, Lazy, Nothing
+from millstream.engine.past import Past
 from millstream.errors import Place
 from millstream.language import statements as st
 from millstream.language.literal_masks import Masked, masked
@@ -175,7 +175,8 @@ class Registration:
         # Others see more of the past, or less: their state does not go with what a query has seen that is apart.
         apart = new.apart if new.entry is not None else new.name.lower() if past.apart else ""
         options = replace(options_of(new.planned, past, apart), counting=counted_by(bound.plan, past))
-        kept = {"edge": engine.edge_of(bound.plan, options), "steps": engine.steps_of(bound.plan, options=options)}
+        plans = engine.plans
+        kept = {"edge": plans.edge_of(bound.plan, options), "steps": plans.steps_of(bound.plan, options=options)}
         if new.entry is None:
             self._registry.check_room(1, new.planned.planner.settings)
             kept |= {"apart": apart} if apart else {}
@@ -186,7 +187,8 @@ class Registration:
             raise PlannedOtherwise
         else:
             engine.attach(bound.plan, options, past.kept)
-        query = self._added(new, Eager(engine, kept["edge"], bound.schema, bound.kind == "stream", reason=reason))
+        own = Eager(engine.reader, kept["edge"], bound.schema, bound.kind == "stream", reason=reason)
+        query = self._added(new, own)
         query.finding = partial(found_by_counting, bound.plan, past, options, engine)
         return query
 
@@ -225,7 +227,7 @@ class Registration:
             if not known.issuperset(keeping.edges) or not is_same_plan:
                 raise PlannedOtherwise
         else:
-            if new.past.apart and any(map(self._engine.shown, keeping.edges)):
+            if new.past.apart and any(self._engine.shared_plan.shown[edge] for edge in keeping.edges):
                 # Others have seen more of the past than is kept: their matches do not go with what this query has seen.
                 content["apart"] = new.name.lower()
                 keeping = self._modes.lazy_apart(keeping, new.planned, new.past, new.name.lower())

@@ -43,7 +43,7 @@ def _results(engine: Engine, queries: Sequence[Query], at: Any) -> Iterator[pa.T
         return
     for query in queries:
         query.wait()
-        engine.check(query.edge, query.number)
+        engine.reader.check(query.edge, query.number)
     names = {query.number: query.name for query in queries}
     rows, tick = first.rows_of_group(at)
     wanted = rows.filter(pl.col(value_column(0)).is_in(list(names)))

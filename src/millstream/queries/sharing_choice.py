@@ -11,7 +11,7 @@ import polars as pl
 
 from millstream.engine.engine import Engine
 from millstream.engine.groups.admission import Group
-from millstream.engine.history.past import Past
+from millstream.engine.past import Past
 from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.expressions import Parameter
 from millstream.kernel.sharing.keyed_selection import equality_key
@@ -91,9 +91,9 @@ class SharingChoice:
         if past.covered and past.counted:
             return True  # a group counts what fails from now on
         engine, below = self._engine, [s for s in group.pipeline.steps if s.name not in group.above]
-        if engine.holds_state_of(step.name for step in below):
+        if any(engine.snapshot.states.get(step.name) for step in below):
             return True
-        others = engine.pasts.get(group.edge, {}).values()
+        others = engine.pasts.all_of(group.edge)
         keeps = any(step.operator.distribution.keys is not None for step in below)
         return keeps and any(other.kept != past.kept for other in others)
 
@@ -118,10 +118,10 @@ class SharingChoice:
             shape, constants = constants_of(found)
             group = self.group(found, shape, constants, options)
             read = {source.name for source in sources(bound.plan)}
-            wanted = wanted_part(found, engine.statistics(read))
+            wanted = wanted_part(found, engine.sources.statistics(read))
             if self.is_to_share(group, planner.settings, wanted):
                 return self._explain_group(group, found)
-        own = engine.pipeline_of(bound.plan, options)
+        own = engine.plans.pipeline_of(bound.plan, options)
         known = {step.name for step in engine.pipeline.steps}
         shared = [step.name for step in own.steps if step.name in known]
         lines = [f"shares {len(shared)} of its {len(own.steps)} operators: {', '.join(shared)}"] if shared else []
@@ -129,7 +129,7 @@ class SharingChoice:
         return lines + ([f"keeps the rows of {', '.join(stems)} together with other joins"] if stems else [])
 
     def _explain_group(self, group: Group, found: Split) -> list[str]:
-        count = self._engine.shown(group.edge)
+        count = self._engine.shared_plan.shown[group.edge]
         others = f"with {count} others" if count else "of its own, which others may join"
         shape, values = shape_of(found.condition)
         service = service_of(shape.condition, keyed=group.key is not None, constants=values)

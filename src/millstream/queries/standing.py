@@ -52,5 +52,5 @@ class StandingQueries:
         declared = self._session.declared.without("query", query.name)
         self._modes.hide(query.name, query.keeping, declared.entries)
         if isinstance(query, UnopenedQuery):
-            self._engine.declare(declared.entries)
+            self._engine.commits.declare(declared.entries)
         self._session.declared = declared

@@ -8,8 +8,9 @@ from dataclasses import replace
 import polars as pl
 
 from millstream.catalog.entries import Entry
-from millstream.engine.engine import steps_name
-from millstream.engine.groups.admission import WAITING, Group, numbers_of
+from millstream.engine.groups.admission import Group, numbers_of
+from millstream.engine.plans import steps_name
+from millstream.engine.query_tables import WAITING
 from millstream.errors import Error
 from millstream.kernel.batch import value_column
 from millstream.kernel.sharing.keyed_selection import equality_key
@@ -57,10 +58,10 @@ class TemplateRecovery:
         if (group.selection, steps) != (entry["selection"], entry.get("steps", steps)):
             group, entry = self._moved(entry, planned, shape, lambda apart: engine.groups.find(found, key, apart))
         template = self._templates.add(entry["name"], planned, group, shape, kinds, lazy)
-        rows = engine.recover_group(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
+        rows = engine.admitter.recover(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
         pasts = {number: past_in(entry, number) for number in rows[QUERY]}
         waiting = numbers_of(engine.groups.tables(group, WAITING))
-        engine.see_from(group.edge, {number: past for number, past in pasts.items() if number in waiting})
+        engine.pasts.note(group.edge, {number: past for number, past in pasts.items() if number in waiting})
         self._templates.add_rows(template, rows, pasts.__getitem__)
 
     def _moved(

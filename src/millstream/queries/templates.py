@@ -13,10 +13,11 @@ import polars as pl
 
 from millstream.catalog.entries import Declarations, statistics_of
 from millstream.catalog.session import Session
-from millstream.engine.engine import Engine, steps_name
+from millstream.engine.engine import Engine
 from millstream.engine.groups.admission import Group
-from millstream.engine.history.past import Past
 from millstream.engine.materialization import Eager, Keeping, Lazy
+from millstream.engine.past import Past
+from millstream.engine.plans import steps_name
 from millstream.kernel.batch import value_column
 from millstream.kernel.sharing.parameters import QUERY, with_values
 from millstream.language.bind_parameters import filled
@@ -76,7 +77,7 @@ class Template:
         """What a query of the group shares, and what serves it."""
         service = service_of(self.shape.condition, keyed=self.group.key is not None)
         return {
-            "shared_by": self.planned.planner.engine.shown(query.edge),
+            "shared_by": self.planned.planner.engine.shared_plan.shown[query.edge],
             "indexes": [service.key] if service.key is not None else list(service.attributes),
             "unindexed": list(service.residual),
         }
@@ -142,7 +143,7 @@ class Templates:
         lazy: LazyPlan | None,
     ) -> Template:
         """Know a template that is declared, or about to be."""
-        inputs = frozenset() if lazy is None else self._engine.sources_of(planned.bound.plan, group.options)
+        inputs = frozenset() if lazy is None else self._engine.plans.sources_of(planned.bound.plan, group.options)
         self._templates[name] = made = Template(name, planned, group, shape, kinds, lazy, inputs)
         if lazy is not None:
             self._modes.note(lazy)
@@ -165,7 +166,7 @@ class Templates:
         try:
             self._registry.check_room(rows.height, settings)
             session.declared = with_past(before, template.name, first, rows.height, past)
-            self._engine.enlist(group, template.shape, rows, session.declared.entries, record, past)
+            self._engine.admitter.enlist(group, template.shape, rows, session.declared.entries, record, past)
         except BaseException:
             session.declared = before
             if not self._registry.number_of(template):
@@ -195,8 +196,9 @@ class Templates:
     def _keeping(self, template: Template, number: int) -> Keeping:
         bound, group = template.bound, template.group
         if template.lazy is None:
-            return Eager(self._engine, group.edge, bound.schema, bound.kind == "stream", number)
-        return Lazy(self._engine, template.lazy, (group.edge,), template.inputs, bound.schema, group.options, number)
+            return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", number)
+        reader, edges = self._engine.reader, (group.edge,)
+        return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, number)
 
     def drop(self, query: Query, template: Template) -> None:
         """A query is gone, and with the last one its template."""
@@ -204,7 +206,7 @@ class Templates:
             raise AssertionError(f"{query.name} is in no group")
         is_last = self._registry.number_of(template) == 1
         declared = self._without(template) if is_last else self._session.declared
-        self._engine.dismiss(query.edge, [query.number], declared.entries)
+        self._engine.admitter.dismiss(query.edge, [query.number], declared.entries)
         self._session.declared = declared
 
     def _without(self, template: Template) -> Declarations:

@@ -39,26 +39,26 @@ class Instants:
         """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
         engine = self._engine
         for edge in self._query.keeping.edges:
-            engine.check(edge, self._query.number)
-        return engine.final(self._query.keeping.inputs, engine.snapshot)
+            engine.reader.check(edge, self._query.number)
+        return engine.sources.final(self._query.keeping.inputs, engine.snapshot)
 
     @property
     def frontier(self) -> int:
         """How far its inputs are committed, whether it has failed or not."""
         engine = self._engine
-        return engine.final(self._query.keeping.inputs, engine.snapshot)
+        return engine.sources.final(self._query.keeping.inputs, engine.snapshot)
 
     @property
     def first(self) -> int:
         """The first answerable instant: by RETAIN, and by what there was of the past when it came; OPEN as long as that
         is not known."""
-        return max(self.first_by_past(), self._engine.first_answerable(self._query.keeping.inputs))
+        return max(self.first_by_past(), self._engine.sources.first_answerable(self._query.keeping.inputs))
 
     def first_by_past(self) -> int:
         """The first answerable instant by what there was of the past when it came."""
         finding, engine = self._query.finding, self._engine
         if self._query.past.first == OPEN and finding is not None and not self._query.is_filling:
-            found = engine.read(lambda snapshot: finding(snapshot.states))
+            found = engine.reader.read(lambda snapshot: finding(snapshot.states))
             if found < OPEN:
                 engine.count_from(self._query.edge, max(found, self._query.past.counted))
             self._query.past = replace(self._query.past, first=found)
@@ -69,7 +69,7 @@ class Instants:
         """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._engine
         self._query.keeping.check()
-        return engine.final(self._query.keeping.inputs, engine.snapshot)
+        return engine.sources.final(self._query.keeping.inputs, engine.snapshot)
 
     def reached(self) -> int:
         """How far the answer is final now, after streams that follow the clock of day have been told the time."""
@@ -101,10 +101,10 @@ class Instants:
     def not_final(self, what: str, at: Any, final: int) -> TimeError:
         """Names what holds the answer back."""
         engine = self._engine
-        held_by = min(self._query.keeping.inputs, key=engine.frontier)
+        held_by = min(self._query.keeping.inputs, key=engine.sources.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._query.common.domain)}"
         waits, hint = f"it waits for {held_by}", f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}"
-        if not engine.has_heartbeat(held_by):
+        if not engine.sources.has_heartbeat(held_by):
             waits, hint = "it waits for the clock", f"ADVANCE TO {at}"
         return TimeError(f"{what} not final", detail=f"{reached}; {waits}", hint=hint)
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from millstream.engine.answers import elements_between, relation_at
 from millstream.engine.epochs.task import StateNames
-from millstream.engine.history.past import WHOLE, Past
 from millstream.engine.life import Life, under_way
 from millstream.engine.materialization import Answer, Keeping, Span
+from millstream.engine.past import WHOLE, Past
 from millstream.errors import ClosedError, Error, EvaluationError
 from millstream.kernel.batch import INF, Batch
 from millstream.language.binder import BoundQuery
@@ -136,8 +136,8 @@ class Query:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
         engine = self._engine
         if self.number is not None:
-            engine.settle(self.edge)
-        engine.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
+            engine.admitter.settle(self.edge)
+        engine.notifier.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         engine.life.check_goes_on()
         self.check_open()
         return not self.is_filling
@@ -150,7 +150,7 @@ class Query:
         context, schema, first = self._context, self.common.schema, 0
         if at is None and (pending := self.instants.pending()) is not None:
             options = replace(context.options(), first_counted=pending)
-            tick, rows = pending, self._engine.evaluate(self.bound.plan, options, pending)
+            tick, rows = pending, self._engine.replay.evaluate(self.bound.plan, options, pending)
         else:
             context.tick_clocks()
             is_relation = self.kind == "relation"
@@ -174,9 +174,9 @@ class Query:
         self.wait()
         engine = self._engine
         self._context.tick_clocks()
-        engine.settle(self.edge)
-        rows, snapshot = engine.rows(self.edge, (QUERY, *self.common.schema))
-        final = engine.final(self.keeping.inputs, snapshot)
+        engine.admitter.settle(self.edge)
+        rows, snapshot = engine.reader.rows(self.edge, (QUERY, *self.common.schema))
+        final = engine.sources.final(self.keeping.inputs, snapshot)
         return rows, self.instants.asked(at, final)
 
     @under_way
@@ -243,7 +243,7 @@ class Query:
             epoch = engine.snapshot.epoch
             told = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
             return {**told, **self._noticed()}
-        snapshot, notice = engine.snapshot, engine.notices.get((self.edge, self.number))
+        snapshot, notice = engine.snapshot, engine.enforcement.notices.get((self.edge, self.number))
         if (error := self.error) is not None:
             told = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
             return {**told, "approximate": False, **self._noticed()}
@@ -251,7 +251,7 @@ class Query:
             "state": "active",
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": engine.read(self.keeping.held),
+            "rows": engine.reader.read(self.keeping.held),
             "mode": self.mode,
             "kept": self.keeping.notes(),
             **(self.template.sharing(self) if self.template is not None and self.number is not None else {}),
@@ -296,7 +296,7 @@ class Query:
 
     def close(self) -> None:
         self._dropped = True
-        self._engine.tell()
+        self._engine.notifier.tell()
 
     def __repr__(self) -> str:
         return f"<Query {self.name}: {self.kind} {self.cql}>"

@@ -94,7 +94,7 @@ class ChangeReader:
 
     def follow(self, place: Bookmark, timeout: float | None) -> Iterator[pa.Table]:
         """Changes after a place as they become final; ends when nothing has come for so many seconds."""
-        self._engine.wait_until(lambda: self._query.has_ended or not self._query.is_filling, timeout)
+        self._engine.notifier.wait_until(lambda: self._query.has_ended or not self._query.is_filling, timeout)
         while not self._query.has_ended:
             if self._query.is_filling:
                 return  # for longer than anybody wants to wait
@@ -130,7 +130,7 @@ class ChangeReader:
             left = _GLANCE if deadline is None else min(_GLANCE, deadline - time.monotonic())
             if left <= 0:
                 return
-            self._engine.wait_until(lambda: self._query.has_ended or self._instants.final > seen, left)
+            self._engine.notifier.wait_until(lambda: self._query.has_ended or self._instants.final > seen, left)
 
     def _forgotten(self, seen: int, first: int) -> TimeError:
         return self._instants.forgotten(self._since(seen), first)

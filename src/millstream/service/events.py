@@ -47,7 +47,7 @@ class Follows:
         self._moved = asyncio.Event()
         self._is_told = False
         self._pieces: dict[_At, asyncio.Task[_Piece]] = {}
-        self._end = service.database.engine.listen(self._committed)
+        self._end = service.database.engine.notifier.listen(self._committed)
         self._stop = asyncio.create_task(self._when_stopping())
 
     def close(self) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeVar
 
 Names = tuple[str, ...]
+Catalog = tuple[Mapping[str, Any], ...]
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Snapshot:
     sinks: Mapping[str, SinkCursor] = field(default_factory=dict)
     queries: Mapping[str, int] = field(default_factory=dict)  # per group: how many queries it has ever had
     backfills: Names = ()  # edges that queries show and whose past is still being worked through
-    catalog: tuple[Mapping[str, Any], ...] = ()  # what was declared, in order; opaque here
+    catalog: Catalog = ()  # what was declared, in order; opaque here
 
     def progress(self, source: str) -> SourceProgress:
         return self.sources.get(source, SourceProgress())
@@ -97,6 +99,101 @@ class Snapshot:
         yield from state_names(self.states)
         for names in self.results.values():
             yield from names
+
+    # Snapshots that differ from this one in one thing
+
+    def with_catalog(self, catalog: Catalog | None) -> Snapshot:
+        """Declaring something else; the same where that is None."""
+        return self if catalog is None else replace(self, catalog=catalog)
+
+    def with_next_epoch(self, clock: int = -1) -> Snapshot:
+        """One epoch further; the clock never goes back."""
+        return replace(self, epoch=self.epoch + 1, clock=max(clock, self.clock))
+
+    def with_progress(self, progress: Mapping[str, SourceProgress]) -> Snapshot:
+        """Some sources have come further."""
+        return replace(self, sources={**self.sources, **progress}) if progress else self
+
+    def with_history(self, added: Mapping[str, tuple[HistoryFile, ...]]) -> Snapshot:
+        """More accepted rows, after those that are there."""
+        return replace(self, history=_appended(self.history, added))
+
+    def with_history_of(self, history: Mapping[str, tuple[HistoryFile, ...]]) -> Snapshot:
+        """Other files in place of those of some sources."""
+        return replace(self, history={**self.history, **history})
+
+    def without_sources(self, sources: Collection[str]) -> Snapshot:
+        """Nothing is known of some sources any more."""
+        return replace(self, sources=_without(self.sources, sources), history=_without(self.history, sources))
+
+    def with_states(self, states: Mapping[str, Mapping[str, Names]]) -> Snapshot:
+        """Some steps hold what is given, and nothing else."""
+        return replace(self, states={**self.states, **states})
+
+    def without_states(self, steps: Collection[str]) -> Snapshot:
+        """Some steps hold nothing."""
+        return replace(self, states=_without(self.states, steps))
+
+    def with_results(self, added: Mapping[str, Names]) -> Snapshot:
+        """More results, after those that edges have shown."""
+        return replace(self, results=_appended(self.results, added))
+
+    def with_results_of(self, results: Mapping[str, Names]) -> Snapshot:
+        """Other results in place of those of some edges."""
+        return replace(self, results={**self.results, **results})
+
+    def without_results(self, edges: Collection[str]) -> Snapshot:
+        """Some edges show nothing."""
+        return replace(self, results=_without(self.results, edges))
+
+    def with_failures(self, failures: Mapping[str, Mapping[str, str]]) -> Snapshot:
+        return replace(self, failures={**self.failures, **failures}) if failures else self
+
+    def without_failures(self, steps: Collection[str]) -> Snapshot:
+        return replace(self, failures=_without(self.failures, steps))
+
+    def with_sink(self, sink: str, cursor: SinkCursor) -> Snapshot:
+        return replace(self, sinks={**self.sinks, sink: cursor})
+
+    def without_sink(self, sink: str) -> Snapshot:
+        return replace(self, sinks=_without(self.sinks, (sink,)))
+
+    def with_number_of_queries(self, numbers: Mapping[str, int]) -> Snapshot:
+        """Some groups have had so many queries."""
+        return replace(self, queries={**self.queries, **numbers})
+
+    def with_backfill(self, edge: str) -> Snapshot:
+        """The past of an edge is still to be worked through."""
+        return replace(self, backfills=(*self.backfills, edge))
+
+    def without_backfills(self, edges: Collection[str]) -> Snapshot:
+        return replace(self, backfills=tuple(edge for edge in self.backfills if edge not in edges))
+
+    def only(self, shown: Collection[str], needed: Collection[str]) -> Snapshot:
+        """With what is kept for the edges that are shown, which need some steps. What stopped a query of a group is
+        told under the name of the group's step, and a number."""
+        return replace(
+            self,
+            states=_only(self.states, needed),
+            results=_only(self.results, shown),
+            failures={step: told for step, told in self.failures.items() if step.partition("#")[0] in needed},
+            queries=_only(self.queries, shown),
+            backfills=tuple(edge for edge in self.backfills if edge in shown),
+        )
+
+
+def _appended(
+    found: Mapping[str, tuple[_Value, ...]], more: Mapping[str, tuple[_Value, ...]]
+) -> dict[str, tuple[_Value, ...]]:
+    return {**found, **{key: found.get(key, ()) + added for key, added in more.items() if added}}
+
+
+def _only(found: Mapping[str, _Value], keys: Collection[str]) -> dict[str, _Value]:
+    return {key: value for key, value in found.items() if key in keys}
+
+
+def _without(found: Mapping[str, _Value], keys: Collection[str]) -> dict[str, _Value]:
+    return {key: value for key, value in found.items() if key not in keys}
 
 
 def state_names(states: Mapping[str, Mapping[str, Names]]) -> Iterator[str]:
@@ -121,7 +218,7 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def from_json(content: Mapping[str, Any], catalog: tuple[Mapping[str, Any], ...]) -> Snapshot:
+def from_json(content: Mapping[str, Any], catalog: Catalog) -> Snapshot:
     return Snapshot(
         epoch=content["epoch"],
         clock=content["clock"],

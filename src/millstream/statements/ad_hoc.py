@@ -32,21 +32,21 @@ class AdHocQueries:
         options = replace(self._planner.options, first_counted=max(first, 0))
         if past.unseen is None:
             check_now(past, now, bound)
-            rows = self._engine.evaluate(bound.plan, options, now, past.kept)
+            rows = self._engine.replay.evaluate(bound.plan, options, now, past.kept)
         else:
             rows, past = counted_now(self._engine, bound, past, options, now)
         if bound.kind == "relation":
             table = relation_at(rows, bound.schema, now)
         else:
             read = {source.name for source in sources(bound.plan)}
-            since = max(past.first, self._engine.first_answerable(read)) - 1
+            since = max(past.first, self._engine.sources.first_answerable(read)) - 1
             table = elements_between(rows, bound.schema, since, now, bound.domain, limit)
         return Result("; ".join([f"{table.num_rows} rows", *past.notices]), table=table, notices=past.notices)
 
     def latest(self, bound: BoundQuery) -> int:
         """The instant up to which a query is final now; over tables only, also what is pending."""
         engine, read = self._engine, sources(bound.plan)
-        frontiers = [engine.frontier(source.name) for source in read] or [engine.frontier(CLOCK)]
+        frontiers = [engine.sources.frontier(source.name) for source in read] or [engine.sources.frontier(CLOCK)]
         if has_no_heartbeat(bound.plan):
             pending = [engine.snapshot.progress(source.name).last_change for source in read]
             return max([min(frontiers), 0, *pending])

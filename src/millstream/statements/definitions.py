@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from millstream.catalog.session import Session
 from millstream.connectors.feeds import files_table, unreadable_table
-from millstream.engine.engine import Engine, SourceRow
+from millstream.engine.engine import Engine
+from millstream.engine.sources import SourceRow
 from millstream.errors import BindError
 from millstream.ingest.insert import late_table, malformed_table
 from millstream.language import statements as st
@@ -47,7 +48,7 @@ class Definitions:
     def _stream(self, statement: st.CreateStream) -> str:
         definition = define_stream(statement)
         self._catalog.add(definition, statement.name)
-        self._engine.add_source(statement.name.key, SourceRow(definition.columns, True, True, definition.retain))
+        self._engine.sources.add(statement.name.key, SourceRow(definition.columns, True, True, definition.retain))
         self._add_table(late_table(definition))
         if definition.source is not None:
             self._add_table(unreadable_table(definition))
@@ -58,9 +59,9 @@ class Definitions:
         definition = define_table(statement)
         self._catalog.add(definition, statement.name)
         if definition.log is None:
-            self._engine.add_source(statement.name.key, SourceRow(definition.columns, False, False))
+            self._engine.sources.add(statement.name.key, SourceRow(definition.columns, False, False))
         else:
-            self._engine.add_source(statement.name.key, SourceRow(definition.feed.columns, True, True))
+            self._engine.sources.add(statement.name.key, SourceRow(definition.feed.columns, True, True))
             self._add_table(late_table(definition.feed))
             self._catalog.add(malformed_table(definition))
         if definition.source is not None:
@@ -71,7 +72,7 @@ class Definitions:
     def _add_table(self, table: TableDefinition) -> None:
         """A table that the engine fills itself."""
         self._catalog.add(table)
-        self._engine.add_source(table.name.lower(), SourceRow(table.columns, False, False))
+        self._engine.sources.add(table.name.lower(), SourceRow(table.columns, False, False))
 
     def _view(self, statement: st.CreateView, settings: Settings) -> str:
         check_source_name(statement.name)

@@ -28,13 +28,13 @@ class ExplainStatements:
             query = self._queries.registry.find(statement.name.text)
             text = query.explain()
             if statement.analyze:
-                reports = self._engine.operators(query.edge)
+                reports = self._engine.reports.operators(query.edge)
                 text += "\napproximate: elements were shed" if query.is_approximate else ""
         elif statement.query is not None:
             bound = self._planner.plan(statement.place.text, statement.query).bound
             text = self._explained(bound)
             if statement.analyze:
-                reports = self._engine.measure(bound.plan, self._planner.options, self._ad_hoc.latest(bound))
+                reports = self._engine.replay.measure(bound.plan, self._planner.options, self._ad_hoc.latest(bound))
         if statement.analyze:
             text = f"{text}\n\n{as_text(reports)}"
         return Result(text, table=pa.table({"plan": text.split("\n")}))

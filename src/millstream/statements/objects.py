@@ -94,7 +94,7 @@ class ObjectStatements:
         declared = session.declared.without(kind, name.key)
         if settings != session.settings:
             declared = declared.with_settings(settings)
-        self._engine.drop_sources(owned, declared.entries)
+        self._engine.sources.drop(owned, declared.entries)
         session.declared, session.settings = declared, settings
         self._definitions.forget(name.key)
         self._pump.forget(name.key)

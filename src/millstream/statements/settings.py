@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
-from millstream.engine.limits import Limits
 from millstream.errors import CatalogError, NameError, did_you_mean
 from millstream.language import statements as st
 from millstream.plan.rewrite import rule_names
@@ -47,5 +46,5 @@ class SettingStatements:
     def apply(self, settings: Settings) -> None:
         self._session.settings = settings
         self._engine.store.limit(settings.memory_budget or None)
-        self._engine.limits = Limits(settings.max_query_rows, settings.max_query_state, settings.max_value_bytes)
+        self._engine.limits.change(settings.max_query_rows, settings.max_query_state, settings.max_value_bytes)
         self._engine.backfills.least_rows = settings.background_rows

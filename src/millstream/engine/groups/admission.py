@@ -13,19 +13,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from millstream.engine.commits import Commits
 from millstream.engine.epochs.parts import Part
+from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome, StateNames
-from millstream.engine.history.past import by_beginning, common
+from millstream.engine.past import Pasts, by_beginning, common
+from millstream.engine.query_tables import (
+    FAILED,
+    TABLE,
+    WAITING,
+    failure_key,
+    pending_errors,
+    query_tables,
+    shape_of,
+)
+from millstream.engine.shared_plan import SharedPlan
+from millstream.engine.sources import Sources
+from millstream.engine.tasks import Tasks
 from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.keys import Positions
-from millstream.kernel.operator import EVERYWHERE, Operator, Segment, State
-from millstream.kernel.pending_errors import PENDING
+from millstream.kernel.operator import Operator, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.relational.failures import counting_from
 from millstream.kernel.scalar.expressions import Expression
@@ -37,14 +50,9 @@ from millstream.plan.grouping import Lifted, Shape, Split, lift
 from millstream.plan.lowering.lower import Lowering, Options
 from millstream.state.snapshot import Names, Snapshot, state_names
 from millstream.state.store import Writer
+from millstream.state.written import Written
 from millstream.types import Schema, to_polars
 
-if TYPE_CHECKING:
-    from millstream.engine.engine import Engine
-
-TABLE = f"{EVERYWHERE}queries/"  # the queries that take part, by shape
-WAITING = "waiting/queries/"
-FAILED = "failed/queries/"
 _REMEMBERED = 10_000
 Rows = Mapping[str, pl.DataFrame]  # of the query table, by shape
 
@@ -98,10 +106,13 @@ class Group:
 
 
 class Groups:
-    """The groups of an engine; all is done under the engine's lock."""
+    """The groups of queries; all is done under the lock of commits."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self, commits: Commits, sources: Sources, plan: SharedPlan, tasks: Tasks, pasts: Pasts, runner: Runner
+    ) -> None:
+        self._commits, self._sources, self._plan = commits, sources, plan
+        self._tasks, self._pasts, self._runner = tasks, pasts, runner
         self._groups: dict[str, Group] = {}
         self._known: dict[object, Group] = {}  # by skeleton
         self._held: dict[tuple[str, str], list[pl.DataFrame]] = {}  # by edge and shape: not yet in the snapshot
@@ -135,40 +146,38 @@ class Groups:
         self._groups[group.edge] = group
         rows = group.query_rows
         if rows is not None:
-            self._engine.add_query_rows(rows.group, rows.schema)
+            self._sources.add_query_rows(rows.group, rows.schema)
 
     def attach(self, group: Group) -> None:
         """Go on with a group of which the snapshot holds the state."""
         if self.tables(group, TABLE):
-            self._engine.pipeline = self._engine.pipeline.replacing(group.pipeline.steps)
+            self._plan.put(group.pipeline.steps)
 
     def kept_under(self, selection: str) -> dict[str, pl.DataFrame]:
         """The rows of the query tables that a selection of this name has, by shape, whether there is such a group now
         or not."""
         frames: dict[str, list[pl.DataFrame]] = {}
-        for synopsis, names in query_tables(self._engine.snapshot.states.get(selection, {})).items():
-            frames.setdefault(_shape_of(synopsis), []).extend(map(self._engine.store.read, names))
+        for synopsis, names in query_tables(self._commits.snapshot.states.get(selection, {})).items():
+            frames.setdefault(shape_of(synopsis), []).extend(map(self._commits.store.read, names))
         return {shape: pl.concat(found) for shape, found in frames.items()}
 
     def move(self, selection: str, edge: str, group: Group, chosen: pl.Expr, catalog: tuple[Any, ...]) -> None:
         """Let queries that another version kept under other names wait to be let in here. What is left there is
         forgotten when nobody is moved any more."""
-        snapshot = self._engine.snapshot
+        snapshot = self._commits.snapshot
         tables = query_tables(snapshot.states.get(group.selection, {}))
-        with self._engine.store.file("queries") as writer:
+        with self._commits.store.file("queries") as writer:
             for shape, rows in self.kept_under(selection).items():
                 own = rows.filter(chosen)
                 if own.height:
                     tables[WAITING + shape] = (*tables.get(WAITING + shape, ()), writer.write(own))
         # What was made under the other names is of no use, even where some of them are the same.
-        states = {step: names for step, names in snapshot.states.items() if step not in group.above}
-        states[selection] = query_tables(snapshot.states.get(selection, {}))
-        results = {key: names for key, names in snapshot.results.items() if key not in (edge, group.edge)}
-        queries = {**snapshot.queries, group.edge: max(self.next_query(group), snapshot.queries.get(edge, 0))}
-        failures = {key: said for key, said in snapshot.failures.items() if key.partition("#")[0] != group.edge}
-        states[group.selection] = tables
-        changes: dict[str, Any] = {"states": states, "results": results, "queries": queries, "failures": failures}
-        self._engine.commit(replace(snapshot, catalog=catalog, **changes))
+        kept = {selection: query_tables(snapshot.states.get(selection, {})), group.selection: tables}
+        number = max(self.next_query(group), snapshot.queries.get(edge, 0))
+        failed = [key for key in snapshot.failures if key.partition("#")[0] == group.edge]
+        snapshot = snapshot.without_states(group.above).with_states(kept).without_results((edge, group.edge))
+        snapshot = snapshot.with_number_of_queries({group.edge: number}).without_failures(failed)
+        self._commits.commit(snapshot.with_catalog(catalog))
 
     # The query tables
 
@@ -179,10 +188,10 @@ class Groups:
         for (edge, shape), held in [*self._held.items()]:
             if edge == group.edge and WAITING in kinds:
                 frames[shape] = list(held)
-        for synopsis, names in self._engine.snapshot.states.get(group.selection, {}).items():
+        for synopsis, names in self._commits.snapshot.states.get(group.selection, {}).items():
             kind = next((kind for kind in kinds if synopsis.startswith(kind)), None)
             if kind is not None:
-                frames.setdefault(synopsis.removeprefix(kind), []).extend(map(self._engine.store.read, names))
+                frames.setdefault(synopsis.removeprefix(kind), []).extend(map(self._commits.store.read, names))
         return {shape: pl.concat(found) for shape, found in frames.items()}
 
     def table(self, group: Group, shape: Shape) -> pl.DataFrame:
@@ -190,7 +199,7 @@ class Groups:
         return self.tables(group)[shape.name]
 
     def next_query(self, group: Group) -> int:
-        return max(self._engine.snapshot.queries.get(group.edge, 0), group.following)
+        return max(self._commits.snapshot.queries.get(group.edge, 0), group.following)
 
     def hold(self, group: Group, shape: Shape, rows: pl.DataFrame) -> None:
         """Have queries wait to be let in; the next commit, whatever it is for, keeps them."""
@@ -206,15 +215,15 @@ class Groups:
         """The snapshot with what is held; to be committed."""
         if not self._held:
             return snapshot
-        states, queries = dict(snapshot.states), dict(snapshot.queries)
-        with self._engine.store.file("queries") as writer:
+        states, numbers = dict[str, dict[str, Names]](), dict[str, int]()
+        with self._commits.store.file("queries") as writer:
             for (edge, shape), held in self._held.items():
                 group = self._groups.get(edge)
                 if group is not None:  # else it was closed meanwhile
-                    tables = dict(states.get(group.selection, {}))
+                    tables = states.setdefault(group.selection, dict(snapshot.states.get(group.selection, {})))
                     tables[WAITING + shape] = (*tables.get(WAITING + shape, ()), writer.write(pl.concat(held)))
-                    states[group.selection], queries[edge] = tables, group.following
-        return replace(snapshot, states=states, queries=queries)
+                    numbers[edge] = group.following
+        return snapshot.with_states(states).with_number_of_queries(numbers)
 
     @property
     def is_holding(self) -> bool:
@@ -227,8 +236,8 @@ class Groups:
     def without(self, group: Group, queries: Iterable[int]) -> Snapshot:
         """The snapshot without some queries of a group; the caller commits it. Their rows stay until they expire, and
         are nobody's: numbers are not used again."""
-        self._engine.keep_held()
-        return self._without(group, queries, self._engine.snapshot)
+        self._commits.keep_held()
+        return self._without(group, queries, self._commits.snapshot)
 
     def _without(self, group: Group, queries: Iterable[int], snapshot: Snapshot) -> Snapshot:
         gone = pl.Series(list(queries), dtype=pl.Int64)
@@ -236,18 +245,17 @@ class Groups:
         for synopsis, names in query_tables(states).items():
             states[synopsis] = tuple(kept for name in names for kept in self._filtered(name, gone))
         forgotten = {failure_key(group.edge, query) for query in gone}
-        failures = {step: told for step, told in snapshot.failures.items() if step not in forgotten}
         kept = {synopsis: names for synopsis, names in states.items() if names}
-        return replace(snapshot, states={**snapshot.states, group.selection: kept}, failures=failures)
+        return snapshot.with_states({group.selection: kept}).without_failures(forgotten)
 
     def _filtered(self, name: str, gone: pl.Series) -> Names:
-        rows = self._engine.store.read(name)
+        rows = self._commits.store.read(name)
         kept = rows.filter(~rows[QUERY].is_in(gone.implode()))
         if kept.height == rows.height:
             return (name,)
         if not kept.height:
             return ()
-        with self._engine.store.file("queries") as writer:
+        with self._commits.store.file("queries") as writer:
             return (writer.write(kept),)
 
     def close(self, group: Group) -> None:
@@ -257,27 +265,9 @@ class Groups:
 
     # Letting queries in
 
-    def let_in(self, group: Group | None = None) -> None:
-        """Let all that wait take part, of one group or of all; those with a long past once that was worked through."""
-        for each in [group] if group is not None else self:
-            if self.is_waited_for(each) and not self.hand_over(each):
-                self._engine.keep_held()
-                for rows in self.by_past(each, self.waiting(each)):
-                    self._let_in(each, rows)
-
-    def hand_over(self, group: Group) -> bool:
-        """Have the past of those that wait worked through in the background, where it is long."""
-        backfills = self._engine.backfills
-        waiting = self.waiting(group)
-        if not backfills.is_due(group.pipeline, waiting):
-            return False
-        group.filling |= numbers_of(waiting)
-        backfills.add_group(group)
-        return True
-
     def is_waited_for(self, group: Group) -> bool:
         """Whether queries of a group wait to be let in that nobody is busy with."""
-        kept = self._engine.snapshot.states.get(group.selection, {})
+        kept = self._commits.snapshot.states.get(group.selection, {})
         if not any(synopsis.startswith(WAITING) for synopsis in kept) and all(
             e != group.edge for e, _ in [*self._held]
         ):
@@ -297,17 +287,24 @@ class Groups:
 
     def by_past(self, group: Group, rows: Rows) -> list[Rows]:
         """Queries that may be run over the past together: what one of them sees of it must not depend on others."""
-        pasts = self._engine.pasts_of(group.edge, sorted(numbers_of(rows)))
+        pasts = self._pasts.of(group.edge, sorted(numbers_of(rows)))
         return [only_queries(rows, queries) for queries in by_beginning(pasts)]
+
+    def let_in(self, group: Group) -> None:
+        """Let those of a group take part that wait and that nobody is busy with."""
+        self._commits.keep_held()
+        for rows in self.by_past(group, self.waiting(group)):
+            self._let_in(group, rows)
 
     def _let_in(self, group: Group, rows: Rows) -> None:
         """Commits for each part of the rows that can be let in at once; a query that fails is kept as failed."""
-        names = self.written(rows)
-        outcome = self._run(group, rows, names)
-        if not outcome.failures:
-            self._take_over(group, names, rows, outcome)
-            return
-        self._engine.sweep([*outcome.names(), *state_names({"": names})])
+        with self._commits.writing() as written:
+            names = self.written(rows)
+            written.add(state_names({"": names}))
+            outcome = self._run(group, rows, names, written)
+            if not outcome.failures:
+                self._take_over(group, names, rows, outcome)
+                return
         step, error = next(iter(outcome.failures.items()))
         if step not in group.above or sum(frame.height for frame in rows.values()) == 1:
             self.fail(group, rows, error)
@@ -316,30 +313,31 @@ class Groups:
             self._let_in(group, half)
 
     def written(self, rows: Rows) -> dict[str, Names]:
-        with self._engine.store.file("queries") as writer:
+        with self._commits.store.file("queries") as writer:
             return {TABLE + shape: (writer.write(frame),) for shape, frame in rows.items()}
 
-    def _run(self, group: Group, rows: Rows, names: Mapping[str, Names]) -> EpochOutcome:
+    def _run(self, group: Group, rows: Rows, names: Mapping[str, Names], written: Written) -> EpochOutcome:
         """The group's plan over the kept history for these queries alone; what is above the selection has the state of
         all the others too."""
-        engine, arrived = self._engine, self.query_rows(group, rows)
-        pasts = engine.pasts_of(group.edge, numbers_of(rows)).values()
+        arrived, snapshot = self.query_rows(group, rows), self._commits.snapshot
+        written.add(part.name for parts in arrived.values() for part in parts)
+        pasts = self._pasts.of(group.edge, numbers_of(rows)).values()
         pipeline = counting_from(group.pipeline, max(past.counted for past in pasts))
-        frontiers, snapshot = engine.frontiers(), engine.snapshot
-        task = engine.history_task(pipeline, group.edge, frontiers, snapshot, rows, common(pasts))
+        frontiers = self._sources.frontiers(snapshot)
+        task = self._tasks.over_history(pipeline, group.edge, frontiers, snapshot, rows, common(pasts))
         task = replace(task, arrived={**task.arrived, **arrived})
         if not any(task.arrived.values()):
             return EpochOutcome()  # nothing has ever come
         above = group.above
-        states = {step: synopses for step, synopses in engine.snapshot.states.items() if step in above}
-        outcome = engine.runner.run(
+        states = {step: synopses for step, synopses in snapshot.states.items() if step in above}
+        outcome = self._runner.run(
             replace(
                 task,
                 states={**states, group.selection: names},
                 settled=frozenset({*above, *arrived}),
             )
         )
-        engine.store.sweep([part.name for parts in arrived.values() for part in parts], ())
+        written.add(outcome.names())
         return outcome
 
     def query_rows(self, group: Group, rows: Rows) -> dict[str, tuple[Part, ...]]:
@@ -348,24 +346,27 @@ class Groups:
         if always is None:
             return {}
         batch = _always(always.schema, pl.concat([frame[QUERY] for frame in rows.values()]))
-        with self._engine.store.file("queries") as writer:
+        with self._commits.store.file("queries") as writer:
             return {always.group: (Part("rows", writer.write(batch), batch.height, always.schema),)}
 
     def publish(self, group: Group, rows: Rows, states: StateNames, results: Names) -> None:
         """Let queries take part whose past was worked through elsewhere, up to the committed snapshot. What the group
         holds for the others and for them has no key in common, and is put together."""
-        engine, snapshot = self._engine, self._engine.snapshot
+        snapshot = self._commits.snapshot
         above = group.above - {group.selection}
-        known = {step.name for step in engine.pipeline.steps} - above
+        known = self._plan.names - above
         made = {step: names for step, names in states.items() if step not in known | {group.selection}}
-        with engine.store.file("queries") as writer:
+        with self._commits.store.file("queries") as writer:
             for step in group.pipeline.steps:
                 if step.name in above and step.name in made and step.name in snapshot.states:
                     both = snapshot.states[step.name], made[step.name]
                     made[step.name] = self._united(step.operator, *both, writer)
         made[group.selection] = states.get(group.selection, {})
         outcome = EpochOutcome(made, {group.edge: results} if results else {})
-        self._take_over(group, self.written(rows), rows, outcome)
+        with self._commits.writing() as written:
+            names = self.written(rows)
+            written.add([*outcome.names(), *state_names({"": names})])
+            self._take_over(group, names, rows, outcome)
 
     def _united(
         self, operator: Operator, one: Mapping[str, Names], other: Mapping[str, Names], writer: Writer
@@ -376,8 +377,8 @@ class Groups:
         """What the selection of a group and the steps above it hold for some of its queries."""
         wanted = pl.Series(list(queries), dtype=pl.Int64)
         above, states = group.above, dict(states)
-        states[group.selection] = _awaited(states.get(group.selection, {}))
-        with self._engine.store.file("queries") as writer:
+        states[group.selection] = pending_errors(states.get(group.selection, {}))
+        with self._commits.store.file("queries") as writer:
             return {
                 step.name: self._by_shard(
                     lambda own, step=step: step.operator.of_queries(own[0], wanted),  # type: ignore[misc]
@@ -400,7 +401,7 @@ class Groups:
                 state = {}
                 for key, names in synopses.items():
                     if key.startswith(f"{shard}/"):
-                        segments = [self._engine.store.read(name) for name in names]
+                        segments = [self._commits.store.read(name) for name in names]
                         named.update((id(s), (name, s)) for s, name in zip(segments, names, strict=True))
                         state[key.removeprefix(f"{shard}/")] = tuple(segments)
                 return state
@@ -412,27 +413,21 @@ class Groups:
         return found
 
     def _take_over(self, group: Group, names: Mapping[str, Names], rows: Rows, outcome: EpochOutcome) -> None:
-        engine, snapshot = self._engine, self._engine.snapshot
+        snapshot = self._commits.snapshot
         tables = dict(snapshot.states.get(group.selection, {}))
-        for table, new in [*names.items(), *_awaited(outcome.states.get(group.selection, {})).items()]:
+        for table, new in [*names.items(), *pending_errors(outcome.states.get(group.selection, {})).items()]:
             tables[table] = (*tables.get(table, ()), *new)
         tables = self._not_waiting(group, tables, rows)
         above = group.above - {group.selection}
         # Of what the selection reads, steps that have been there all along have their state already.
-        known = {step.name for step in engine.pipeline.steps} - above
+        known = self._plan.names - above
         states = {step: synopses for step, synopses in outcome.states.items() if step not in known}
         results = outcome.results.get(group.edge, ())
-        engine.pipeline = engine.pipeline.replacing(group.pipeline.steps)
-        engine.commit(
-            replace(
-                snapshot,
-                epoch=snapshot.epoch + 1,
-                states={**snapshot.states, **states, group.selection: tables},
-                results={**snapshot.results, group.edge: (*snapshot.results.get(group.edge, ()), *results)},
-            )
-        )
-        engine.has_seen(group.edge, numbers_of(rows))
-        engine.sweep([*outcome.names(), *state_names({"": names})])
+        self._plan.put(group.pipeline.steps)
+        snapshot = snapshot.with_next_epoch().with_states({**states, group.selection: tables})
+        shown = (*snapshot.results.get(group.edge, ()), *results)
+        self._commits.commit(snapshot.with_results_of({group.edge: shown}))
+        self._pasts.forget(group.edge, numbers_of(rows))
 
     def _not_waiting(self, group: Group, tables: Mapping[str, Names], rows: Rows) -> dict[str, Names]:
         kept = {}
@@ -445,15 +440,15 @@ class Groups:
         return kept
 
     def fail(self, group: Group, rows: Rows, error: EvaluationError) -> None:
-        engine, snapshot = self._engine, self._engine.snapshot
+        snapshot = self._commits.snapshot
         tables = self._not_waiting(group, snapshot.states.get(group.selection, {}), rows)
-        failures = dict(snapshot.failures)
-        with engine.store.file("queries") as writer:
+        failures: dict[str, dict[str, str]] = {}
+        with self._commits.store.file("queries") as writer:
             for shape, frame in rows.items():
                 tables[FAILED + shape] = (*tables.get(FAILED + shape, ()), writer.write(frame))
                 failures |= {failure_key(group.edge, query): told(error) for query in frame[QUERY]}
-        engine.commit(replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures))
-        engine.has_seen(group.edge, numbers_of(rows))
+        self._commits.commit(snapshot.with_states({group.selection: tables}).with_failures(failures))
+        self._pasts.forget(group.edge, numbers_of(rows))
 
     def taking_part(self, group: Group) -> list[int]:
         """The queries that take part."""
@@ -461,8 +456,8 @@ class Groups:
 
     def stop(self, group: Group, errors: Mapping[int, EvaluationError]) -> None:
         """Put queries aside that take part, each with its error."""
-        self._engine.keep_held()
-        self._engine.commit(self.put_aside(group, errors, self._engine.snapshot))
+        self._commits.keep_held()
+        self._commits.commit(self.put_aside(group, errors, self._commits.snapshot))
 
     def put_aside(self, group: Group, errors: Mapping[int, EvaluationError], snapshot: Snapshot) -> Snapshot:
         """The snapshot in which some queries that take part have failed, each with its error."""
@@ -471,13 +466,13 @@ class Groups:
             shape: rows.filter(rows[QUERY].is_in(gone.implode())) for shape, rows in self.tables(group, TABLE).items()
         }
         snapshot = self._without(group, errors, snapshot)
-        tables, failures = dict(snapshot.states.get(group.selection, {})), dict(snapshot.failures)
-        with self._engine.store.file("queries") as writer:
+        tables = dict(snapshot.states.get(group.selection, {}))
+        with self._commits.store.file("queries") as writer:
             for shape, rows in stopped.items():
                 if rows.height:
                     tables[FAILED + shape] = (*tables.get(FAILED + shape, ()), writer.write(rows))
-        failures |= {failure_key(group.edge, query): told(error) for query, error in errors.items()}
-        return replace(snapshot, states={**snapshot.states, group.selection: tables}, failures=failures)
+        failures = {failure_key(group.edge, query): told(error) for query, error in errors.items()}
+        return snapshot.with_states({group.selection: tables}).with_failures(failures)
 
     def broken(self, failures: Iterable[str]) -> list[Group]:
         """The groups that must find out which of their queries failed: a step of their own did."""
@@ -497,24 +492,6 @@ class Groups:
         find = rows_of_query if group.lifted.expanded else _wanted_rows
         found = ((frame, find(frame, query)) for frame in frames)
         return [taken(frame, columns, rows) for frame, rows in found if rows.size]
-
-
-def query_tables(synopses: Mapping[str, Names]) -> dict[str, Names]:
-    """What a step keeps beside its shards' state: the query tables of its group."""
-    return {name: names for name, names in synopses.items() if name.startswith((TABLE, WAITING, FAILED))}
-
-
-def _shape_of(synopsis: str) -> str:
-    return synopsis.removeprefix(TABLE).removeprefix(WAITING).removeprefix(FAILED)
-
-
-def _awaited(synopses: Mapping[str, Names]) -> dict[str, Names]:
-    """What a selection holds of errors that are to come."""
-    return {name: names for name, names in synopses.items() if name == EVERYWHERE + PENDING}
-
-
-def failure_key(edge: str, query: int) -> str:
-    return f"{edge}#{query}"
 
 
 def _wanted_rows(frame: pl.DataFrame, query: int) -> Positions:

@@ -11,41 +11,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from millstream.engine.epochs.parts import Part
+from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome, EpochTask
-from millstream.engine.groups.admission import TABLE, Group, Rows, halves, numbers_of, only_queries
+from millstream.engine.groups.admission import Group, Groups, Rows, halves, numbers_of, only_queries
+from millstream.engine.query_tables import TABLE
+from millstream.engine.sources import Sources
+from millstream.engine.tasks import Tasks
 from millstream.errors import EvaluationError
 from millstream.state.snapshot import Names, Snapshot, state_names
-
-if TYPE_CHECKING:
-    from millstream.engine.engine import Engine
+from millstream.state.written import Written
 
 
-def parted(engine: Engine, task: EpochTask, outcome: EpochOutcome, moved: Snapshot) -> tuple[EpochOutcome, Snapshot]:
-    """What an epoch comes to where groups go on without those of their queries that fail, which are put aside."""
-    for group in engine.groups.broken(outcome.failures):
-        parting = _Parting(engine, group, task, outcome)
-        try:
-            outcome, moved = parting.settled(outcome, moved)
-        except BaseException:
-            engine.sweep(parting.written)
-            raise
-    return outcome, moved
+class FailingQueries:
+    """Finds out which queries of groups fail, and has the others go on."""
+
+    def __init__(self, groups: Groups, sources: Sources, tasks: Tasks, runner: Runner) -> None:
+        self.groups, self.sources, self.tasks, self.runner = groups, sources, tasks, runner
+
+    def parted(
+        self, task: EpochTask, outcome: EpochOutcome, moved: Snapshot, written: Written
+    ) -> tuple[EpochOutcome, Snapshot]:
+        """What an epoch comes to where groups go on without those of their queries that fail, which are put aside."""
+        for group in self.groups.broken(outcome.failures):
+            outcome, moved = _Parting(self, group, task, outcome, written).settled(outcome, moved)
+        return outcome, moved
 
 
 class _Parting:
-    def __init__(self, engine: Engine, group: Group, task: EpochTask, outcome: EpochOutcome) -> None:
-        self.engine, self.group, self.before = engine, group, task
-        self.rows: Rows = engine.groups.tables(group, TABLE)
-        self.written: list[str] = []
+    def __init__(
+        self, failing: FailingQueries, group: Group, task: EpochTask, outcome: EpochOutcome, written: Written
+    ) -> None:
+        self.failing, self.group, self.before, self.written = failing, group, task, written
+        self.rows: Rows = failing.groups.tables(group, TABLE)
         # What was judged and kept the first time is read from there.
         read: dict[str, tuple[Part, ...]] = {
             source: tuple(part for part in parts if part.is_judged) for source, parts in task.arrived.items()
         }
         for source, files in outcome.history.items():
-            read[source] = (*read.get(source, ()), *(engine.history_part(source, file) for file in files))
+            read[source] = (*read.get(source, ()), *(failing.sources.history_part(source, file) for file in files))
         sources = group.pipeline.sources
         self.arrived = {source: parts for source, parts in read.items() if source in sources}
 
@@ -68,9 +73,8 @@ class _Parting:
             states={**states, **{step: names for step, names in made.states.items() if step in own}},
             results={**results, **made.results},
             failures={step: error for step, error in outcome.failures.items() if step not in own},
-            orphans=(*outcome.orphans, *self.written),
         )
-        return outcome, self.engine.groups.put_aside(group, errors, moved)
+        return outcome, self.failing.groups.put_aside(group, errors, moved)
 
     def _found(self, parts: Iterable[Rows]) -> dict[int, EvaluationError]:
         """The queries that fail, each with its error."""
@@ -85,15 +89,15 @@ class _Parting:
 
     def _run(self, rows: Rows) -> EpochOutcome:
         """The epoch for some queries, of whom there is what was there before it."""
-        engine, group = self.engine, self.group
+        failing, group = self.failing, self.group
         steps = {step.name for step in group.pipeline.steps}
         below = {step: self.before.states[step] for step in steps - group.above if step in self.before.states}
-        kept = engine.groups.only_of(group, self.before.states, numbers_of(rows))
-        tables: dict[str, Names] = engine.groups.written(rows)
-        self.written += [*state_names(kept), *state_names({"": tables})]
-        outcome = engine.runner.run(
+        kept = failing.groups.only_of(group, self.before.states, numbers_of(rows))
+        tables: dict[str, Names] = failing.groups.written(rows)
+        self.written.add([*state_names(kept), *state_names({"": tables})])
+        outcome = failing.runner.run(
             replace(
-                engine.task_of(group.pipeline, self.arrived),
+                failing.tasks.from_nothing(group.pipeline, self.arrived),
                 epoch=self.before.epoch,
                 concerned=self.before.concerned & steps,
                 states={**below, **kept, group.selection: {**tables, **kept[group.selection]}},
@@ -102,5 +106,5 @@ class _Parting:
                 shown=(group.edge,),
             )
         )
-        self.written += outcome.names()
+        self.written.add(outcome.names())
         return outcome

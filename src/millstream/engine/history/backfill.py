@@ -22,16 +22,20 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from dataclasses import dataclass, field, replace
 from itertools import count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from millstream.engine.commits import Commits
 from millstream.engine.epochs.parts import Part
-from millstream.engine.epochs.runner import Beside
+from millstream.engine.epochs.runner import Beside, Runner
 from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
-from millstream.engine.groups.admission import Group, Rows, failure_key, halves, numbers_of, only_queries
-from millstream.engine.history.merge_producers import Newcomers
-from millstream.engine.history.past import common
+from millstream.engine.groups.admission import Group, Groups, Rows, halves, numbers_of, only_queries
+from millstream.engine.history.merge_producers import Merger, Newcomers
 from millstream.engine.history.slices import FileLeft, Spans, arrivals
 from millstream.engine.needs import Needs, needs_of
+from millstream.engine.past import Pasts, common
+from millstream.engine.query_tables import failure_key
+from millstream.engine.sources import Sources
+from millstream.engine.tasks import Tasks
 from millstream.errors import Error, EvaluationError, told
 from millstream.kernel.batch import INF
 from millstream.kernel.pipeline import Pipeline
@@ -39,9 +43,7 @@ from millstream.kernel.relational.failures import counting_from
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.state.faults import reach
 from millstream.state.snapshot import HistoryFile, Names, Snapshot, state_names
-
-if TYPE_CHECKING:
-    from millstream.engine.engine import Engine
+from millstream.state.written import Written
 
 _SMALLEST_SLICE, _LARGEST_SLICE = 1_000, 4_000_000  # rows
 _SHRINKING = 0.7  # what is left must have become so much less in a round, or else ingest is as fast as we are
@@ -110,8 +112,18 @@ class Job:
 class Backfills:
     """The backfills of an engine: those that wait and the one under way, in a thread of their own."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        commits: Commits,
+        sources: Sources,
+        tasks: Tasks,
+        pasts: Pasts,
+        groups: Groups,
+        merger: Merger,
+        runner: Runner,
+    ) -> None:
+        self._commits, self._sources, self._tasks, self._pasts = commits, sources, tasks, pasts
+        self._admitted, self._merger, self._runner = groups, merger, runner
         self._lock = threading.Lock()  # of what follows; taken after the engine's, never before
         self._waiting: dict[str, Pipeline] = {}  # by edge
         self._groups: dict[str, tuple[Group, list[set[int]]]] = {}  # those that wait, all together or in these parts
@@ -156,17 +168,26 @@ class Backfills:
             return None
         with self._lock:
             job = self._job if self._job is not None and edge in self._job.shown else Job(pipeline, frozenset())
-        snapshot = self._engine.snapshot
-        frontiers = self._engine.frontiers(snapshot)
+        snapshot = self._commits.snapshot
+        frontiers = self._sources.frontiers(snapshot)
         read = [source for source in job.sources if not source.startswith(QUERY_ROWS)]
         left = self._rows_left(job, snapshot)
         reached = min((job.after(source) for source in read), default=-1)
         return Progress(reached, min((frontiers[source] for source in read), default=-1), job.rows, job.rows + left)
 
+    def needed_from(self, source: str) -> int:
+        """The first instant of a source's history that a query still needs whose past is not worked through."""
+        firsts, groups = self._pasts.firsts, self._admitted
+        waiting = [firsts[edge].get(source, 0) for edge in [*firsts] if edge in self]
+        for group in groups:
+            if group.filling or groups.is_waited_for(group):
+                waiting += [past.kept.get(source, 0) for past in self._pasts.all_of(group.edge)] or [0]
+        return min(waiting, default=INF)
+
     def is_due(self, pipeline: Pipeline, queries: Rows = MappingProxyType({})) -> bool:
         """Whether the history that a pipeline reads, for some queries of a group, is too long to be worked through at
         once."""
-        rows = self._rows_left(Job(pipeline, frozenset(), queries=queries), self._engine.snapshot)
+        rows = self._rows_left(Job(pipeline, frozenset(), queries=queries), self._commits.snapshot)
         return rows > 0 and rows >= self.least_rows
 
     # Coming and going
@@ -226,12 +247,12 @@ class Backfills:
     # The thread
 
     def _work(self) -> None:
-        begun, epoch = time.perf_counter(), self._engine.snapshot.epoch
+        begun, epoch = time.perf_counter(), self._commits.snapshot.epoch
         for _ in self.slices():
-            if self._engine.snapshot.epoch != epoch:
+            if self._commits.snapshot.epoch != epoch:
                 # Epochs go on: a slice slows those down that run beside it, so that not all of them may have one.
                 self._closing.wait(min(_REST * (time.perf_counter() - begun), _LONGEST_REST))
-            begun, epoch = time.perf_counter(), self._engine.snapshot.epoch
+            begun, epoch = time.perf_counter(), self._commits.snapshot.epoch
 
     def slices(self) -> Iterator[None]:
         """All the work there is, slice by slice."""
@@ -248,46 +269,46 @@ class Backfills:
     def _next_job(self) -> Job | None:
         """All that wait, as one job, or all of a group; the thread ends where there is none."""
         owner = f"backfill {next(self._numbers)}/"
-        with self._engine.lock, self._lock:
+        with self._commits.lock, self._lock:
             if self._is_closed or not (self._waiting or self._groups):
                 self._thread = None
                 return None
             if self._waiting:
                 # Those with the same past together.
-                firsts = self._engine.firsts.get(next(iter(self._waiting)), {})
-                alike = [edge for edge in self._waiting if self._engine.firsts.get(edge, {}) == firsts]
+                firsts = self._pasts.firsts.get(next(iter(self._waiting)), {})
+                alike = [edge for edge in self._waiting if self._pasts.firsts.get(edge, {}) == firsts]
                 pipeline = Pipeline()
                 for edge in alike:
                     pipeline = pipeline.with_steps(self._waiting.pop(edge).steps)
                 self._job = Job(pipeline, frozenset(alike), owner, firsts=firsts)
             else:
                 self._job = self._job_of(next(iter(self._groups)), owner)
-            self._beside = self._engine.runner.beside(self._pause)
+            self._beside = self._runner.beside(self._pause)
             return self._job
 
     def _job_of(self, edge: str, owner: str) -> Job:
         """For the queries of a group that wait, or for a part of them."""
-        engine, (group, parts) = self._engine, self._groups[edge]
-        engine.keep_held()
-        rows = engine.groups.waiting(group, filling=True)
+        groups, (group, parts) = self._admitted, self._groups[edge]
+        self._commits.keep_held()
+        rows = groups.waiting(group, filling=True)
         if parts:
             rows = only_queries(rows, parts.pop(0))
-        rows, *others = engine.groups.by_past(group, rows) or [rows]
+        rows, *others = groups.by_past(group, rows) or [rows]
         parts[:0] = map(numbers_of, others)
         if not parts:
             del self._groups[edge]
-        pasts = engine.pasts_of(edge, numbers_of(rows)).values()
+        pasts = self._pasts.of(edge, numbers_of(rows)).values()
         pipeline = counting_from(group.another_pipeline(), max((past.counted for past in pasts), default=0))
         job = Job(pipeline, frozenset([edge]), owner, group=group, queries=rows, firsts=common(pasts))
         if rows:
-            job.tables = {group.selection: engine.groups.written(rows)}
-            job.once = engine.groups.query_rows(group, rows)
+            job.tables = {group.selection: groups.written(rows)}
+            job.once = groups.query_rows(group, rows)
         return job
 
     def _end(self, job: Job) -> None:
-        engine = self._engine
-        with engine.lock:
-            engine.unpin(job)
+        commits = self._commits
+        with commits.lock:
+            commits.unpin(job)
             with self._lock:
                 if job.error is not None and not self._is_over(job):
                     stuck = (
@@ -300,27 +321,27 @@ class Backfills:
                 self._job, self._beside = self._job if self._is_closed else None, None
             for edge in job.shown:
                 if edge not in self:
-                    engine.firsts.pop(edge, None)
-            engine.sweep(job.names())
-        engine.tell()
+                    self._pasts.firsts.pop(edge, None)
+            commits.sweep(job.names())
+        commits.notifier.tell()
 
     def _is_over(self, job: Job) -> bool:
         return self._is_closed or not job.shown
 
     def _run(self, job: Job) -> Iterator[None]:
         """Rounds of slices, each round up to what is final when it begins."""
-        engine, before = self._engine, INF
+        commits, before = self._commits, INF
         wanted = float(self.first_slice)
         while not self._is_over(job):
-            with engine.lock:
-                snapshot = engine.snapshot
+            with commits.lock:
+                snapshot = commits.snapshot
                 left = self._rows_left(job, snapshot)
                 if left <= min(self.most_left, wanted) or left > _SHRINKING * before:
                     self._finish(job)
                     break
                 before = left
-                engine.pin(job, (file.name for source in job.sources for file in snapshot.history.get(source, ())))
-                frontiers = engine.frontiers(snapshot)
+                commits.pin(job, (file.name for source in job.sources for file in snapshot.history.get(source, ())))
+                frontiers = self._sources.frontiers(snapshot)
             wanted = yield from self._round(job, snapshot, frontiers, wanted)
             wanted = yield from self._beyond(job, snapshot, frontiers, wanted)
         if not self._is_over(job):
@@ -342,7 +363,7 @@ class Backfills:
         """Slices of the rows that lie beyond the frontiers of a snapshot, where they are many."""
         for source in sorted(job.sources):
             rows, arrived = self._left_of(job, source, snapshot), snapshot.progress(source).arrived
-            if not self._engine.counts_arrivals(source) or rows <= min(self.most_left, wanted):
+            if not self._sources.counts_arrivals(source) or rows <= min(self.most_left, wanted):
                 continue
             for among in arrivals(job.seen.get(source, 0), arrived, rows, wanted):
                 if self._is_over(job):
@@ -374,8 +395,8 @@ class Backfills:
 
     def _pause(self) -> None:
         """Wait for the epoch that runs, if one does, but not for ever: there may be one after the other."""
-        if self._engine.lock.acquire(timeout=_GIVING_WAY):
-            self._engine.lock.release()
+        if self._commits.lock.acquire(timeout=_GIVING_WAY):
+            self._commits.lock.release()
 
     def _slice(self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: int) -> dict[str, int]:
         """How far each source goes in a slice of about so many rows: all to the same instant, or as far as they are
@@ -396,11 +417,11 @@ class Backfills:
     ) -> EpochTask:
         """The rows after those that were taken, up to an instant of each source, with the frontiers that they raise; of
         some sources those among the first so many to arrive."""
-        engine, read = self._engine, dict[str, tuple[Part, ...]]()
+        read = dict[str, tuple[Part, ...]]()
         for source in job.sources:
             after, up_to = job.after(source), until[source]
             read[source] = tuple(
-                engine.history_part(
+                self._sources.history_part(
                     source,
                     file,
                     max(after, job.firsts.get(source, 0) - 1),
@@ -414,7 +435,7 @@ class Backfills:
             )
         if not job.reached:
             read |= job.once
-        task = engine.task_of(job.pipeline, read)
+        task = self._tasks.from_nothing(job.pipeline, read)
         before = {source: job.after(source) for source in frontiers}
         states = {step: {**job.states.get(step, {}), **tables} for step, tables in job.tables.items()}
         return replace(
@@ -428,7 +449,8 @@ class Backfills:
 
     def _take(self, job: Job, task: EpochTask, outcome: EpochOutcome) -> None:
         """What a slice has made takes the place of what there was."""
-        before = job.names()
+        written = Written(self._commits.store)
+        written.add([*job.names(), *outcome.names()])
         job.states = outcome.states
         for edge, names in outcome.results.items():
             job.results[edge] = (*job.results.get(edge, ()), *names)
@@ -436,7 +458,7 @@ class Backfills:
         job.reached.update({source: until for source, until in task.after.items() if source in job.sources})
         if outcome.failures:
             self._fail(job, outcome.failures)
-        self._engine.store.sweep([*before, *outcome.names()], job.names())
+        written.keep_only(job.names())
 
     def _fail(self, job: Job, failures: Mapping[str, EvaluationError]) -> None:
         """Edges that failed need nothing any more; the others go on without the steps that only those needed."""
@@ -452,12 +474,11 @@ class Backfills:
 
     def _finish(self, job: Job) -> None:
         """What is left, under the lock, rows beyond the frontiers included; then all of it counts."""
-        engine = self._engine
-        frontiers = engine.frontiers()
+        frontiers, snapshot = self._sources.frontiers(), self._commits.snapshot
         if job.shown - job.failures.keys():
-            task = self._task(job, engine.snapshot, dict.fromkeys(job.sources, INF), frontiers)
-            self._take(job, task, engine.runner.run(task))
-        engine.store.sync(name for name in job.names() if "@" in name)
+            task = self._task(job, snapshot, dict.fromkeys(job.sources, INF), frontiers)
+            self._take(job, task, self._runner.run(task))
+        self._commits.store.sync(name for name in job.names() if "@" in name)
         reach("backfill-finished")
         with self._lock:
             shown = job.shown
@@ -469,13 +490,11 @@ class Backfills:
             return
         made = shown - job.failures.keys()
         needed = {below for edge in made for below in job.pipeline.edges_below(edge)}
-        snapshot = engine.snapshot
         failed = {edge: told(error) for edge, error in job.failures.items() if edge in shown}
         pipeline = job.pipeline.only(needed)
-        engine.admit(
+        self._merger.admit(
             Newcomers(pipeline, frozenset(made), _only(job.states, needed), _only(job.results, made)),
-            failures={**snapshot.failures, **failed},
-            backfills=tuple(edge for edge in snapshot.backfills if edge not in shown),
+            lambda snapshot: snapshot.with_failures(failed).without_backfills(shown),
         )
         with self._lock:
             self._job = None
@@ -483,7 +502,7 @@ class Backfills:
     def _finish_group(self, job: Job, group: Group) -> None:
         """The queries that are still there take part, or have failed; where it may be one of several, they go on
         apart."""
-        groups = self._engine.groups
+        groups = self._admitted
         rows = only_queries(groups.waiting(group, filling=True), numbers_of(job.queries))
         if not rows:
             group.filling -= numbers_of(job.queries)
@@ -510,7 +529,7 @@ class Backfills:
 
     def _files(self, job: Job, source: str, snapshot: Snapshot) -> list[HistoryFile]:
         first = job.firsts.get(source, 0)
-        return [f for f in self._engine.needed_files(source, snapshot, job.needs(source)) if f.last >= first]
+        return [f for f in self._sources.needed_files(source, snapshot, job.needs(source)) if f.last >= first]
 
 
 def _only(found: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
+from millstream.engine.commits import Commits
+from millstream.engine.epochs.commit import after_epoch
+from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome
+from millstream.engine.shared_plan import SharedPlan
+from millstream.engine.sources import Sources
+from millstream.engine.tasks import Tasks
 from millstream.kernel.just_in_time.consumers import ASKED
 from millstream.kernel.just_in_time.producers import OTHER, Producer
 from millstream.kernel.pipeline import Pipeline, Step
-from millstream.state.snapshot import Names, Snapshot
-
-if TYPE_CHECKING:
-    from millstream.engine.engine import Engine
+from millstream.state.snapshot import Names, Snapshot, state_names
+from millstream.state.written import Written
 
 Synopses = Mapping[str, Names]  # by shard and name
 
@@ -26,7 +29,6 @@ class Newcomers:
     shown: frozenset[str]
     states: dict[str, Synopses]
     results: dict[str, Names]
-    written: list[str] = field(default_factory=list)  # all that was while they were united, needed or not
 
     def take(self, outcome: EpochOutcome) -> None:
         self.states |= outcome.states
@@ -34,44 +36,65 @@ class Newcomers:
             self.results[edge] = (*self.results.get(edge, ()), *names)
 
 
-def unite(engine: Engine, new: Newcomers) -> Snapshot:
-    """The committed snapshot, with producers that have made what they have made for those who come, as these have of
-    theirs; a producer that was there holds what its new consumers ask by."""
-    snapshot, known = engine.snapshot, {step.name for step in engine.pipeline.steps}
-    for step in new.pipeline.steps:
-        # Where all that reads it is there already, what is there goes on as it is.
-        if step.name in known and _is_asked(step) and new.pipeline.downstream([step.name]) - known:
-            snapshot = _united(engine, new, step, snapshot)
-    return snapshot
+@dataclass(frozen=True)
+class Merger:
+    """Lets plans take part whose past was worked through."""
+
+    commits: Commits
+    sources: Sources
+    plan: SharedPlan
+    tasks: Tasks
+    runner: Runner
+
+    def admit(self, new: Newcomers, changed: Callable[[Snapshot], Snapshot]) -> None:
+        """Let plans take part that are as far as the committed snapshot, with what else is `changed` in it. Of steps
+        that are there already the state stays."""
+        known = self.plan.names
+        with self.commits.writing() as written:
+            written.add([*state_names(new.states), *(name for names in new.results.values() for name in names)])
+            snapshot = self._united(new, known, written)
+            added = {step: names for step, names in new.states.items() if step not in known}
+            snapshot = snapshot.with_next_epoch().with_states(added).with_results_of(new.results)
+            self.commits.commit(changed(snapshot))
+        self.plan.add(new.pipeline.steps)
+
+    def _united(self, new: Newcomers, known: set[str], written: Written) -> Snapshot:
+        """The committed snapshot, with producers that have made what they have made for those who come, as these have
+        of theirs; a producer that was there holds what its new consumers ask by."""
+        snapshot = self.commits.snapshot
+        for step in new.pipeline.steps:
+            # Where all that reads it is there already, what is there goes on as it is.
+            if step.name in known and _is_asked(step) and new.pipeline.downstream([step.name]) - known:
+                snapshot = self._merged(new, step, snapshot, written)
+        return snapshot
+
+    def _merged(self, new: Newcomers, theirs: Step, snapshot: Snapshot, written: Written) -> Snapshot:
+        plan, name = self.plan, theirs.name
+        ours = next(step for step in plan.pipeline.steps if step.name == name)
+        our_state, their_state = snapshot.states.get(name, {}), new.states.get(name, {})
+        if not our_state and not their_state:
+            return snapshot
+        of_sources = self.sources.frontiers(snapshot)
+        frontiers = plan.pipeline.frontiers(of_sources) | new.pipeline.frontiers(of_sources)
+        letting_in = "other" if _keep_alike(frontiers, ours, theirs) else "all"
+        there = _Uniting(self, new.pipeline, theirs, new.shown, letting_in)
+        here = _Uniting(self, plan.pipeline, ours, plan.shown.keys(), letting_in)
+        states = {**new.states, name: _with_other(their_state, our_state)}
+        made = there.run(states, {name, *new.pipeline.downstream([name])}, written)
+        new.take(made)
+        states = {**snapshot.states, name: _with_other(our_state, their_state)}
+        concerned = {name}
+        outcome = here.run(states, concerned, written)
+        if outcome.rows.get(name):  # which is seldom, and then others may be many
+            concerned |= plan.pipeline.downstream([name])
+            outcome = here.run(states, concerned, written)
+        snapshot = after_epoch(snapshot, outcome, concerned, {})
+        asked = {each: names for each, names in made.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
+        return snapshot.with_states({name: {**asked, **snapshot.states.get(name, {})}})
 
 
 def _is_asked(step: Step) -> bool:
     return isinstance(step.operator, Producer) and step.operator.asked is not None
-
-
-def _united(engine: Engine, new: Newcomers, theirs: Step, snapshot: Snapshot) -> Snapshot:
-    ours = next(step for step in engine.pipeline.steps if step.name == theirs.name)
-    name = theirs.name
-    our_state, their_state = snapshot.states.get(name, {}), new.states.get(name, {})
-    if not our_state and not their_state:
-        return snapshot
-    of_sources = engine.frontiers(snapshot)
-    frontiers = engine.pipeline.frontiers(of_sources) | new.pipeline.frontiers(of_sources)
-    letting_in = "other" if _keep_alike(frontiers, ours, theirs) else "all"
-    there = _Uniting(engine, new.pipeline, theirs, new.shown, letting_in)
-    here = _Uniting(engine, engine.pipeline, ours, engine.shown_edges, letting_in)
-    states = {**new.states, name: _with_other(their_state, our_state)}
-    made = there.run(states, {name, *new.pipeline.downstream([name])}, new.written)
-    new.take(made)
-    states = {**snapshot.states, name: _with_other(our_state, their_state)}
-    concerned = {name}
-    outcome = here.run(states, concerned, new.written)
-    if outcome.rows.get(name):  # which is seldom, and then others may be many
-        concerned |= engine.pipeline.downstream([name])
-        outcome = here.run(states, concerned, new.written)
-    snapshot = engine.after(snapshot, outcome, concerned)
-    asked = {each: names for each, names in made.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
-    return replace(snapshot, states={**snapshot.states, name: {**asked, **snapshot.states.get(name, {})}})
 
 
 def _keep_alike(frontiers: Mapping[str, int], ours: Step, theirs: Step) -> bool:
@@ -96,28 +119,28 @@ def _synopsis(name: str) -> str:
 class _Uniting:
     """One of two producers, in the pipeline that it is a step of; `shown` are the edges whose rows are kept there."""
 
-    engine: Engine
+    merger: Merger
     pipeline: Pipeline
     step: Step
     shown: Collection[str]
     letting_in: str
 
-    def run(self, states: Mapping[str, Synopses], concerned: set[str], written: list[str]) -> EpochOutcome:
+    def run(self, states: Mapping[str, Synopses], concerned: set[str], written: Written) -> EpochOutcome:
         """A step in which it lets rows in, and of others that read it; time does not pass. What is written is noted."""
         if not isinstance(self.step.operator, Producer):
             raise AssertionError(f"{self.step.name} is no producer")
         uniting = replace(self.step, operator=self.step.operator.uniting(self.letting_in))
-        frontiers = self.engine.frontiers()
+        frontiers = self.merger.sources.frontiers()
         task = replace(
-            self.engine.task_of(self.pipeline.replacing((uniting,)), {}),
+            self.merger.tasks.from_nothing(self.pipeline.replacing((uniting,)), {}),
             concerned=frozenset(concerned),
             states={each: synopses for each, synopses in states.items() if each in concerned},
             before=frontiers,
             after=frontiers,
             shown=tuple(edge for edge in self.shown if edge in concerned),
         )
-        outcome = self.engine.runner.run(task)
-        written += outcome.names()
+        outcome = self.merger.runner.run(task)
+        written.add(outcome.names())
         if outcome.failures:
             raise next(iter(outcome.failures.values()))
         return outcome

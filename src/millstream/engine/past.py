@@ -62,3 +62,32 @@ def by_beginning(pasts: Mapping[int, Past]) -> list[list[int]]:
 
 
 WHOLE = Past()
+
+
+class Pasts:
+    """What queries have of the past that is not worked through yet. All is done under the engine's lock."""
+
+    def __init__(self) -> None:
+        # Per edge that queries of their own show: of each stream, the first instant that they see of it.
+        self.firsts: dict[str, Mapping[str, int]] = {}
+        self._of_groups: dict[str, dict[int, Past]] = {}  # per edge and query that waits to be let into a group
+
+    def note(self, edge: str, pasts: Mapping[int, Past]) -> None:
+        """What queries that wait to be let into a group have of the past."""
+        self._of_groups.setdefault(edge, {}).update(pasts)
+
+    def forget(self, edge: str, queries: Iterable[int]) -> None:
+        """Queries of a group need nothing of the past any more."""
+        known = self._of_groups.get(edge, {})
+        for query in queries:
+            known.pop(query, None)
+        if not known:
+            self._of_groups.pop(edge, None)
+
+    def of(self, edge: str, queries: Iterable[int]) -> dict[int, Past]:
+        known = self._of_groups.get(edge, {})
+        return {query: known.get(query, WHOLE) for query in queries}
+
+    def all_of(self, edge: str) -> list[Past]:
+        """Of all queries that wait to be let into a group."""
+        return [*self._of_groups.get(edge, {}).values()]

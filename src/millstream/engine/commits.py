@@ -1,0 +1,148 @@
+"""Commits: the snapshot that counts, and the files that it and its readers need.
+
+    work writes files ──▶ commit(the snapshot that names them) ──▶ files that nobody needs any more are removed
+
+A file is needed by the committed snapshot, or by somebody who reads beside the epochs and has pinned it. Work that
+commits does so within `writing`: whatever it has written and no commit names is removed when it ends, well or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol, TypeVar
+
+from millstream.engine.life import Life
+from millstream.engine.lock import CommitLock
+from millstream.engine.notifier import Notifier
+from millstream.errors import StateError
+from millstream.state.faults import reach
+from millstream.state.manifest import Journal
+from millstream.state.pins import Pins
+from millstream.state.snapshot import Catalog, Snapshot
+from millstream.state.store import Store
+from millstream.state.written import Written
+
+_Item = TypeVar("_Item")
+
+
+class Pending(Protocol):
+    """What waits to be kept by the next commit, whatever that is for."""
+
+    @property
+    def is_holding(self) -> bool: ...
+
+    def with_held(self, snapshot: Snapshot) -> Snapshot: ...
+
+    def release(self) -> None:
+        """It is committed."""
+        ...
+
+
+class Commits:
+    """Owns the committed snapshot. Commits are made under the lock; whoever reads does not wait for it."""
+
+    def __init__(self, journal: Journal, store: Store, life: Life, notifier: Notifier, snapshot: Snapshot) -> None:
+        self.journal, self.store, self.life, self.notifier = journal, store, life, notifier
+        self.lock = CommitLock()
+        self.pins = Pins()
+        self.pending: Pending | None = None
+        self.on_commit: Callable[[Snapshot], None] = lambda snapshot: None
+        self._snapshot = snapshot
+        self._names = frozenset(snapshot.names())
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    def commit(self, snapshot: Snapshot) -> None:
+        """Make a snapshot the one that counts, and remove what only the one before it needed."""
+        self.life.check_commits()
+        with self.lock:
+            self.life.check_commits()
+            before = self._names
+            if self.pending is not None:
+                snapshot = self.pending.with_held(snapshot)
+            after = frozenset(snapshot.names())
+            self.lock.hold_interrupts()
+            self.journal.commit(snapshot, self.store.settling(after - before))
+            if self.pending is not None:
+                self.pending.release()
+            self._snapshot, self._names = snapshot, after
+            self.notifier.tell()
+            reach("before-sweep")
+            self.on_commit(snapshot)
+            self.store.sweep(before | self.pins.taken_over(), after | self.pins.names)
+
+    def declare(self, catalog: Catalog) -> None:
+        """Commit what the database has declared."""
+        self.commit(self.snapshot.with_catalog(catalog))
+
+    def keep_held(self) -> None:
+        """Commit what waits for the next commit."""
+        if self.pending is not None and self.pending.is_holding:
+            self.commit(self.snapshot)
+
+    def note(self, snapshot: Snapshot) -> None:
+        """Let a snapshot count that names what the committed one names; the next commit carries it."""
+        with self.lock:
+            self.carry(snapshot)
+            self.notifier.tell()
+
+    def carry(self, snapshot: Snapshot) -> None:
+        """The same with what can be found out again, so that nobody need be told."""
+        self._snapshot = snapshot
+
+    # Files
+
+    @contextmanager
+    def writing(self) -> Iterator[Written]:
+        """Who works adds what it writes; in the end that is removed which neither the snapshot nor a reader needs."""
+        written = Written(self.store)
+        try:
+            yield written
+        finally:
+            self.sweep(written.names)
+
+    def sweep(self, names: Iterable[str]) -> None:
+        """Remove what nobody needs among files that were written: neither the snapshot, nor who reads beside it."""
+        if self.journal.is_in_doubt:
+            return
+        gone = set(names).difference(self._names)
+        if gone:
+            self.store.sweep(gone, self._names | self.pins.names)
+
+    def pin(self, reader: object, names: Iterable[str]) -> None:
+        """Keep files that a reader beside the epochs needs, instead of those that it needed before."""
+        with self.lock:
+            if before := self.pins.hold(reader, names):
+                self.sweep(before)
+
+    def unpin(self, reader: object) -> None:
+        with self.lock:
+            self.pin(reader, ())
+            self.pins.let_go(reader)
+
+    # Reading
+
+    def read(self, reader: Callable[[Snapshot], _Item]) -> _Item:
+        """What a reader makes of the committed snapshot.
+
+        Readers do not wait for epochs: what a snapshot names stays the same, and is there until some commit later.
+        """
+        while True:
+            snapshot = self.snapshot
+            try:
+                return reader(snapshot)
+            except StateError:
+                if self.snapshot is snapshot:
+                    self.journal.check_current()
+                    raise  # not because a commit has removed what the one before it named, ours or another owner's
+
+    def reading(self, sources: Collection[str]) -> AbstractContextManager[Snapshot]:
+        """The committed snapshot, whose history of some sources is there until the block ends."""
+
+        def names(snapshot: Snapshot) -> Iterator[str]:
+            return (file.name for source in sources for file in snapshot.history.get(source, ()))
+
+        return self.pins.reading(lambda: self.snapshot, names)

@@ -1,0 +1,146 @@
+"""Reading what is committed: the results that edges have shown, and what stopped them. Nobody here waits for epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+import polars as pl
+
+from millstream.engine.admitter import Admitter
+from millstream.engine.commits import Commits
+from millstream.engine.extents import Extents, Wanted
+from millstream.engine.groups.admission import Groups
+from millstream.engine.history.backfill import Backfills
+from millstream.engine.history.replay import Replay
+from millstream.engine.limits import Limits
+from millstream.engine.plans import Plans
+from millstream.engine.query_tables import failure_key
+from millstream.engine.results import Tails, rows_between
+from millstream.engine.shared_plan import SharedPlan
+from millstream.engine.sources import Sources
+from millstream.errors import EvaluationError
+from millstream.kernel.batch import Batch, concat, empty_batch
+from millstream.kernel.pipeline import Pipeline
+from millstream.state.snapshot import Snapshot
+from millstream.types import Schema
+
+_Item = TypeVar("_Item")
+
+
+class Reader:
+    """Reads committed snapshots, and history for those who keep nothing."""
+
+    def __init__(
+        self,
+        commits: Commits,
+        sources: Sources,
+        plans: Plans,
+        plan: SharedPlan,
+        groups: Groups,
+        backfills: Backfills,
+        admitter: Admitter,
+        replay: Replay,
+        limits: Limits,
+    ) -> None:
+        self.commits, self.sources, self.replay, self.limits = commits, sources, replay, limits
+        self.plans, self.backfills = plans, backfills
+        self._plan, self._groups, self._admitter = plan, groups, admitter
+        self._extents = Extents()
+        self._tails = Tails()
+        self._inputs: tuple[Pipeline, dict[str, frozenset[str]]] = plan.pipeline, {}
+
+    def read(self, reader: Callable[[Snapshot], _Item]) -> _Item:
+        """What a reader makes of the committed snapshot."""
+        return self.commits.read(reader)
+
+    def settle(self, edge: str) -> None:
+        """Let the queries of a group that wait take part."""
+        self._admitter.settle(edge)
+
+    def final(self, sources: Collection[str], snapshot: Snapshot) -> int:
+        """The last instant up to which what is made from sources is final; -1 where nothing is, or there are none."""
+        return self.sources.final(sources, snapshot)
+
+    def check(self, edge: str, query: int | None = None) -> None:
+        """Raise what stopped the edge, or one query of a group, if something did."""
+        self.backfills.check(edge, query)
+        failures = self.commits.snapshot.failures
+        for step in (edge, *([] if query is None else [failure_key(edge, query)])):
+            if step in failures:
+                said = failures[step]
+                raise EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))
+
+    def inputs(self, edge: str) -> frozenset[str]:
+        """The sources that an edge is made from, but for query tables."""
+        pipeline = self.backfills.pipeline_of(edge)
+        if pipeline is not None:
+            return self.sources.among(pipeline.edges_below(edge))
+        of, known = self._inputs
+        if of is not self._plan.pipeline:
+            of, known = self._inputs = self._plan.pipeline, {}
+        if edge not in known:
+            pipeline = self._groups[edge].pipeline if edge in self._groups else of
+            known[edge] = self.sources.among(pipeline.edges_below(edge))
+        return known[edge]
+
+    # Results
+
+    def segments(
+        self, edge: str, snapshot: Snapshot, wanted: Wanted | None = None, after: int = -1
+    ) -> list[pl.DataFrame]:
+        """What an edge has shown; without segments that have no rows that may be wanted, and perhaps without rows that
+        have ended by an instant."""
+        names = snapshot.results.get(edge, ())
+        found = ((name, self._extents.read(name, self.commits.store.read, wanted)) for name in names)
+        kept = ((name, frame) for name, frame in found if frame is not None)
+        return [frame for _, frame in kept] if after < 0 else [*self._tails.after(kept, after)]
+
+    def rows(self, edge: str, schema: Schema) -> tuple[Batch, Snapshot]:
+        """All rows that an edge has shown, and the snapshot they belong to."""
+        return self.read(lambda snapshot: (self.rows_in(snapshot, edge, schema), snapshot))
+
+    def rows_in(
+        self,
+        snapshot: Snapshot,
+        edge: str,
+        schema: Schema,
+        query: int | None = None,
+        wanted: Wanted | None = None,
+        after: int = -1,
+    ) -> Batch:
+        """The rows of an edge in a snapshot, or those of one query of a group; perhaps without those that have ended by
+        an instant."""
+        self.check(edge, query)
+        like = empty_batch(schema)
+        if edge in self.sources:
+            return self.sources.history_in(edge, snapshot, wanted).select(like.columns)
+        frames = self.segments(edge, snapshot, wanted, after)
+        if query is None:
+            return concat([f if f.columns == like.columns else f.select(like.columns) for f in frames], like)
+        return concat(self._groups.rows_of(self._groups[edge], schema, query, frames), like)
+
+    def height(self, edge: str) -> int:
+        """How many rows an edge has shown, without reading them."""
+
+        def rows(snapshot: Snapshot) -> int:
+            if edge in self.sources:
+                return sum(file.rows for file in snapshot.history.get(edge, ()))
+            return sum(map(self.commits.store.height, snapshot.results.get(edge, ())))
+
+        return self.read(rows)
+
+    def held_in(self, edge: str, snapshot: Snapshot, since: int, until: int) -> tuple[int, int]:
+        """How many rows of what an edge shows come or go after an instant and begin by another, and their bytes."""
+        if edge in self.sources:
+            files = [f for f in snapshot.history.get(edge, ()) if f.last > since and f.first <= until]
+            return sum(file.rows for file in files), sum(file.bytes for file in files)
+        rows, size, store = 0, 0, self.commits.store
+        for name in snapshot.results.get(edge, ()):
+            count, share = rows_between(store.read(name), since, until)
+            rows, size = rows + count, size + int(store.size(name) * share)
+        return rows, size
+
+    def forget(self, snapshot: Snapshot) -> None:
+        """Forget what is remembered of segments that a snapshot does not name."""
+        self._tails.keep({name for names in snapshot.results.values() for name in names})
