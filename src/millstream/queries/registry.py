@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from millstream.catalog.entries import Declarations, Entry, statistics_entry, statistics_of
 from millstream.engine.answers import relation_at
-from millstream.engine.groups.admission import Group, numbers_of
+from millstream.engine.groups.group import Group, numbers_of
 from millstream.engine.past import Past
 from millstream.engine.plans import steps_name
 from millstream.engine.query_tables import WAITING
