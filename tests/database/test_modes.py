@@ -321,7 +321,7 @@ def test_many_queries_share_rows() -> None:
         feed(db, 9, 30)
         for n in (0, 39, 40, 63, 64, 100, 149):
             same(db, f"lazy{n}", f"eager{n}")
-        held = db.engine.segments(db.query("lazy0").edge, db.engine.snapshot)
+        held = db.engine.reader.segments(db.query("lazy0").edge, db.engine.snapshot)
         assert max(Postings(segment).queries.max() for segment in held) < 150
 
 
@@ -391,7 +391,7 @@ def test_matches_and_trees_that_are_too_old_go_as_wholes() -> None:
             feed(db, first, first + 100, at_once=100)
         feed(db, 400, 402)
         for query in queries:
-            segments = db.engine.segments(query.edge, db.engine.snapshot)
+            segments = db.engine.reader.segments(query.edge, db.engine.snapshot)
             assert 1 <= len(segments) <= 4, query.cql  # of eight epochs that brought matches
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from millstream.engine.commits import Commits
-from millstream.engine.groups.admission import Group, Groups, numbers_of
+from millstream.engine.groups.admission import Groups
+from millstream.engine.groups.group import Group, numbers_of
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.past import WHOLE, Past, Pasts
 from millstream.engine.shared_plan import SharedPlan

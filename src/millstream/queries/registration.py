@@ -15,7 +15,7 @@ import polars as pl
 from millstream.catalog.entries import Entry, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
-from millstream.engine.groups.admission import Group
+from millstream.engine.groups.group import Group
 from millstream.engine.materialization import Eager, Keeping, Lazy, Nothing
 from millstream.engine.past import Past
 from millstream.errors import Place

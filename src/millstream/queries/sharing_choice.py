@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from millstream.engine.engine import Engine
-from millstream.engine.groups.admission import Group
+from millstream.engine.groups.group import Group
 from millstream.engine.past import Past
 from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.expressions import Parameter

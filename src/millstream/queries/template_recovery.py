@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from millstream.catalog.entries import Entry
-from millstream.engine.groups.admission import Group, numbers_of
+from millstream.engine.groups.group import Group, numbers_of
 from millstream.engine.plans import steps_name
 from millstream.engine.query_tables import WAITING
 from millstream.errors import Error

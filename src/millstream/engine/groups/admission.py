@@ -12,7 +12,7 @@ A query that fails is taken out alone. Which one it was is found by halves, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from millstream.engine.commits import Commits
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome, StateNames
+from millstream.engine.groups.group import Group, Rows, halves, numbers_of, only_queries
 from millstream.engine.past import Pasts, by_beginning, common
 from millstream.engine.query_tables import (
     FAILED,
@@ -39,70 +40,19 @@ from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Operator, Segment, State
-from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.relational.failures import counting_from
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.by_query import rows_of_query, taken
 from millstream.kernel.sharing.lineage import wanted_by
 from millstream.kernel.sharing.parameters import QUERY
-from millstream.plan import logical as lo
-from millstream.plan.grouping import Lifted, Shape, Split, lift
-from millstream.plan.lowering.lower import Lowering, Options
+from millstream.plan.grouping import Shape, Split
+from millstream.plan.lowering.lower import Options
 from millstream.state.snapshot import Names, Snapshot, state_names
 from millstream.state.store import Writer
 from millstream.state.written import Written
 from millstream.types import Schema, to_polars
 
 _REMEMBERED = 10_000
-Rows = Mapping[str, pl.DataFrame]  # of the query table, by shape
-
-
-@dataclass(eq=False)
-class Group:
-    """The queries of one skeleton. `selection` is the step that selects for all of them, `above` what reads it."""
-
-    split: Split
-    key: Expression | None
-    options: Options
-    shapes: dict[str, Shape] = field(default_factory=dict)
-    following: int = 0  # the number of the next query
-    filling: set[int] = field(default_factory=set)  # queries whose past is worked through in the background
-    lifted: Lifted = field(init=False)
-    edge: str = field(init=False)
-    selection: str = field(init=False)
-    pipeline: Pipeline = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._lower()
-
-    def add(self, shape: Shape) -> None:
-        if shape.name not in self.shapes:
-            self.shapes[shape.name] = shape
-            self._lower()
-
-    def _lower(self) -> None:
-        conditions = {name: shape.condition for name, shape in self.shapes.items()}
-        self.lifted = lift(self.split, self.key, conditions)
-        lowering = Lowering(self.lifted.plan, self.options)
-        self.edge, self.selection = lowering.edge, lowering.selection
-        self.pipeline = Pipeline(tuple(lowering.steps.values()))
-
-    def another_pipeline(self) -> Pipeline:
-        """The same, for another thread: selections remember what they made of their query tables."""
-        return Pipeline(tuple(Lowering(self.lifted.plan, self.options).steps.values()))
-
-    @property
-    def above(self) -> set[str]:
-        """The selection and the steps that read it: what is the group's own."""
-        found = {self.selection}
-        for step in self.pipeline.steps:
-            if found.intersection(step.inputs):
-                found.add(step.name)
-        return found
-
-    @property
-    def query_rows(self) -> lo.QueryRows | None:
-        return next((node for node in self.lifted.plan.walk() if isinstance(node, lo.QueryRows)), None)
 
 
 class Groups:
@@ -503,28 +453,3 @@ def _always(schema: Schema, queries: pl.Series) -> Batch:
     nulls = (pl.lit(None, to_polars(f.type)).alias(value_column(i + 1)) for i, f in enumerate(schema[1:]))
     times = (pl.lit(value, pl.Int64).alias(name) for name, value in ((START, 0), (END, INF), (WEIGHT, 1)))
     return pl.DataFrame({value_column(0): queries.cast(pl.Int64)}).with_columns(*nulls, *times)
-
-
-def numbers_of(rows: Rows) -> set[int]:
-    """The queries of rows of query tables."""
-    return {query for frame in rows.values() for query in frame[QUERY]}
-
-
-def only_queries(rows: Rows, queries: Iterable[int]) -> Rows:
-    wanted = pl.Series(list(queries), dtype=pl.Int64).implode()
-    found = ((shape, frame.filter(frame[QUERY].is_in(wanted))) for shape, frame in rows.items())
-    return {shape: frame for shape, frame in found if frame.height}
-
-
-def halves(rows: Rows) -> list[Rows]:
-    """The queries in two halves."""
-    half = sum(frame.height for frame in rows.values()) // 2
-    first: dict[str, pl.DataFrame] = {}
-    second: dict[str, pl.DataFrame] = {}
-    for shape, frame in rows.items():
-        taken = min(half, frame.height)
-        half -= taken
-        for part, into in ((frame[:taken], first), (frame[taken:], second)):
-            if part.height:
-                into[shape] = part
-    return [first, second]

@@ -15,7 +15,8 @@ from dataclasses import replace
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome, EpochTask
-from millstream.engine.groups.admission import Group, Groups, Rows, halves, numbers_of, only_queries
+from millstream.engine.groups.admission import Groups
+from millstream.engine.groups.group import Group, Rows, halves, numbers_of, only_queries
 from millstream.engine.query_tables import TABLE
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks

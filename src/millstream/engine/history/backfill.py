@@ -28,7 +28,8 @@ from millstream.engine.commits import Commits
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Beside, Runner
 from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
-from millstream.engine.groups.admission import Group, Groups, Rows, halves, numbers_of, only_queries
+from millstream.engine.groups.admission import Groups
+from millstream.engine.groups.group import Group, Rows, halves, numbers_of, only_queries
 from millstream.engine.history.merge_producers import Merger, Newcomers
 from millstream.engine.history.slices import FileLeft, Spans, arrivals
 from millstream.engine.needs import Needs, needs_of
@@ -123,10 +124,10 @@ class Backfills:
         runner: Runner,
     ) -> None:
         self._commits, self._sources, self._tasks, self._pasts = commits, sources, tasks, pasts
-        self._admitted, self._merger, self._runner = groups, merger, runner
+        self._groups, self._merger, self._runner = groups, merger, runner
         self._lock = threading.Lock()  # of what follows; taken after the engine's, never before
         self._waiting: dict[str, Pipeline] = {}  # by edge
-        self._groups: dict[str, tuple[Group, list[set[int]]]] = {}  # those that wait, all together or in these parts
+        self._waiting_groups: dict[str, tuple[Group, list[set[int]]]] = {}  # all together, or in these parts
         self._job: Job | None = None
         self._broken: dict[str, Error] = {}  # by edge: what stopped its backfill until the database is opened again
         self._thread: threading.Thread | None = None
@@ -144,14 +145,14 @@ class Backfills:
     def __contains__(self, edge: str) -> bool:
         """Whether the past of an edge is still to be worked through."""
         with self._lock:
-            waits = edge in self._waiting or edge in self._groups
+            waits = edge in self._waiting or edge in self._waiting_groups
             return waits or (self._job is not None and edge in self._job.shown)
 
     def pipeline_of(self, edge: str) -> Pipeline | None:
         with self._lock:
             if self._job is not None and edge in self._job.shown:
                 return self._job.pipeline
-            return self._groups[edge][0].pipeline if edge in self._groups else self._waiting.get(edge)
+            return self._waiting_groups[edge][0].pipeline if edge in self._waiting_groups else self._waiting.get(edge)
 
     def is_broken(self, edge: str, query: int | None = None) -> bool:
         """Whether something went wrong that has nothing to do with the query."""
@@ -177,7 +178,7 @@ class Backfills:
 
     def needed_from(self, source: str) -> int:
         """The first instant of a source's history that a query still needs whose past is not worked through."""
-        firsts, groups = self._pasts.firsts, self._admitted
+        firsts, groups = self._pasts.firsts, self._groups
         waiting = [firsts[edge].get(source, 0) for edge in [*firsts] if edge in self]
         for group in groups:
             if group.filling or groups.is_waited_for(group):
@@ -203,7 +204,7 @@ class Backfills:
     def add_group(self, group: Group, parts: Sequence[Rows] = ()) -> None:
         """Work through the past of the queries of a group that wait for it; apart, where one of them has failed."""
         with self._lock:
-            known = self._groups.setdefault(group.edge, (group, []))[1]
+            known = self._waiting_groups.setdefault(group.edge, (group, []))[1]
             known += map(numbers_of, parts)
             self._broken.pop(group.edge, None)
         if self._is_started:
@@ -216,7 +217,7 @@ class Backfills:
 
     def _wake(self) -> None:
         with self._lock:
-            if self._thread is None and (self._waiting or self._groups) and not self._is_closed:
+            if self._thread is None and (self._waiting or self._waiting_groups) and not self._is_closed:
                 self._thread = threading.Thread(target=self._work, name="millstream-backfill", daemon=True)
                 self._thread.start()
 
@@ -224,7 +225,7 @@ class Backfills:
         """Nobody asks for an edge any more."""
         with self._lock:
             self._waiting.pop(edge, None)
-            self._groups.pop(edge, None)
+            self._waiting_groups.pop(edge, None)
             self._broken.pop(edge, None)
             if self._job is None or edge not in self._job.shown:
                 return
@@ -270,7 +271,7 @@ class Backfills:
         """All that wait, as one job, or all of a group; the thread ends where there is none."""
         owner = f"backfill {next(self._numbers)}/"
         with self._commits.lock, self._lock:
-            if self._is_closed or not (self._waiting or self._groups):
+            if self._is_closed or not (self._waiting or self._waiting_groups):
                 self._thread = None
                 return None
             if self._waiting:
@@ -282,13 +283,13 @@ class Backfills:
                     pipeline = pipeline.with_steps(self._waiting.pop(edge).steps)
                 self._job = Job(pipeline, frozenset(alike), owner, firsts=firsts)
             else:
-                self._job = self._job_of(next(iter(self._groups)), owner)
+                self._job = self._job_of(next(iter(self._waiting_groups)), owner)
             self._beside = self._runner.beside(self._pause)
             return self._job
 
     def _job_of(self, edge: str, owner: str) -> Job:
         """For the queries of a group that wait, or for a part of them."""
-        groups, (group, parts) = self._admitted, self._groups[edge]
+        groups, (group, parts) = self._groups, self._waiting_groups[edge]
         self._commits.keep_held()
         rows = groups.waiting(group, filling=True)
         if parts:
@@ -296,7 +297,7 @@ class Backfills:
         rows, *others = groups.by_past(group, rows) or [rows]
         parts[:0] = map(numbers_of, others)
         if not parts:
-            del self._groups[edge]
+            del self._waiting_groups[edge]
         pasts = self._pasts.of(edge, numbers_of(rows)).values()
         pipeline = counting_from(group.another_pipeline(), max((past.counted for past in pasts), default=0))
         job = Job(pipeline, frozenset([edge]), owner, group=group, queries=rows, firsts=common(pasts))
@@ -502,7 +503,7 @@ class Backfills:
     def _finish_group(self, job: Job, group: Group) -> None:
         """The queries that are still there take part, or have failed; where it may be one of several, they go on
         apart."""
-        groups = self._admitted
+        groups = self._groups
         rows = only_queries(groups.waiting(group, filling=True), numbers_of(job.queries))
         if not rows:
             group.filling -= numbers_of(job.queries)

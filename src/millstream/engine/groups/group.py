@@ -1,0 +1,90 @@
+"""A group: queries that differ only in what they select, as rows of a query table over one shared plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.sharing.parameters import QUERY
+from millstream.plan import logical as lo
+from millstream.plan.grouping import Lifted, Shape, Split, lift
+from millstream.plan.lowering.lower import Lowering, Options
+
+Rows = Mapping[str, pl.DataFrame]  # of the query table, by shape
+
+
+@dataclass(eq=False)
+class Group:
+    """The queries of one skeleton. `selection` is the step that selects for all of them, `above` what reads it."""
+
+    split: Split
+    key: Expression | None
+    options: Options
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    following: int = 0  # the number of the next query
+    filling: set[int] = field(default_factory=set)  # queries whose past is worked through in the background
+    lifted: Lifted = field(init=False)
+    edge: str = field(init=False)
+    selection: str = field(init=False)
+    pipeline: Pipeline = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lower()
+
+    def add(self, shape: Shape) -> None:
+        if shape.name not in self.shapes:
+            self.shapes[shape.name] = shape
+            self._lower()
+
+    def _lower(self) -> None:
+        conditions = {name: shape.condition for name, shape in self.shapes.items()}
+        self.lifted = lift(self.split, self.key, conditions)
+        lowering = Lowering(self.lifted.plan, self.options)
+        self.edge, self.selection = lowering.edge, lowering.selection
+        self.pipeline = Pipeline(tuple(lowering.steps.values()))
+
+    def another_pipeline(self) -> Pipeline:
+        """The same, for another thread: selections remember what they made of their query tables."""
+        return Pipeline(tuple(Lowering(self.lifted.plan, self.options).steps.values()))
+
+    @property
+    def above(self) -> set[str]:
+        """The selection and the steps that read it: what is the group's own."""
+        found = {self.selection}
+        for step in self.pipeline.steps:
+            if found.intersection(step.inputs):
+                found.add(step.name)
+        return found
+
+    @property
+    def query_rows(self) -> lo.QueryRows | None:
+        return next((node for node in self.lifted.plan.walk() if isinstance(node, lo.QueryRows)), None)
+
+
+def numbers_of(rows: Rows) -> set[int]:
+    """The queries of rows of query tables."""
+    return {query for frame in rows.values() for query in frame[QUERY]}
+
+
+def only_queries(rows: Rows, queries: Iterable[int]) -> Rows:
+    wanted = pl.Series(list(queries), dtype=pl.Int64).implode()
+    found = ((shape, frame.filter(frame[QUERY].is_in(wanted))) for shape, frame in rows.items())
+    return {shape: frame for shape, frame in found if frame.height}
+
+
+def halves(rows: Rows) -> list[Rows]:
+    """The queries in two halves."""
+    half = sum(frame.height for frame in rows.values()) // 2
+    first: dict[str, pl.DataFrame] = {}
+    second: dict[str, pl.DataFrame] = {}
+    for shape, frame in rows.items():
+        taken = min(half, frame.height)
+        half -= taken
+        for part, into in ((frame[:taken], first), (frame[taken:], second)):
+            if part.height:
+                into[shape] = part
+    return [first, second]
