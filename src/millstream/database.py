@@ -56,9 +56,9 @@ from millstream.names import shown_name, why_unusable
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.definitions import Definition, ExternalData, TableDefinition, ViewDefinition
 from millstream.plan.explain import explain
-from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.lowering.lower import CLOCK, Options
 from millstream.plan.lowering.matches import DISABLED_RULES
+from millstream.plan.nodes import has_no_heartbeat, sources
 from millstream.plan.rewrite import rewrite, rule_names
 from millstream.plan.rules.context import JoinChoice
 from millstream.queries.notices import check_now, counted_now, of_the_past

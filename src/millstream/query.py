@@ -23,7 +23,8 @@ from millstream.language.instants import instant, shown_instant
 from millstream.plan.analysis.lifetime import OPEN, influence
 from millstream.plan.definitions import TimeDomain
 from millstream.plan.explain import explain
-from millstream.plan.logical import QUERY, Kind, has_no_heartbeat
+from millstream.plan.nodes import Kind, has_no_heartbeat
+from millstream.plan.physical import QUERY
 from millstream.state.snapshot import Snapshot
 from millstream.types import Schema, arrow_schema
 

@@ -60,7 +60,7 @@ from millstream.kernel.relational.failures import found_from
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.kernel.stepping import stepped
 from millstream.kernel.storage.segments import numbers
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import QUERY_ROWS, Shape

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from millstream.engine.bookmarks import Bookmark, Bookmarks
 from millstream.engine.materialization import Nothing
 from millstream.kernel.batch import INF
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.analysis.lifetime import influence
 from millstream.state.snapshot import HistoryFile, Snapshot
 

@@ -27,7 +27,7 @@ from millstream.language.syntax import SAMPLE, SOURCE_TEXT, WINDOW, StreamOperat
 from millstream.language.unnest import plan_block
 from millstream.language.windows import bind_sample, bind_window
 from millstream.names import shown_name, why_unusable
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.analysis.depth import check_depth
 from millstream.plan.analysis.lifetime import lives_one_tick
 from millstream.plan.analysis.monotonic import is_monotonic

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 from millstream.kernel.scalar.expressions import Expression
-from millstream.plan.logical import AggregateCall, Node
+from millstream.plan.nodes import AggregateCall, Node
 
 
 @dataclass

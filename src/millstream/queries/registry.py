@@ -33,15 +33,16 @@ from millstream.language.literal_masks import Masked, converted, in_conditions, 
 from millstream.language.statement_parser import check_text, parse, parse_query, parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.names import shown_name, why_unusable
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.cost import SourceStatistics, selectivity
 from millstream.plan.explain_groups import service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import Shape, Split, has_many_constants, shape_of, split
 from millstream.plan.kept_columns import joins_made, kept_columns, shared_stems
-from millstream.plan.logical import map_expressions, sources
 from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import LazyPlan
+from millstream.plan.nodes import map_expressions, sources
 from millstream.queries.modes import Eager, Keeping, KeptWindows, Lazy, Modes, Nothing, NotLazy, kept_windows, steps_of
 from millstream.queries.none_mode import ROWS, Unkept, rows_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in, with_past
@@ -629,8 +630,8 @@ class Registry:
         names = {query.number: query.name for query in queries}
         rows, tick = first.rows_of_group(at)
         wanted = rows.filter(pl.col(value_column(0)).is_in(list(names)))
-        found = relation_at(wanted, (lo.QUERY, *first.fields), tick)
-        shown = pl.Series(found[lo.QUERY.name]).replace_strict(names, return_dtype=pl.String)
+        found = relation_at(wanted, (ph.QUERY, *first.fields), tick)
+        shown = pl.Series(found[ph.QUERY.name]).replace_strict(names, return_dtype=pl.String)
         yield found.set_column(0, QUERY_NAME, shown.to_arrow().cast(pa.string()))
 
     # What is shared

@@ -32,7 +32,7 @@ from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.by_query import rows_of_query, taken
 from millstream.kernel.sharing.lineage import wanted_by
 from millstream.kernel.sharing.parameters import QUERY
-from millstream.plan import logical as lo
+from millstream.plan import physical as ph
 from millstream.plan.grouping import Lifted, Shape, Split, lift
 from millstream.plan.lowering.lower import Lowering, Options
 from millstream.state.snapshot import Names, Snapshot, state_names
@@ -93,8 +93,8 @@ class Group:
         return found
 
     @property
-    def query_rows(self) -> lo.QueryRows | None:
-        return next((node for node in self.lifted.plan.walk() if isinstance(node, lo.QueryRows)), None)
+    def query_rows(self) -> ph.QueryRows | None:
+        return next((node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows)), None)
 
 
 class Groups:
