@@ -22,7 +22,7 @@ from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.expressions import Call, Column, Expression, conjunction
 from millstream.kernel.windows.time import Range
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.types import BIGINT, BOOLEAN, Field, Schema

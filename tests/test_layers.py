@@ -55,7 +55,8 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"multiway", "pipeline"},
     ),
     "plan": (
-        {"logical", "explain_groups"},
+        {"nodes", "explain_groups"},
+        {"physical"},
         {"definitions", "tags", "analysis"},
         {"fingerprint", "algebra", "explain", "verify"},
         {"cost", "grouping"},

@@ -9,7 +9,7 @@ from millstream.kernel.joins.existence import ExistenceJoin
 from millstream.kernel.relational.multiplicity import DistinctStar, Multiplicity
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, Statistics
 from millstream.plan.lowering.lower import Lowering, Options
 from millstream.plan.rewrite import rewrite

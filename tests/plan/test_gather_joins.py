@@ -7,7 +7,8 @@ import pytest
 import millstream as ms
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.cost import SourceStatistics, Statistics, estimate
 from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.plan.rewrite import rewrite
@@ -36,7 +37,7 @@ def rewritten(
 
 def widths(plan: lo.Node) -> list[int]:
     """How many inputs each join by SteMs has."""
-    return [len(node.inputs) for node in plan.walk() if isinstance(node, lo.StemJoin)]
+    return [len(node.inputs) for node in plan.walk() if isinstance(node, ph.StemJoin)]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_non_retroactive_tables_meet_whole_combinations() -> None:
 
 
 def test_widened_integers_need_no_column_of_their_own() -> None:
-    (join,) = [node for node in rewritten(ON_A_KEY, "eddy").walk() if isinstance(node, lo.StemJoin)]
+    (join,) = [node for node in rewritten(ON_A_KEY, "eddy").walk() if isinstance(node, ph.StemJoin)]
     assert [len(child.schema) for child in join.inputs] == [2, 2, 2]
 
 
@@ -118,7 +119,7 @@ def test_a_tree_works_just_in_time_where_most_of_what_it_would_make_is_useless(
     jit: str, statistics: Statistics, shards: int, expected: bool
 ) -> None:
     plan = rewritten(CHAIN, "tree", statistics, shards, jit)
-    assert [node.shape for node in plan.walk() if isinstance(node, lo.JoinTree)] == [((0, 1), 2)] * expected
+    assert [node.shape for node in plan.walk() if isinstance(node, ph.JoinTree)] == [((0, 1), 2)] * expected
 
 
 def test_a_small_tree_works_just_in_time_if_it_sleeps() -> None:
@@ -139,5 +140,5 @@ def test_joins_of_several_inputs_are_as_large_as_their_pairs(join_plan: str) -> 
         expected = estimate(rewritten(CHAIN, "tree", jit="off"), statistics)
         found = estimate(rewritten(CHAIN, join_plan, jit="on"), statistics)
         assert (found.size, len(found.distinct)) == (expected.size, 2)
-        (many,) = [n for n in rewritten(CHAIN, join_plan, jit="on").walk() if isinstance(n, lo.ManyJoin)]
+        (many,) = [n for n in rewritten(CHAIN, join_plan, jit="on").walk() if isinstance(n, ph.ManyJoin)]
         assert len(estimate(many, statistics).distinct) == len(many.schema)

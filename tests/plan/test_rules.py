@@ -25,7 +25,7 @@ import pytest
 
 import millstream as ms
 from millstream.language.statement_parser import parse_query
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.explain import explain
 from millstream.plan.rewrite import RULES

@@ -6,7 +6,8 @@ import pytest
 
 from millstream.kernel.scalar.expressions import Column
 from millstream.kernel.windows.time import Range, Rows, Unbounded
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.verify import Verifier
 from millstream.types import BIGINT, STRING, Field
 
@@ -23,7 +24,7 @@ def over(window: lo.Node, *columns: Column) -> lo.Node:
 
 def join(**more: object) -> lo.Node:
     parts = {"inputs": (PLAN, PLAN), "shape": (0, 1), **more}
-    return over(lo.JoinTree(**parts), A)  # type: ignore[arg-type]
+    return over(ph.JoinTree(**parts), A)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -37,8 +38,8 @@ def join(**more: object) -> lo.Node:
         (over(lo.Window(STREAM, Rows(5, partition=(2,))), A), "partitioned by columns"),
         (lo.Join(PLAN, over(WINDOW, Column(BIGINT, 1, "b")), "semi"), "b reads b as BIGINT, which is STRING"),
         (join(shape=(0, 0)), "a tree of 2 inputs has the shape"),
-        (join(consumers=(lo.Consumer(PAIR, (A,)),)), "a consumer with keys"),
-        (join(consumers=(lo.Consumer(PLAN, (Column(BIGINT, 7, "z"),)),)), "z reads column 7 of 2"),
+        (join(consumers=(ph.Consumer(PAIR, (A,)),)), "a consumer with keys"),
+        (join(consumers=(ph.Consumer(PLAN, (Column(BIGINT, 7, "z"),)),)), "z reads column 7 of 2"),
     ],
 )
 def test_mistakes_are_found(after: lo.Node, message: str) -> None:

@@ -49,7 +49,7 @@ from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.relational.failures import found_from
 from millstream.kernel.stepping import stepped
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.lowering.lower import Options
 from millstream.state.faults import reach
 from millstream.state.manifest import Journal, Layout, NoJournal

@@ -28,7 +28,8 @@ from millstream.kernel.scalar.value_size import limited_values
 from millstream.kernel.sharing.parameters import with_values
 from millstream.kernel.storage.segments import numbers, only
 from millstream.kernel.windows.time import Rows
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.births import joins_runs
 from millstream.plan.lowering.lower import CLOCK, Options, tree_shape
 from millstream.plan.lowering.matches import TREE, LazyPlan, Part, columns_read, part_name, reference
@@ -198,7 +199,7 @@ class Lazy:
     @cached_property
     def _shape(self) -> TreeShape:
         (part,) = self.plan.parts
-        if not isinstance(part.plan, lo.RankedTree):
+        if not isinstance(part.plan, ph.RankedTree):
             raise AssertionError("no tree")
         return tree_shape(part.plan, part.plan.input.schema)
 
@@ -351,10 +352,10 @@ def _run(
 
 
 def _kept_part(part: Part) -> str:
-    if isinstance(part.plan, lo.RankedTree):
+    if isinstance(part.plan, ph.RankedTree):
         functions, windows = ", ".join(map(str, part.plan.calls)), ", ".join(dict.fromkeys(map(str, part.windows)))
         return f"a ranked tree is kept of {functions}, for any window: {windows} asked of it"
-    if isinstance(part.plan, lo.Guard):
+    if isinstance(part.plan, ph.Guard):
         return "what can fail is tried as rows come"
     if not part.windows:
         return "a part that no time-based window stands on is kept as in mode EAGER"

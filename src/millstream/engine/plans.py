@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from millstream.engine.sources import Sources
 from millstream.kernel.pipeline import Pipeline
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.lowering.lower import Lowering, Options
 

@@ -21,7 +21,7 @@ from millstream.engine.reader import Reader
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.kernel.batch import INF
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.analysis.lifetime import influence
 from millstream.state.snapshot import HistoryFile, Snapshot
 

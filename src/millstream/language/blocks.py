@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 from millstream.kernel.scalar.expressions import Expression
-from millstream.plan.logical import AggregateCall, Node
+from millstream.plan.definitions import TimeDomain
+from millstream.plan.nodes import AggregateCall, Node
+from millstream.types import Field, Schema
 
 
 @dataclass
@@ -35,6 +37,19 @@ class Block:
     def is_simple(self) -> bool:
         """Its rows are rows of its source: nothing is grouped."""
         return not self.grouped
+
+
+@dataclass
+class Bound:
+    """A bound query inside another: its plan, output names and time domain."""
+
+    plan: Node
+    names: list[str]
+    domain: TimeDomain | None
+
+    @property
+    def schema(self) -> Schema:
+        return tuple(Field(n, f.type) for n, f in zip(self.names, self.plan.schema, strict=True))
 
 
 @dataclass(frozen=True)

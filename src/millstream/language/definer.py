@@ -17,7 +17,7 @@ from millstream.plan.definitions import (
     TimestampDefinition,
     timestamp_domain,
 )
-from millstream.plan.logical import ChangeSource
+from millstream.plan.nodes import ChangeSource
 from millstream.types import BIGINT, INTEGERS, TIMESTAMP, TIMESTAMP_NTZ, Field, Schema
 
 DEFAULT_RETENTION = 7 * 86_400_000_000  # microseconds; integer ticks without TICK are kept forever

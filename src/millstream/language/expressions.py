@@ -25,7 +25,7 @@ from millstream.language.literal_lists import constants
 from millstream.language.scope import Scope
 from millstream.language.syntax import PARAMETER, STREAM_OPERATORS, LiteralList, StreamOperator, chain_of, place_of
 from millstream.language.type_names import data_type
-from millstream.plan.logical import AggregateCall
+from millstream.plan.nodes import AggregateCall
 from millstream.types import DataType
 
 _BINARY: dict[type[exp.Expr], str] = {

@@ -9,7 +9,7 @@ from sqlglot import exp
 from millstream.errors import BindError, Place, TypeError
 from millstream.kernel.scalar.coercion import cast, common_type
 from millstream.kernel.scalar.expressions import Column
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.types import DataType
 
 KINDS: dict[tuple[type[exp.Expr], bool], lo.SetKind] = {

@@ -29,7 +29,7 @@ from millstream.kernel.scalar.expressions import (
 from millstream.kernel.scalar.functions import call
 from millstream.language.blocks import Block, SubqueryExpression
 from millstream.language.scope import OuterColumn
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.types import DataType
 
 _MANY = 16  # conditions

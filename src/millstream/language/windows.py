@@ -11,7 +11,7 @@ from millstream.language.definer import ticks
 from millstream.language.durations import duration
 from millstream.language.instants import constant, instant
 from millstream.language.syntax import Instant, StreamSample, StreamWindow, place_of
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.definitions import TimeDomain
 from millstream.settings import Settings
 from millstream.types import Schema

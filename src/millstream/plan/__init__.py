@@ -1,1 +1,1 @@
-"""Logical plans: nodes, rewrite rules, explain, and the shared physical plan."""
+"""Plans: logical nodes and physical ones, rewrite rules, explain, and lowering to steps."""

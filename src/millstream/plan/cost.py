@@ -21,7 +21,8 @@ from math import exp, log2, prod
 
 from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, columns_used, conjunction, conjuncts
 from millstream.kernel.windows.time import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.patterns import Pattern, pattern_of
 
@@ -186,7 +187,7 @@ def _estimate(node: lo.Node, statistics: Statistics, known: _Known) -> Estimate:
             return replace(child, distinct=kept)
         case lo.Join():
             return _of_join(node, statistics, known)
-        case lo.ManyJoin():
+        case ph.ManyJoin():
             return estimate(_in_pairs(node), statistics)
         case lo.Distinct():
             child = estimate(node.input, statistics, known)
@@ -249,7 +250,7 @@ def _fraction(condition: Expression, child: Estimate) -> float:
     return UNKNOWN_SELECTIVITY
 
 
-def _in_pairs(node: lo.ManyJoin) -> lo.Node:
+def _in_pairs(node: ph.ManyJoin) -> lo.Node:
     """The inputs joined one after the other, each by what the condition says of those so far."""
     joined, left = node.inputs[0], conjuncts(node.condition)
     for child in node.inputs[1:]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
-from millstream.plan.logical import ChangeSource, Node, TableNature
+from millstream.plan.nodes import ChangeSource, Node, TableNature
 from millstream.types import BIGINT, STRING, TIMESTAMP, DataType, Field, Schema
 
 HeartbeatKind = OneOf["ASCENDING", "DELAY", "CLOCK", "EXPLICIT"]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from millstream.kernel.joins.graph import JoinGraph
 from millstream.kernel.just_in_time.tree_shape import shown_shape
 from millstream.kernel.windows.time import Rows
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.patterns import pattern_of
 from millstream.types import show_schema
@@ -46,40 +47,40 @@ def describe(node: lo.Node) -> str:
             return f"Project {', '.join(str(expression) for expression in node.expressions)}"
         case lo.Join():
             return _join(node)
-        case lo.ManyJoin():
+        case ph.ManyJoin():
             return _many_join(node)
-        case lo.Stamped():
+        case ph.Stamped():
             return "Stamp with the instant"
-        case lo.Shortened():
+        case ph.Shortened():
             return f"Shorten to {', '.join(f'instant + {ticks}' for _, ticks in node.ends)}"
         case lo.Aggregate():
             key = f" key {', '.join(map(str, node.keys))}" if node.keys else ""
             calls = ", ".join(str(call) for call in node.calls if not call.told)
             return f"Aggregate{key} computing {calls or 'nothing'}"
-        case lo.Selection():
+        case ph.Selection():
             return "Selection for many queries" + (f" key {node.key}" if node.key is not None else "")
-        case lo.Expand():
+        case ph.Expand():
             return "Expand to queries"
-        case lo.QueryRows():
+        case ph.QueryRows():
             return "Query table"
-        case lo.Matches():
+        case ph.Matches():
             kept = "" if node.kept is None else f" within {node.kept} ticks"
             return (
                 f"Matches of {node.instants} elements{kept} by the oldest" if node.instants > 1 else "Matches by time"
             )
-        case lo.RankedTree():
+        case ph.RankedTree():
             return f"Ranked tree computing {', '.join(map(str, node.calls))}"
-        case lo.Guard():
+        case ph.Guard():
             return "Try what can fail"
         case lo.Failing():
             return f"Errors of {', '.join(map(str, node.expressions))}"
         case lo.Checked():
             return "Checked for errors beside"
-        case lo.TreeSelection():
+        case ph.TreeSelection():
             return f"Ranked trees for many queries computing {', '.join(map(str, node.calls))}"
-        case lo.MatchedSelection():
+        case ph.MatchedSelection():
             return "Matches for many queries" + (f" key {node.key}" if node.key is not None else "")
-        case lo.MatchScan():
+        case ph.MatchScan():
             return "What is kept"
         case lo.Distinct():
             return "Distinct"
@@ -109,7 +110,7 @@ def _join(node: lo.Join) -> str:
     return " ".join(words)
 
 
-def _consumers(node: lo.ManyJoin) -> str:
+def _consumers(node: ph.ManyJoin) -> str:
     """Who needs which rows: by number, the inputs that are only asked."""
     found: dict[int, list[str]] = {}
     for number, consumer in enumerate(node.consumers, start=len(node.inputs) + 1):
@@ -118,14 +119,14 @@ def _consumers(node: lo.ManyJoin) -> str:
     return " or ".join(" and ".join(words) for words in found.values())
 
 
-def _many_join(node: lo.ManyJoin) -> str:
+def _many_join(node: ph.ManyJoin) -> str:
     graph = JoinGraph([len(child.schema) for child in node.inputs], node.condition)
     words = [f"Join of {len(node.inputs)}"]
-    if isinstance(node, lo.JoinTree):
+    if isinstance(node, ph.JoinTree):
         shape = shown_shape(node.shape, [str(number + 1) for number in range(len(node.inputs))])
         words.append(f"as the tree {shape} just in time")
         words += [] if node.detection == "all" else [f"by {node.detection}"]
-    elif isinstance(node, lo.StemJoin):
+    elif isinstance(node, ph.StemJoin):
         words.append("by SteMs" if node.routing == "ticket" else f"by SteMs in {node.routing} order")
         words += ["just in time"] if node.jit else []
     words += [f"for {_consumers(node)}"] if node.consumers else ["for all, and for others"] if node.shared else []

@@ -31,7 +31,8 @@ from millstream.kernel.scalar.expressions import (
     shift_columns,
 )
 from millstream.kernel.windows.time import Rows
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.tags import TAGS
@@ -84,8 +85,8 @@ def split(plan: lo.Node) -> Split | None:
 def _fails_beside_selections(node: lo.Node, *, below: bool = False) -> bool:
     """Whether what can fail stands below a selection: there it does on rows that no query wants. A group tells it of
     selections as rows come, so that none may be taken back."""
-    selects = isinstance(node, lo.Filter | lo.Join | lo.ManyJoin)
-    if any(map(can_fail, lo.expressions_of(node))):
+    selects = isinstance(node, lo.Filter | lo.Join | ph.ManyJoin)
+    if any(map(can_fail, node.computed)):
         retracting = any(map(_takes_back, node.walk()))
         if below or (selects and (retracting or not isinstance(node, lo.Filter))):
             return True
@@ -107,7 +108,7 @@ def _once(condition: Expression) -> Expression:
 
 def _has_parameters(found: Split) -> bool:
     """Whether what stands above the selection differs from query to query."""
-    expressions = [*found.columns, *(e for node in found.above for e in lo.expressions_of(node))]
+    expressions = [*found.columns, *(e for node in found.above for e in node.computed)]
     return any(isinstance(part, Parameter) for e in expressions for part in e.walk())
 
 
@@ -116,7 +117,7 @@ def _is_row_wise(node: lo.Node) -> bool:
     match node:
         case lo.Filter() | lo.Project():
             return _is_row_wise(node.input)
-        case lo.Join(join="inner") | lo.ManyJoin():
+        case lo.Join(join="inner") | ph.ManyJoin():
             return not any(is_non_retroactive(child) for child in node.children) and all(
                 _is_row_wise(child) for child in node.children
             )
@@ -124,7 +125,7 @@ def _is_row_wise(node: lo.Node) -> bool:
             return isinstance(node.input, lo.StreamScan | lo.Sample) and all(
                 isinstance(below, lo.StreamScan | lo.Sample) for below in node.input.walk()
             )
-        case lo.Stamped():
+        case ph.Stamped():
             return isinstance(node.input, lo.Window) and _is_row_wise(node.input)
         case lo.TableScan():
             return True
@@ -136,7 +137,7 @@ def _can_be_lifted(node: lo.Node) -> bool:
     match node:
         case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window():
             return True
-        case lo.Matches() | lo.RankedTree():
+        case ph.Matches() | ph.RankedTree():
             return True
         case lo.Aggregate():
             return bool(node.keys) or all(
@@ -164,14 +165,14 @@ def _pull(node: lo.Node) -> _Pulled:
         case lo.Project():
             below = _pull(node.input)
             return replace(below, columns=[_over(e, below.columns) for e in node.expressions])
-        case lo.Join() | lo.ManyJoin():
+        case lo.Join() | ph.ManyJoin():
             return _pull_join(node)
         case _:
             return _Pulled(node, TRUE, [Column(f.type, index, f.name) for index, f in enumerate(node.schema)])
 
 
-def _pull_join(node: lo.Join | lo.ManyJoin) -> _Pulled:
-    if isinstance(node, lo.ManyJoin):
+def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
+    if isinstance(node, ph.ManyJoin):
         # What the queries of a group need is known above it only.
         node = replace(node, consumers=(), shared=False)
     inputs = [_pull(child) for child in node.children]
@@ -184,7 +185,7 @@ def _pull_join(node: lo.Join | lo.ManyJoin) -> _Pulled:
         width += len(pulled.core.schema)
     cores, condition = tuple(pulled.core for pulled in inputs), _over(node.condition, columns)
     core: lo.Node
-    if isinstance(node, lo.ManyJoin):
+    if isinstance(node, ph.ManyJoin):
         core = replace(node, inputs=cores, condition=condition)
     else:
         core = lo.Join(cores[0], cores[1], "inner", condition)
@@ -212,7 +213,7 @@ class Shape:
 
 def has_many_constants(plan: lo.Node) -> bool:
     """Whether a query is not worth a place in a group: its constants would be columns of the query table."""
-    return any(len(constants_of(e)) > _MANY_CONSTANTS for node in plan.walk() for e in lo.expressions_of(node))
+    return any(len(constants_of(e)) > _MANY_CONSTANTS for node in plan.walk() for e in node.computed)
 
 
 def constants_of(condition: Expression) -> list[Literal]:
@@ -274,17 +275,17 @@ class Lifted:
 
 def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression]) -> Lifted:
     group = QUERY_ROWS + fingerprint((split.skeleton, key))
-    if split.above and isinstance(split.above[0], lo.Matches):
+    if split.above and isinstance(split.above[0], ph.Matches):
         matches = split.above[0]
         held = matches.instants, matches.kept, matches.timed
-        plan = lo.MatchedSelection(split.core, group, key, split.columns, *held, split.names, shapes)
+        plan = ph.MatchedSelection(split.core, group, key, split.columns, *held, split.names, shapes)
         return Lifted(plan, expanded=False, group=group)
-    if split.above and isinstance(split.above[0], lo.RankedTree):
+    if split.above and isinstance(split.above[0], ph.RankedTree):
         tree = split.above[0]
         asked = tree.instants, tree.keys, tree.calls, tree.kept, tree.shifts
-        trees = lo.TreeSelection(split.core, group, key, split.columns, *asked, split.names, shapes)
+        trees = ph.TreeSelection(split.core, group, key, split.columns, *asked, split.names, shapes)
         return Lifted(trees, expanded=False, group=group)
-    lifting = _Lifting(lo.Selection(split.core, group, key, shapes), key is not None, group)
+    lifting = _Lifting(ph.Selection(split.core, group, key, shapes), key is not None, group)
     lifting.project(split.columns, split.names)
     for node in split.above:
         lifting.add(node, last=node is split.above[-1])
@@ -303,14 +304,14 @@ class _Lifting:
 
     def project(self, columns: Sequence[Expression], names: Sequence[str]) -> None:
         if self.expanded:
-            columns, names = [_query(), *(shift_columns(e, 1) for e in columns)], [lo.QUERY.name, *names]
+            columns, names = [_query(), *(shift_columns(e, 1) for e in columns)], [ph.QUERY.name, *names]
         indexes = [e.index if isinstance(e, Column) else None for e in columns]
         if indexes != list(range(len(self.plan.schema))):
             self.plan = lo.Project(self.plan, tuple(columns), tuple(names))
 
     def expand(self) -> None:
         if not self.expanded:
-            self.plan, self.expanded = lo.Expand(self.plan), True
+            self.plan, self.expanded = ph.Expand(self.plan), True
 
     def add(self, node: lo.Node, *, last: bool) -> None:
         match node:
@@ -353,12 +354,12 @@ class _Lifting:
         schema = self.plan.schema
         columns = (*(Column(f.type, index, f.name) for index, f in enumerate(schema)), _PRESENT)
         real = lo.Project(self.plan, columns, (*(f.name for f in schema), "*"))
-        always = lo.QueryRows(self.group, (*schema[1:], Field("*", BIGINT)))
+        always = ph.QueryRows(self.group, (*schema[1:], Field("*", BIGINT)))
         self.plan = lo.SetOperation("union all", real, always)
 
 
 def _query() -> Column:
-    return Column(lo.QUERY.type, 0, lo.QUERY.name)
+    return Column(ph.QUERY.type, 0, ph.QUERY.name)
 
 
 def _column(expression: Expression, index: int) -> Column:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from millstream.kernel.scalar.expressions import Column
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.cost import UNKNOWN_SELECTIVITY, Statistics, estimate
 

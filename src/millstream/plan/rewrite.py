@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.cost import Statistics
 from millstream.plan.rules.add_consumers import add_consumers
 from millstream.plan.rules.blank_unread import blank_unread

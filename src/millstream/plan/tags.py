@@ -21,7 +21,8 @@ from millstream.kernel.sharing import expand, expanded_selection, grouped_select
 from millstream.kernel.windows import elements, sample, streams
 from millstream.kernel.windows import rows as rows_window
 from millstream.kernel.windows import time as window
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.types import DataType, Field
 
 TAGS: Mapping[type, str] = {
@@ -30,39 +31,40 @@ TAGS: Mapping[type, str] = {
     lo.AggregateCall: "AggregateCall",
     lo.ChangeSource: "ChangeSource",
     lo.Checked: "Checked",
-    lo.Consumer: "Consumer",
     lo.Distinct: "Distinct",
-    lo.Expand: "Expand",
     lo.Failing: "Failing",
     lo.Filter: "Filter",
-    lo.Guard: "Guard",
     lo.Join: "Join",
-    lo.JoinTree: "JoinTree",
-    lo.MatchScan: "MatchScan",
-    lo.MatchedSelection: "MatchedSelection",
-    lo.Matches: "Matches",
     lo.OneRow: "OneRow",
     lo.Project: "Project",
-    lo.QueryRows: "QueryRows",
-    lo.RankedTree: "RankedTree",
     lo.RelationToStream: "RelationToStream",
     lo.Sample: "Sample",
-    lo.Selection: "Selection",
     lo.SetOperation: "SetOperation",
-    lo.Shortened: "Shortened",
-    lo.Stamped: "Stamped",
-    lo.StemJoin: "StemJoin",
     lo.StreamScan: "StreamScan",
     lo.TableScan: "TableScan",
-    lo.TreeSelection: "TreeSelection",
     lo.Window: "Window",
-    tree_shape.Join: "Join",
     window.BeginEnd: "BeginEnd",
     window.Now: "Now",
     window.Range: "Range",
     window.Rows: "Rows",
     window.Tumble: "Tumble",
     window.Unbounded: "Unbounded",
+    # physical nodes and what they hold
+    ph.Consumer: "Consumer",
+    ph.Expand: "Expand",
+    ph.Guard: "Guard",
+    ph.JoinTree: "JoinTree",
+    ph.MatchScan: "MatchScan",
+    ph.MatchedSelection: "MatchedSelection",
+    ph.Matches: "Matches",
+    ph.QueryRows: "QueryRows",
+    ph.RankedTree: "RankedTree",
+    ph.Selection: "Selection",
+    ph.Shortened: "Shortened",
+    ph.Stamped: "Stamped",
+    ph.StemJoin: "StemJoin",
+    ph.TreeSelection: "TreeSelection",
+    tree_shape.Join: "Join",
     # expressions and types
     ex.Call: "Call",
     ex.Case: "Case",

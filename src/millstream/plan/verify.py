@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from millstream.kernel.just_in_time.tree_shape import Shape
 from millstream.kernel.scalar.expressions import Column, Expression, noted
 from millstream.kernel.windows.time import Rows
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.patterns import Pattern, pattern_of
 from millstream.types import DataType, Schema
 
@@ -57,7 +58,7 @@ class Verifier:
 
 def mistakes(node: lo.Node) -> Iterator[str]:
     """What is wrong with one node, whatever stands below it."""
-    if expressions := lo.expressions_of(node):
+    if expressions := node.computed:
         row = _row_below(node)
         for expression in expressions:
             yield from _misread(expression, row)
@@ -65,12 +66,12 @@ def mistakes(node: lo.Node) -> Iterator[str]:
         case lo.Window(window=Rows() as window):
             if not all(0 <= index < len(node.schema) for index in window.partition):
                 yield f"a window is partitioned by columns {window.partition} of {len(node.schema)}"
-        case lo.ManyJoin():
+        case ph.ManyJoin():
             yield from _mistakes_of_join(node)
 
 
-def _mistakes_of_join(node: lo.ManyJoin) -> Iterator[str]:
-    if isinstance(node, lo.JoinTree) and sorted(_leaves(node.shape)) != list(range(len(node.inputs))):
+def _mistakes_of_join(node: ph.ManyJoin) -> Iterator[str]:
+    if isinstance(node, ph.JoinTree) and sorted(_leaves(node.shape)) != list(range(len(node.inputs))):
         yield f"a tree of {len(node.inputs)} inputs has the shape {node.shape}"
     for consumer in node.consumers:
         for value in consumer.own:
@@ -82,7 +83,7 @@ def _mistakes_of_join(node: lo.ManyJoin) -> Iterator[str]:
 
 def _row_below(node: lo.Node) -> Schema:
     """The row that a node's own expressions are over: the columns of all inputs, in order."""
-    inputs = node.inputs if isinstance(node, lo.ManyJoin) else node.children
+    inputs = node.inputs if isinstance(node, ph.ManyJoin) else node.children
     return tuple(field for child in inputs for field in child.schema)
 
 

@@ -15,7 +15,8 @@ from millstream.engine.past import Past
 from millstream.kernel.batch import INF
 from millstream.kernel.scalar.expressions import Parameter
 from millstream.language.binder import BoundQuery
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.lifetime import influence
 from millstream.plan.grouping import Split, split
 from millstream.plan.lowering.lower import Options
@@ -45,14 +46,14 @@ class Modes:
             if engine.sources.retain_of(source) is not None and influence(plan, {source: _ANY}) >= INF - 1:
                 return f"elements of {source} matter longer than its history is kept"
         guards = self._guards(plan, options)
-        expressions = (e for node in plan.walk() for e in lo.expressions_of(node))
+        expressions = (e for node in plan.walk() for e in node.computed)
         if guards and any(isinstance(part, Parameter) for expression in expressions for part in expression.walk()):
             return "what can fail is tried for each query"
         engine.retention.recomputed[name.lower()] = plan, inputs
         return Nothing(engine.reader, plan, inputs, schema, options, edges=guards)
 
     def _guards(self, plan: lo.Node, options: Options) -> tuple[str, ...]:
-        return (self.engine.plans.edge_of(lo.Guard(plan), options),) if is_fragile(plan) else ()
+        return (self.engine.plans.edge_of(ph.Guard(plan), options),) if is_fragile(plan) else ()
 
     def show_nothing(
         self,
@@ -66,9 +67,9 @@ class Modes:
             self.engine.commits.declare(catalog)
         for edge in keeping.edges:
             if edge in known:
-                self.engine.attach(lo.Guard(keeping.plan), keeping.options, firsts)
+                self.engine.attach(ph.Guard(keeping.plan), keeping.options, firsts)
             else:
-                self.engine.show(lo.Guard(keeping.plan), keeping.options, catalog, firsts)
+                self.engine.show(ph.Guard(keeping.plan), keeping.options, catalog, firsts)
 
     def keeping(self, name: str, mode: str, query: Planned, known: KeptWindows | None) -> Keeping | str:
         """What a query of mode LAZY or NONE keeps, or why its answer is kept; `known` says what was chosen when it was
@@ -207,7 +208,7 @@ def shareable(found: LazyPlan) -> Split | None:
     """The matches of a plan taken apart for a group, where these are all that there is and that queries differ in."""
     if len(found.parts) != 1 or not found.parts[0].windows:
         return None
-    above = (e for node in found.above.walk() for e in lo.expressions_of(node))
+    above = (e for node in found.above.walk() for e in node.computed)
     if any(isinstance(part, Parameter) for expression in above for part in expression.walk()):
         return None
     return split(found.parts[0].plan)

@@ -24,7 +24,7 @@ from millstream.kernel.batch import value_columns
 from millstream.kernel.sharing.parameters import with_values
 from millstream.language.bind_parameters import filled
 from millstream.language.binder import BoundQuery
-from millstream.plan.logical import map_expressions
+from millstream.plan.nodes import map_expressions
 from millstream.queries.modes import Modes
 from millstream.queries.notices import of_the_past, past_in
 from millstream.queries.planner import Planned

@@ -25,7 +25,7 @@ from millstream.kernel.windows.rows import AT, COVERED
 from millstream.kernel.windows.time import Rows
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import shown_instant
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.analysis.lifetime import OPEN, Counting, can_be_counted, counters, countings, influence
 from millstream.plan.lowering.lower import Lowering, Options
 from millstream.plan.lowering.matches import is_fragile

@@ -13,7 +13,7 @@ from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.language.binder import BoundQuery
 from millstream.language.nesting import without_collecting
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.kept_columns import joins_made, kept_columns
 from millstream.plan.lowering.lower import Options

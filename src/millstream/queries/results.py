@@ -12,7 +12,7 @@ from millstream.engine.answers import relation_at
 from millstream.engine.engine import Engine
 from millstream.errors import InputError
 from millstream.kernel.batch import value_column
-from millstream.plan import logical as lo
+from millstream.plan import physical as ph
 from millstream.query import Query, SharedPlan
 
 QUERY_NAME = "_query"
@@ -47,6 +47,6 @@ def _results(engine: Engine, queries: Sequence[Query], at: Any) -> Iterator[pa.T
     names = {query.number: query.name for query in queries}
     rows, tick = first.rows_of_group(at)
     wanted = rows.filter(pl.col(value_column(0)).is_in(list(names)))
-    found = relation_at(wanted, (lo.QUERY, *first.common.schema), tick)
-    shown = pl.Series(found[lo.QUERY.name]).replace_strict(names, return_dtype=pl.String)
+    found = relation_at(wanted, (ph.QUERY, *first.common.schema), tick)
+    shown = pl.Series(found[ph.QUERY.name]).replace_strict(names, return_dtype=pl.String)
     yield found.set_column(0, QUERY_NAME, shown.to_arrow().cast(pa.string()))

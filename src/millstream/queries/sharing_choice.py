@@ -16,13 +16,13 @@ from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.expressions import Parameter
 from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.language.binder import BoundQuery
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, selectivity
 from millstream.plan.explain_groups import service_of
 from millstream.plan.grouping import Shape, Split, has_many_constants, shape_of, split
 from millstream.plan.kept_columns import shared_stems
-from millstream.plan.logical import sources
 from millstream.plan.lowering.lower import Options
+from millstream.plan.nodes import sources
 from millstream.queries.planner import Planner
 from millstream.settings import Settings
 from millstream.types import BOOLEAN, to_polars

@@ -27,8 +27,8 @@ from millstream.language.type_names import stored_text
 from millstream.plan.explain_groups import service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import Shape
-from millstream.plan.logical import map_expressions
 from millstream.plan.lowering.matches import LazyPlan
+from millstream.plan.nodes import map_expressions
 from millstream.queries.modes import Modes
 from millstream.queries.notices import of_the_past, with_past
 from millstream.queries.planner import Planned

@@ -12,7 +12,7 @@ from millstream.catalog.entries import Entry
 from millstream.engine.materialization import Answer, Span
 from millstream.errors import ClosedError, Error, EvaluationError, SetupError, StateError, told
 from millstream.language.binder import BoundQuery
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.query import Query, QueryContext
 from millstream.state.snapshot import Snapshot
 

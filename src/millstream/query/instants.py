@@ -9,7 +9,7 @@ from millstream.errors import TimeError
 from millstream.language.instants import instant, shown_instant
 from millstream.plan.analysis.lifetime import OPEN
 from millstream.plan.definitions import TimeDomain
-from millstream.plan.logical import has_no_heartbeat
+from millstream.plan.nodes import has_no_heartbeat
 from millstream.query.context import QueryContext
 
 if TYPE_CHECKING:

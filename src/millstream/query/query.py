@@ -19,7 +19,8 @@ from millstream.language.binder import BoundQuery
 from millstream.language.instants import shown_instant
 from millstream.plan.analysis.lifetime import OPEN, influence
 from millstream.plan.explain import explain
-from millstream.plan.logical import QUERY, Kind
+from millstream.plan.nodes import Kind
+from millstream.plan.physical import QUERY
 from millstream.query.context import QueryContext, SharedPlan
 from millstream.query.instants import Instants
 from millstream.query.reader import ChangeReader

@@ -9,8 +9,8 @@ from millstream.engine.engine import Engine
 from millstream.ingest.insert import Inputs
 from millstream.language import statements as st
 from millstream.language.binder import BoundQuery
-from millstream.plan.logical import has_no_heartbeat, sources
 from millstream.plan.lowering.lower import CLOCK
+from millstream.plan.nodes import has_no_heartbeat, sources
 from millstream.queries.notices import check_now, counted_now, of_the_past
 from millstream.queries.planner import Planner
 from millstream.statements.result import Result

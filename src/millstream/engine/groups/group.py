@@ -10,7 +10,7 @@ import polars as pl
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
-from millstream.plan import logical as lo
+from millstream.plan import physical as ph
 from millstream.plan.grouping import Lifted, Shape, Split, lift
 from millstream.plan.lowering.lower import Lowering, Options
 
@@ -61,8 +61,8 @@ class Group:
         return found
 
     @property
-    def query_rows(self) -> lo.QueryRows | None:
-        return next((node for node in self.lifted.plan.walk() if isinstance(node, lo.QueryRows)), None)
+    def query_rows(self) -> ph.QueryRows | None:
+        return next((node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows)), None)
 
 
 def numbers_of(rows: Rows) -> set[int]:

@@ -17,7 +17,7 @@ from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
 from millstream.kernel.batch import Batch, empty_batch
 from millstream.kernel.pipeline import Pipeline
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.lowering.lower import Options
 from millstream.state.snapshot import Snapshot, state_names
 from millstream.state.written import Written

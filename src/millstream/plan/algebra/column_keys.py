@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from millstream.kernel.scalar.expressions import Call, Column, Expression, conjunction, map_columns, shift_columns
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.analysis.keys import split_condition
 from millstream.types import BOOLEAN
 

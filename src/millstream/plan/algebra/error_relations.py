@@ -23,7 +23,7 @@ from millstream.kernel.scalar.expressions import (
     possible,
     value_if_any,
 )
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.algebra.outer_joins import columns
 from millstream.types import STRING
 
@@ -128,7 +128,7 @@ class Telling:
 
 
 def _without_errors(node: lo.Node) -> lo.Node:
-    if not any(map(can_fail, lo.expressions_of(node))):
+    if not any(map(can_fail, node.computed)):
         return node
     if isinstance(node, lo.Filter | lo.Join):
         return lo.map_expressions(node, lambda e: conjunction(list(map(held, conjuncts(e)))))
@@ -139,7 +139,7 @@ def _places(node: lo.Node, blocks: int) -> Iterator[_Place]:
     """Where a plan computes what can fail: in the block on top, or in what that block is over."""
     if node.kind == "stream":
         return
-    computed = lo.expressions_of(node)
+    computed: Sequence[Expression] = node.computed
     where: Sequence[Expression] = ()
     if isinstance(node, lo.Filter):
         computed = conjuncts(node.condition)

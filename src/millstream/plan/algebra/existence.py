@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.kernel.scalar.expressions import TRUE, Column, Expression, columns_used, shift_columns
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.algebra.column_keys import extended
 from millstream.plan.algebra.outer_joins import columns, columns_of
 from millstream.plan.analysis.keys import split_condition

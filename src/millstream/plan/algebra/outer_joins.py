@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, Expression, Literal
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.types import Schema
 
 

@@ -22,7 +22,7 @@ from millstream.kernel.scalar.expressions import (
     error_text,
     value_if_any,
 )
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.algebra.outer_joins import columns
 from millstream.types import STRING
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from millstream.errors import NotSupportedError
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_non_retroactive
 
 
@@ -60,7 +61,7 @@ def _below(plan: lo.Node) -> Iterator[lo.Node]:
     if isinstance(plan, lo.Window):
         return
     joined = isinstance(plan, lo.Join) and plan.join == "inner"
-    inputs = plan.inputs if isinstance(plan, lo.ManyJoin) else plan.children  # who asks a join adds no rows to it
+    inputs = plan.inputs if isinstance(plan, ph.ManyJoin) else plan.children  # who asks a join adds no rows to it
     children = [child for child in inputs if not (joined and is_non_retroactive(child))]
     for child in children or inputs:
         yield from _below(child)
@@ -95,11 +96,11 @@ def _reason(node: lo.Node) -> tuple[str, str] | None:
             | lo.Project()
             | lo.Distinct()
             | lo.Join()
-            | lo.ManyJoin()
+            | ph.ManyJoin()
             | lo.TableScan()
             | lo.OneRow()
-            | lo.Stamped()
-            | lo.Shortened()
+            | ph.Stamped()
+            | ph.Shortened()
         ):
             return None
         case _:

@@ -11,7 +11,7 @@ from dataclasses import fields
 
 from millstream.errors import NotSupportedError, Place
 from millstream.kernel.scalar.expressions import Expression
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 
 MAX_DEPTH = 150
 

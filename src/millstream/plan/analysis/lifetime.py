@@ -10,7 +10,8 @@ import polars as pl
 from millstream.kernel.batch import INF
 from millstream.kernel.pending_errors import OPEN as OPEN
 from millstream.kernel.windows.time import BeginEnd, Now, Range, Rows, TimeSpecification, Tumble, Unbounded
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.births import joins_runs
 
 
@@ -105,13 +106,13 @@ def lives_one_tick(plan: lo.Node) -> bool:
     match plan:
         case lo.Window():
             return isinstance(plan.window, Now)
-        case lo.Filter() | lo.Project() | lo.Distinct() | lo.Stamped() | lo.Shortened():
+        case lo.Filter() | lo.Project() | lo.Distinct() | ph.Stamped() | ph.Shortened():
             return lives_one_tick(plan.input)
         case lo.Aggregate():
             return bool(plan.keys) and lives_one_tick(plan.input)
         case lo.Join(join="inner"):
             return lives_one_tick(plan.left) or lives_one_tick(plan.right)
-        case lo.ManyJoin():
+        case ph.ManyJoin():
             return any(lives_one_tick(child) for child in plan.inputs)
         case lo.Join(join="left" | "semi" | "anti"):
             return lives_one_tick(plan.left)

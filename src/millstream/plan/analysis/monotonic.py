@@ -6,12 +6,13 @@ It decides where ISTREAM is applied by default, and is the first of the update p
 from __future__ import annotations
 
 from millstream.kernel.windows.time import BeginEnd, Unbounded
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 
 
 def is_monotonic(plan: lo.Node) -> bool:
     match plan:
-        case lo.OneRow() | lo.QueryRows():
+        case lo.OneRow() | ph.QueryRows():
             return True
         case lo.TableScan():
             return plan.nature in ("APPEND ONLY", "STATIC")
@@ -19,11 +20,11 @@ def is_monotonic(plan: lo.Node) -> bool:
             return isinstance(plan.window, Unbounded) or (
                 isinstance(plan.window, BeginEnd) and plan.window.is_monotonic
             )
-        case lo.Filter() | lo.Project() | lo.Distinct() | lo.Selection() | lo.Expand():
+        case lo.Filter() | lo.Project() | lo.Distinct() | ph.Selection() | ph.Expand():
             return is_monotonic(plan.input)
         case lo.Join(join="inner"):
             return _monotonic_or_fixed(plan.left, plan.right) or _monotonic_or_fixed(plan.right, plan.left)
-        case lo.ManyJoin():
+        case ph.ManyJoin():
             return all(is_monotonic(child) for child in plan.inputs)
         case lo.Join(join="semi"):
             return is_monotonic(plan.left) and is_monotonic(plan.right)

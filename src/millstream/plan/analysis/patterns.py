@@ -13,7 +13,8 @@ from __future__ import annotations
 from enum import IntEnum
 
 from millstream.kernel.windows.time import BeginEnd, Rows, Unbounded
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_monotonic, is_non_retroactive
 
 
@@ -33,15 +34,15 @@ def pattern_of(plan: lo.Node) -> Pattern:
     match plan:
         case lo.Window():
             return _of_window(plan)
-        case lo.Filter() | lo.Project() | lo.Selection() | lo.Expand() | lo.Stamped() | lo.Matches():
+        case lo.Filter() | lo.Project() | ph.Selection() | ph.Expand() | ph.Stamped() | ph.Matches():
             return pattern_of(plan.input)
-        case lo.Shortened():
+        case ph.Shortened():
             return _at_least_weak(plan.input)
         case lo.Join(join="inner"):
             return _of_join(plan)
         case lo.Join(join="semi"):
             return _at_least_weak(plan.left, plan.right)
-        case lo.ManyJoin():
+        case ph.ManyJoin():
             return _at_least_weak(*plan.inputs)
         case lo.SetOperation(operation="union all"):
             return _of_union(plan)

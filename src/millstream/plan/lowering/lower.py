@@ -50,7 +50,8 @@ from millstream.kernel.windows.rows import RowsWindow
 from millstream.kernel.windows.sample import Sample
 from millstream.kernel.windows.streams import ChangeStream
 from millstream.kernel.windows.time import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.algebra.column_keys import hash_keys, with_column_keys
 from millstream.plan.algebra.existence import existence_of
 from millstream.plan.algebra.outer_joins import columns, expand_join, swapped_join
@@ -114,7 +115,7 @@ class Lowering:
             self._named(f"failures{place or ''}-{suffix}", Failures(errors, first), each)
             for place, (each, errors) in enumerate(doubtful)
         )
-        if isinstance(plan, lo.Guard):
+        if isinstance(plan, ph.Guard):
             # It reads those that it awaits, which say nothing: so it is run whenever what it awaits moves.
             guard = Checked((), first, rows=False)
             edge = self._named(f"checked-{suffix}", guard, *certain, *failures)
@@ -151,9 +152,9 @@ class Lowering:
                 for errors in () if self.options.lenient else node.errors:
                     self.lower(errors)
                 return edge
-            case lo.Stamped():
+            case ph.Stamped():
                 return self._step(node, linear.Stamp(node.schema), self.lower(node.input))
-            case lo.Shortened():
+            case ph.Shortened():
                 return self._step(node, linear.Shorten(node.schema, node.ends), self.lower(node.input))
             case lo.Window():
                 return self._window(node)
@@ -163,25 +164,25 @@ class Lowering:
                 return self._step(node, Sample(node.schema, node.percent, node.seed, derived=derived), edge)
             case lo.RelationToStream():
                 return self._to_stream(node)
-            case lo.Selection():
+            case ph.Selection():
                 return self._selection(node)
-            case lo.Expand():
+            case ph.Expand():
                 return self._expand(node)
-            case lo.QueryRows():
+            case ph.QueryRows():
                 return self._marked(node.group, False)
-            case lo.Matches():
+            case ph.Matches():
                 operator = Matches(node.schema, node.instants, node.kept, timed=node.timed)
                 return self._step(node, operator, self.lower(node.input))
-            case lo.Guard():
+            case ph.Guard():
                 return self.lower(node.input)
-            case lo.RankedTree():
+            case ph.RankedTree():
                 shape = tree_shape(node, node.input.schema)
                 return self._step(node, RankedTree(shape, node.kept), self.lower(node.input))
-            case lo.TreeSelection():
+            case ph.TreeSelection():
                 return self._tree_selection(node)
-            case lo.MatchedSelection():
+            case ph.MatchedSelection():
                 return self._matched_selection(node)
-            case lo.MatchScan():
+            case ph.MatchScan():
                 return self._marked(node.name, node.retracting)
             case lo.Distinct():
                 return self._distinct(node)
@@ -191,7 +192,7 @@ class Lowering:
                 return self._aggregate(node)
             case lo.Join(join="inner"):
                 return self._join(node)
-            case lo.ManyJoin():
+            case ph.ManyJoin():
                 return self._many_join(node)
             case lo.Join(join="semi" | "anti"):
                 refuse_compared(node)
@@ -238,26 +239,26 @@ class Lowering:
         self._errors[found] = operator.schema
         return found
 
-    def _selection(self, node: lo.Selection) -> str:
+    def _selection(self, node: ph.Selection) -> str:
         operator = _selecting(node.input.schema, node.key, node.shapes)
         self.selection = self._step(node, operator, self.lower(node.input))
         return self.selection
 
-    def _matched_selection(self, node: lo.MatchedSelection) -> str:
+    def _matched_selection(self, node: ph.MatchedSelection) -> str:
         projection = linear.Project(node.schema, node.columns)
         matches = Matches(node.schema, node.instants, node.kept, timed=node.timed)
         operator = MatchedSelection(_selecting(node.input.schema, node.key, node.shapes), projection, matches)
         self.selection = self._step(node, operator, self.lower(node.input))
         return self.selection
 
-    def _tree_selection(self, node: lo.TreeSelection) -> str:
+    def _tree_selection(self, node: ph.TreeSelection) -> str:
         selection = _selecting(node.input.schema, node.key, node.shapes)
         projection = linear.Project(node.schema, node.columns)
         operator = TreeSelection(selection, projection, tree_shape(node, node.schema), node.kept)
         self.selection = self._step(node, operator, self.lower(node.input))
         return self.selection
 
-    def _expand(self, node: lo.Expand) -> str:
+    def _expand(self, node: ph.Expand) -> str:
         """Together with the selection, where only row-wise work is in between: lineage is too wide to be kept."""
         row_wise: list[Operator] = []
         below = node.input
@@ -265,8 +266,8 @@ class Lowering:
             row_wise.append(_row_wise(below))
             below = below.input
         expand = Expand(node.input.schema)
-        fragile = any(can_fail(e) for part in node.walk() for e in lo.expressions_of(part))
-        if not isinstance(below, lo.Selection) or below.key is not None or fragile:
+        fragile = any(can_fail(e) for part in node.walk() for e in part.computed)
+        if not isinstance(below, ph.Selection) or below.key is not None or fragile:
             return self._step(node, expand, self.lower(node.input))
         selection = GroupedSelection(below.input.schema, below.shapes)
         operator = ExpandedSelection(selection, row_wise[::-1], expand)
@@ -382,7 +383,7 @@ class Lowering:
         edge = self._step(node, NonRetroactiveJoin(*arguments, lag=lag), *edges)
         return self._marked(edge, edges[0] in self._retracting)
 
-    def _many_join(self, node: lo.ManyJoin) -> str:
+    def _many_join(self, node: ph.ManyJoin) -> str:
         edges = [self.lower(child) for child in node.inputs]
         consumers = node.consumers
         as_of = any(consumer.as_of for consumer in consumers)
@@ -402,11 +403,11 @@ class Lowering:
         awaited = dict.fromkeys(one.edge for each in alternatives for one in each)
         return self._step(node, taken, producer, awaited=tuple(awaited))
 
-    def _joining(self, node: lo.ManyJoin, edges: Sequence[str], alternatives: Alternatives | None = None) -> Operator:
+    def _joining(self, node: ph.ManyJoin, edges: Sequence[str], alternatives: Alternatives | None = None) -> Operator:
         synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=True)]
         schemas = [child.schema for child in node.inputs]
         retracting = frozenset(number for number, edge in enumerate(edges) if edge in self._retracting)
-        if isinstance(node, lo.JoinTree):
+        if isinstance(node, ph.JoinTree):
             static = frozenset(number for number, child in enumerate(node.inputs) if is_static(child))
             ways = node.detection.split()
             combined = "all" in ways or "lattice" in ways
@@ -421,7 +422,7 @@ class Lowering:
                 alternatives,
                 static,
             )
-        if isinstance(node, lo.StemJoin):
+        if isinstance(node, ph.StemJoin):
             held = JustInTime() if node.jit else None
             return StemJoin(
                 schemas,
@@ -437,7 +438,7 @@ class Lowering:
 
     def _is_punctual(self, left: lo.Node, edges: Sequence[str]) -> bool:
         """Whether the rows of a node, which come on some edges, start when they are generated."""
-        left = lo.without_consumers(left)
+        left = ph.without_consumers(left)
         tables = any(isinstance(node, lo.TableScan) for node in left.walk())
         return not self._retracting.intersection(edges) and not tables and not has_runs(left)
 
@@ -506,7 +507,7 @@ def _calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression]) -> 
     )
 
 
-def tree_shape(node: lo.RankedTree | lo.TreeSelection, rows: Schema) -> TreeShape:
+def tree_shape(node: ph.RankedTree | ph.TreeSelection, rows: Schema) -> TreeShape:
     """Over rows with instants in the last columns."""
     schema = rows[: -node.instants]
     columns = [Column(field.type, index, field.name) for index, field in enumerate(schema)]
@@ -515,7 +516,7 @@ def tree_shape(node: lo.RankedTree | lo.TreeSelection, rows: Schema) -> TreeShap
 
 def _is_expanded(node: lo.Node) -> bool:
     """Whether the rows that a node of a group's plan reads are those of single queries."""
-    return any(isinstance(n, lo.Expand) or (isinstance(n, lo.Selection) and n.key is not None) for n in node.walk())
+    return any(isinstance(n, ph.Expand) or (isinstance(n, ph.Selection) and n.key is not None) for n in node.walk())
 
 
 def _possible(condition: Expression) -> Expression:

@@ -22,7 +22,8 @@ from millstream.kernel.lazy.ranked_tree import FUNCTIONS
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, columns_used, map_columns, value_if_any
 from millstream.kernel.windows.time import Now, Range, Rows, TimeSpecification, Unbounded
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.algebra.error_relations import held
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.fingerprint import fingerprint
@@ -47,11 +48,11 @@ class Part:
     @property
     def is_timed(self) -> bool:
         """Whether its rows have intervals of their own."""
-        return not self.windows or (isinstance(self.plan, lo.Matches) and self.plan.timed)
+        return not self.windows or (isinstance(self.plan, ph.Matches) and self.plan.timed)
 
     @property
     def is_tree(self) -> bool:
-        return isinstance(self.plan, lo.RankedTree)
+        return isinstance(self.plan, ph.RankedTree)
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def lazy_plan(plan: lo.Node, choose: Choose) -> LazyPlan | NotLazy:
     if isinstance(plan, lo.RelationToStream):
         above = replace(plan, input=above)
     # What can fail is tried as rows come, whatever instants are asked for.
-    guards = (Part(lo.Guard(whole), ()),) if fragile else ()
+    guards = (Part(ph.Guard(whole), ()),) if fragile else ()
     return LazyPlan((*taking.parts, *guards), above)
 
 
@@ -125,23 +126,23 @@ class _Taking:
             above = replace(projection, input=above)
         return above
 
-    def _matches(self, node: lo.Node) -> lo.MatchScan:
+    def _matches(self, node: lo.Node) -> ph.MatchScan:
         windows = _windows(node)
         needed = _reach(windows)
         identity = fingerprint(_matched(node, None).plan.transform(_without_constants))
         kept = self.choose(identity, needed, len(_leaves(node)) == 1)
         return self._scan(replace(_matched(node, kept), identity=identity, core=node))
 
-    def _scan(self, part: Part) -> lo.MatchScan:
+    def _scan(self, part: Part) -> ph.MatchScan:
         if part not in self.parts:
             self.parts.append(part)
         schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
-        return lo.MatchScan(part_name(self.parts.index(part)), schema, part.is_timed)
+        return ph.MatchScan(part_name(self.parts.index(part)), schema, part.is_timed)
 
 
 def is_fragile(plan: lo.Node) -> bool:
     """Whether something in it can fail."""
-    return isinstance(plan, lo.Checked) or any(can_fail(e) for node in plan.walk() for e in lo.expressions_of(node))
+    return isinstance(plan, lo.Checked) or any(can_fail(e) for node in plan.walk() for e in node.computed)
 
 
 def _without_constants(node: lo.Node) -> lo.Node:
@@ -173,7 +174,7 @@ def _leaves(node: lo.Node) -> list[lo.Node]:
 
 
 def _is_inner(node: lo.Node) -> bool:
-    return isinstance(node, lo.Filter | lo.Project | lo.ManyJoin | lo.Join) and not (
+    return isinstance(node, lo.Filter | lo.Project | ph.ManyJoin | lo.Join) and not (
         isinstance(node, lo.Join) and node.join != "inner"
     )
 
@@ -194,11 +195,11 @@ def columns_read(above: lo.Node, name: str) -> set[int] | None:
     """The columns that are read of a part, where only projections and aggregates read it; None for all."""
     used: set[int] = set()
     for node in above.walk():
-        if any(isinstance(child, lo.MatchScan) and child.name == name for child in node.children):
+        if any(isinstance(child, ph.MatchScan) and child.name == name for child in node.children):
             if not isinstance(node, lo.Project | lo.Aggregate):
                 return None
-            used.update(column for expression in lo.expressions_of(node) for column in columns_used(expression))
-    return None if isinstance(above, lo.MatchScan) else used
+            used.update(column for expression in node.computed for column in columns_used(expression))
+    return None if isinstance(above, ph.MatchScan) else used
 
 
 # Aggregates
@@ -211,29 +212,29 @@ def with_tree(found: LazyPlan, choose: Choose) -> LazyPlan:
     shifts = _shifts(part.windows)
     if len(found.parts) != 1 or shifts is None or part.is_timed or found.above.kind == "stream":
         return found
-    scans = sum(isinstance(node, lo.MatchScan) for node in found.above.walk())
+    scans = sum(isinstance(node, ph.MatchScan) for node in found.above.walk())
     aggregate = next((node for node in found.above.walk() if isinstance(node, lo.Aggregate) and _is_over(node)), None)
     if scans != 1 or aggregate is None or len(set(aggregate.keys)) < len(aggregate.keys):
         return found
     if not all(map(_can_be_in_tree, aggregate.calls)):
         return found
     composed = _composed(aggregate)
-    columns = tuple(dict.fromkeys(lo.expressions_of(composed)))
+    columns = tuple(dict.fromkeys(composed.computed))
     own = _on_columns(composed, columns)
 
-    def tree(kept: int | None) -> lo.RankedTree:
+    def tree(kept: int | None) -> ph.RankedTree:
         if part.core is None:
             raise AssertionError("matches of nothing")
         rows = _matched(part.core, kept).plan.children[0]
         instants = [_column(rows.schema, len(rows.schema) - n) for n in range(len(part.windows), 0, -1)]
         timed = lo.Project(rows, (*columns, *instants), tuple(map(str, (*columns, *instants))))
-        return lo.RankedTree(timed, len(instants), len(own.keys), own.calls, kept, shifts)
+        return ph.RankedTree(timed, len(instants), len(own.keys), own.calls, kept, shifts)
 
     identity = fingerprint(tree(None).transform(_without_constants))
     kept = choose(identity, _reach(part.windows), len(part.windows) == 1)
     schema = tuple(Field(str(column), column.type) for column in columns)
-    above = replace(own, input=lo.MatchScan(part_name(0), schema, False))
-    scan = lo.MatchScan(TREE, aggregate.schema, False)
+    above = replace(own, input=ph.MatchScan(part_name(0), schema, False))
+    scan = ph.MatchScan(TREE, aggregate.schema, False)
     return LazyPlan(
         (replace(part, plan=tree(kept), identity=identity, kept=kept),),
         found.above.transform(lambda node: above if node == aggregate else node),
@@ -286,7 +287,7 @@ def _is_over(node: lo.Aggregate) -> bool:
     below = node.input
     while isinstance(below, lo.Project):
         below = below.input
-    return isinstance(below, lo.MatchScan)
+    return isinstance(below, ph.MatchScan)
 
 
 def _composed(node: lo.Aggregate) -> lo.Aggregate:
@@ -324,7 +325,7 @@ def _matched(node: lo.Node, kept: int | None) -> Part:
     if order != list(range(len(schema))):
         rows = lo.Project(rows, tuple(_column(schema, at) for at in order), tuple(schema[at].name for at in order))
     windows = tuple(window for _, window in lifted.instants)
-    return Part(lo.Matches(rows, len(windows), kept, lifted.timed), windows, kept=kept)
+    return Part(ph.Matches(rows, len(windows), kept, lifted.timed), windows, kept=kept)
 
 
 def _lift(node: lo.Node, window: TimeSpecification) -> _Lifted:
@@ -345,10 +346,10 @@ def _lift(node: lo.Node, window: TimeSpecification) -> _Lifted:
                 columns=tuple(range(len(own))),
                 instants=placed,
             )
-        case lo.Join(join="inner") | lo.ManyJoin():
+        case lo.Join(join="inner") | ph.ManyJoin():
             return _lift_join(node, [_lift(child, window) for child in node.children])
         case lo.Window(window=specification) if not isinstance(specification, Rows):
-            stamped = lo.Stamped(lo.Window(node.input, window))
+            stamped = ph.Stamped(lo.Window(node.input, window))
             width = len(node.schema)
             return _Lifted(stamped, tuple(range(width)), ((width, specification),), not _is_base(node.input))
         case _:
@@ -359,7 +360,7 @@ def _if_any(expression: Expression) -> Expression:
     return value_if_any(expression) if can_fail(expression) else expression
 
 
-def _lift_join(node: lo.Join | lo.ManyJoin, below: Sequence[_Lifted]) -> _Lifted:
+def _lift_join(node: lo.Join | ph.ManyJoin, below: Sequence[_Lifted]) -> _Lifted:
     columns: list[int] = []
     instants: list[tuple[int, TimeSpecification]] = []
     width = 0
@@ -370,7 +371,7 @@ def _lift_join(node: lo.Join | lo.ManyJoin, below: Sequence[_Lifted]) -> _Lifted
     condition = _over(node.condition, columns)
     nodes = tuple(each.node for each in below)
     joined: lo.Node
-    if isinstance(node, lo.ManyJoin):
+    if isinstance(node, ph.ManyJoin):
         joined = replace(node, inputs=nodes, condition=condition)
     else:
         joined = replace(node, left=nodes[0], right=nodes[1], condition=condition)

@@ -27,14 +27,15 @@ from millstream.kernel.scalar.expressions import (
     map_columns,
     shift_columns,
 )
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.cost import made_joins
 from millstream.plan.fingerprint import fingerprint, producer_of
 from millstream.plan.rules.context import Context
 
-Asked = tuple[lo.Consumer, ...]
+Asked = tuple[ph.Consumer, ...]
 
 
 def add_consumers(plan: lo.Node, context: Context) -> lo.Node:
@@ -47,12 +48,12 @@ def add_consumers(plan: lo.Node, context: Context) -> lo.Node:
 class _Found:
     """For every tree what each place where it stands asks of it."""
 
-    places: dict[lo.ManyJoin, list[Asked]]
+    places: dict[ph.ManyJoin, list[Asked]]
     shards: int
     made: frozenset[str]  # joins that are made already, for others
 
     def visit(self, node: lo.Node, asked: Asked) -> None:
-        if isinstance(node, lo.ManyJoin):
+        if isinstance(node, ph.ManyJoin):
             self.places.setdefault(node, []).append(asked)
             asked = ()
         for side, child in enumerate(node.children):
@@ -62,15 +63,15 @@ class _Found:
         """The plan, its joins with their consumers."""
         children = tuple(self.told(child) for child in node.children)
         told = node.with_children(children) if children != node.children else node
-        if not isinstance(node, lo.ManyJoin) or not isinstance(told, lo.ManyJoin) or not node.is_just_in_time:
+        if not isinstance(node, ph.ManyJoin) or not isinstance(told, ph.ManyJoin) or not node.is_just_in_time:
             return told
         consumers = self._consumers(node, told)
         return replace(told, consumers=consumers, shared=not consumers and self._is_made(producer_of, told))
 
-    def _is_made(self, name: Callable[[str], str], join: lo.ManyJoin) -> bool:
+    def _is_made(self, name: Callable[[str], str], join: ph.ManyJoin) -> bool:
         return bool(self.made) and name(fingerprint(join)) in self.made
 
-    def _consumers(self, node: lo.ManyJoin, told: lo.ManyJoin) -> Asked:
+    def _consumers(self, node: ph.ManyJoin, told: ph.ManyJoin) -> Asked:
         """Those of a join, whose inputs have been told theirs, if all places have some."""
         alternatives = list(dict.fromkeys(self.places.get(node, ())))
         if not alternatives or not all(alternatives) or self._is_made(str, told):
@@ -85,7 +86,7 @@ class _Found:
         return () if self.shards > 1 and not _are_spread(node, consumers) else consumers
 
 
-def _are_spread(node: lo.ManyJoin, consumers: Asked) -> bool:
+def _are_spread(node: ph.ManyJoin, consumers: Asked) -> bool:
     """Whether all consumers ask by what the rows of a join are hashed by, or nothing is."""
     graph = JoinGraph([len(child.schema) for child in node.inputs], node.condition)
     hashed_by = spreading_class(graph)
@@ -113,7 +114,7 @@ def asked_of(node: lo.Node, side: int, asked: Asked) -> Asked:
         case lo.Join(join="inner"):
             above = _present(_moved(one, lambda value: _of_side(value, node, side)) for one in _always(asked))
             return (*above, *_by(node, side))
-        case lo.JoinTree() if side < len(node.inputs):
+        case ph.JoinTree() if side < len(node.inputs):
             return _by_inputs(node, side)
         case lo.Join(join="semi" | "anti") if side == 0:
             return (*_always(asked), *_by(node, side, refuses=node.join == "anti"))
@@ -148,11 +149,11 @@ def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False)
     asked = lo.Project(other, values, tuple(map(str, values)))
     null_safe = bool(keys) and all(safe for *_, safe in keys)
     own = tuple(shift_columns(value, -width * side) for value, _ in pairs)
-    consumer = lo.Consumer(asked, own, refuses, as_of, null_safe)
+    consumer = ph.Consumer(asked, own, refuses, as_of, null_safe)
     return _present([_moved(consumer, lambda value: value)])
 
 
-def _by_inputs(tree: lo.JoinTree, side: int) -> Asked:
+def _by_inputs(tree: ph.JoinTree, side: int) -> Asked:
     """That the other inputs of a tree have partners for rows of one that is a tree itself."""
     graph = JoinGraph([len(child.schema) for child in tree.inputs], tree.condition)
     found = []
@@ -162,7 +163,7 @@ def _by_inputs(tree: lo.JoinTree, side: int) -> Asked:
             continue
         own = tuple(_column(tree.inputs[side], alike.column_of(side)) for alike in both)
         keys = tuple(_column(other, alike.column_of(number)) for alike in both)
-        found.append(lo.Consumer(lo.Project(other, keys, tuple(key.name for key in keys)), own))
+        found.append(ph.Consumer(lo.Project(other, keys, tuple(key.name for key in keys)), own))
     return tuple(found)
 
 
@@ -172,10 +173,10 @@ def _column(node: lo.Node, index: int) -> Column:
 
 def _waits(node: lo.Node) -> bool:
     """Whether it has a tree that waits for others."""
-    return any(isinstance(below, lo.ManyJoin) and below.is_just_in_time for below in node.walk())
+    return any(isinstance(below, ph.ManyJoin) and below.is_just_in_time for below in node.walk())
 
 
-def _moved(consumer: lo.Consumer, change: Callable[[Expression], Expression | None]) -> lo.Consumer | None:
+def _moved(consumer: ph.Consumer, change: Callable[[Expression], Expression | None]) -> ph.Consumer | None:
     """A consumer as it asks of rows further below, by those of its keys that are there; None where it asks nothing."""
     own = [change(value) for value in consumer.own]
     kept = [number for number, value in enumerate(own) if value is not None and equal_column(value) is not None]
@@ -199,5 +200,5 @@ def _of_side(value: Expression, join: lo.Join, side: int) -> Expression | None:
     return shift_columns(value, -width * side)
 
 
-def _present(consumers: Iterable[lo.Consumer | None]) -> Asked:
+def _present(consumers: Iterable[ph.Consumer | None]) -> Asked:
     return tuple(consumer for consumer in consumers if consumer is not None)

@@ -11,7 +11,7 @@ from operator import is_
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Expression, Literal, columns_used
 from millstream.kernel.windows.time import Now, Rows, Unbounded
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.rules.context import Context
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.windows.time import Now, Rows, Unbounded
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.rules.context import Context
 from millstream.plan.rules.reduce_windows import is_row_wise_over, with_window
 
@@ -28,6 +28,6 @@ def _commute(node: lo.Node) -> lo.Node:
     said_once = {"istream": Unbounded(), "rstream": Now()}.get(stream.operator)
     if said_once is None or not is_row_wise_over(stream.input, said_once):
         return node
-    if any(can_fail(e) for part in stream.input.walk() for e in lo.expressions_of(part)):
+    if any(can_fail(e) for part in stream.input.walk() for e in part.computed):
         return node  # it fails on elements that no window has
     return with_window(stream.input, node.window)

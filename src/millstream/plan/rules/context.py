@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.cost import Statistics
 
 

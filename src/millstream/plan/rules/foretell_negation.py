@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.algebra.existence import existence_of
 from millstream.plan.analysis.patterns import Pattern, pattern_of
 from millstream.plan.cost import is_foretelling_cheaper

@@ -38,7 +38,8 @@ from millstream.kernel.scalar.expressions import (
     map_columns,
     shift_columns,
 )
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.algebra.column_keys import extended
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.cost import estimate, made_joins
@@ -119,18 +120,18 @@ class _Gathering:
         columns = (Column(f.type, at, f.name) for f, at in zip(node.schema, stems.shown, strict=True))
         return lo.Project(joined, tuple(columns), names)
 
-    def _joined(self, node: lo.Node, cluster: _Cluster, stems: _Cluster, *, asked: bool) -> lo.ManyJoin | None:
+    def _joined(self, node: lo.Node, cluster: _Cluster, stems: _Cluster, *, asked: bool) -> ph.ManyJoin | None:
         """All joins of a cluster as one, if they are to be."""
         condition, choice = conjunction(list(stems.conditions)), self.context.choice
         if asked and len(cluster.inputs) > 1 and choice.jit == "on" and choice.join_plan in ("auto", "tree"):
-            return lo.JoinTree(stems.inputs, condition, _shape(node, self.apart), choice.jit_detection)
+            return ph.JoinTree(stems.inputs, condition, _shape(node, self.apart), choice.jit_detection)
         if choice.join_plan in ("eddy", "mjoin"):
             routing = "fixed" if choice.join_plan == "mjoin" else "ticket"
-            return lo.StemJoin(stems.inputs, condition, routing, choice.jit == "on")
+            return ph.StemJoin(stems.inputs, condition, routing, choice.jit == "on")
         if choice.join_plan == "auto" and self._is_worth_it(node, cluster, stems):
-            return lo.StemJoin(stems.inputs, condition, jit=choice.jit == "on")
+            return ph.StemJoin(stems.inputs, condition, jit=choice.jit == "on")
         if len(cluster.inputs) > 2 and self._is_just_in_time(node, stems):
-            return lo.JoinTree(stems.inputs, condition, _shape(node, self.apart), choice.jit_detection)
+            return ph.JoinTree(stems.inputs, condition, _shape(node, self.apart), choice.jit_detection)
         return None
 
     def _is_just_in_time(self, node: lo.Node, stems: _Cluster) -> bool:

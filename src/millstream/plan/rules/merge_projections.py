@@ -9,7 +9,7 @@ subquery or view ends, which the order of joins must respect.
 from __future__ import annotations
 
 from millstream.kernel.scalar.expressions import Column, map_columns
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.rules.context import Context
 
 

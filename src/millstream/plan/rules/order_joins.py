@@ -23,7 +23,7 @@ from millstream.kernel.scalar.expressions import (
     conjuncts,
     map_columns,
 )
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.monotonic import is_changing_table, is_non_retroactive
 from millstream.plan.rules.context import Context

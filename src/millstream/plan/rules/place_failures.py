@@ -42,7 +42,7 @@ from millstream.kernel.scalar.expressions import (
     possible,
     shift_columns,
 )
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.algebra.error_relations import Errors, Noted, Telling, held, possibly, tried
 from millstream.plan.algebra.outer_joins import columns
 from millstream.plan.rules.context import Context
@@ -53,7 +53,7 @@ _COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "<=>"}
 
 def place_failures(plan: lo.Node, context: Context) -> lo.Node:
     """An equivalent plan that fails by the rules, however it is rewritten from now on."""
-    if not any(_has_errors(node) or any(map(can_fail, lo.expressions_of(node))) for node in plan.walk()):
+    if not any(_has_errors(node) or any(map(can_fail, node.computed)) for node in plan.walk()):
         return plan
     placing = _Placing()
     placed = placing.place(plan)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, Expression, columns_used, map_columns
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.rules.context import Context
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, Expression, map_columns
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.algebra.outer_joins import swapped_join
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.cost import cost

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, columns_used, map_columns
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.patterns import Pattern, pattern_of
 from millstream.plan.cost import cost

@@ -21,7 +21,7 @@ from millstream.kernel.scalar.expressions import (
     map_columns,
     shift_columns,
 )
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
 from millstream.plan.analysis.keys import side_of
 from millstream.plan.rules.context import Context
 

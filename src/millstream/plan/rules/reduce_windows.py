@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from millstream.kernel.windows.time import Now, TimeSpecification, Unbounded
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.rules.context import Context
 
 
@@ -32,7 +33,7 @@ def is_row_wise_over(node: lo.Node, window: object) -> bool:
     match node:
         case lo.Window():
             return node.window == window
-        case lo.Filter() | lo.Project() | lo.Selection() | lo.Expand() | lo.SetOperation(operation="union all"):
+        case lo.Filter() | lo.Project() | ph.Selection() | ph.Expand() | lo.SetOperation(operation="union all"):
             return all(is_row_wise_over(child, window) for child in node.children)
         case _:
             return False

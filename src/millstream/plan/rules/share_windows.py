@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from millstream.kernel.scalar.expressions import Column, map_columns
 from millstream.kernel.windows.time import Range
-from millstream.plan import logical as lo
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.rules.context import Context
 from millstream.plan.rules.merge_projections import merge_projections
 from millstream.plan.rules.reduce_windows import with_window
@@ -23,11 +24,11 @@ from millstream.plan.rules.reduce_windows import with_window
 def share_windows(plan: lo.Node, context: Context) -> lo.Node:
     if not context.stem_window:
         return plan
-    shared = plan.transform(lambda node: _shared(node, context.stem_window) if isinstance(node, lo.StemJoin) else node)
+    shared = plan.transform(lambda node: _shared(node, context.stem_window) if isinstance(node, ph.StemJoin) else node)
     return plan if shared == plan else merge_projections(shared, context)
 
 
-def _shared(join: lo.StemJoin, longest: int) -> lo.Node:
+def _shared(join: ph.StemJoin, longest: int) -> lo.Node:
     inputs: list[lo.Node] = []
     positions: list[int] = []  # of the join's columns in the row of all inputs
     ends: list[tuple[int, int]] = []
@@ -36,14 +37,14 @@ def _shared(join: lo.StemJoin, longest: int) -> lo.Node:
         window = _window_below(child)
         positions += range(width, width + len(child.schema))
         if window is not None and window.slide == 1 and window.size <= longest:
-            child = lo.Stamped(with_window(child, replace(window, size=longest)))
+            child = ph.Stamped(with_window(child, replace(window, size=longest)))
             ends.append((width + len(child.schema) - 1, window.size if window.half_open else window.size + 1))
         inputs.append(child)
         width += len(child.schema)
     if not ends:
         return join
     condition = map_columns(join.condition, lambda column: replace(column, index=positions[column.index]))
-    shortened = lo.Shortened(replace(join, inputs=tuple(inputs), condition=condition), tuple(ends))
+    shortened = ph.Shortened(replace(join, inputs=tuple(inputs), condition=condition), tuple(ends))
     columns = tuple(Column(f.type, at, f.name) for f, at in zip(join.schema, positions, strict=True))
     return lo.Project(shortened, columns, tuple(field.name for field in join.schema))
 

@@ -1,0 +1,166 @@
+"""Binds FROM: its items and joins, in the order in which they are written.
+
+A column is found by its place in the row of all items so far, so the scope and the plan grow together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+from sqlglot import exp
+
+from millstream import types
+from millstream.errors import BindError, NotSupportedError, Place
+from millstream.kernel.scalar.expressions import Expression, Literal
+from millstream.kernel.scalar.functions import call
+from millstream.language.blocks import Bound, SubqueryExpression
+from millstream.language.expressions import ExpressionBinder, Surroundings
+from millstream.language.scope import OuterColumn, Scope
+from millstream.language.syntax import WINDOW, StreamWindow, place_of
+from millstream.plan import nodes as lo
+
+
+class Relations(Surroundings, Protocol):
+    """What an item of FROM may be: a name, or a query; and how it becomes a relation."""
+
+    def table(self, item: exp.Table) -> tuple[Bound, str]: ...
+
+    def query(self, query: exp.Expr) -> Bound: ...
+
+    def relation(self, bound: Bound, item: exp.Expr, shown: str, window: StreamWindow | None) -> Bound: ...
+
+
+class FromBinder:
+    def __init__(self, binder: Relations) -> None:
+        self._binder = binder
+
+    def bind(self, query: exp.Select, scope: Scope) -> lo.Node:
+        """What a SELECT ranges over; its names are added to the scope."""
+        from_ = query.args.get("from_")
+        if from_ is None:
+            if query.args.get("joins"):
+                raise BindError("a join without FROM", place=self._place(query))
+            return lo.OneRow()
+        trailing = query.args.get(WINDOW)
+        plan = self._from_item(from_.this, scope, trailing)
+        for join in query.args.get("joins") or []:
+            plan = self._join(plan, join, scope, trailing)
+        return plan
+
+    def _from_item(self, item: exp.Expr, scope: Scope, trailing: StreamWindow | None) -> lo.Node:
+        place = self._place(item)
+        window = item.args.get(WINDOW) or trailing
+        if isinstance(item, exp.Table):
+            bound, name = self._binder.table(item)
+        elif isinstance(item, exp.Subquery):
+            if isinstance(item.this, exp.Table | exp.Subquery) and _is_parenthesised_join(item):
+                return self._parenthesised(item, scope, trailing)
+            bound, name = self._binder.query(item.this), item.alias
+        else:
+            raise NotSupportedError(f"{item.sql(dialect='spark')[:40]} is not supported in FROM", place=place)
+        shown = f'"{name}"' if name else "the subquery"
+        bound = self._binder.relation(bound, item, shown, window)
+        alias = item.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            bound.names = renamed(bound.names, alias.args["columns"], alias.name, self._binder.text)
+        scope.add(item.alias or name, bound.schema, place)
+        plan = bound.plan
+        for join in item.args.get("joins") or []:
+            plan = self._join(plan, join, scope, trailing)
+        return plan
+
+    def _parenthesised(self, item: exp.Subquery, scope: Scope, trailing: StreamWindow | None) -> lo.Node:
+        """(a JOIN b ON ..): the items keep their own names; an alias for all of them hides those."""
+        if item.args.get(WINDOW) or item.alias:
+            raise NotSupportedError(
+                "a window or an alias on a join in parentheses",
+                hint="write a subquery: (SELECT ... FROM a JOIN b ON ...)",
+                place=self._place(item),
+            )
+        if scope.sources:
+            # Positions inside the parentheses start at 0 and are moved behind what FROM already holds.
+            inner = Scope(scope.parent)
+            plan = self._from_item(item.this, inner, trailing)
+            scope.merged += [merged.moved(scope.width) for merged in inner.merged]
+            for source in inner.sources:
+                scope.add(source.name, source.schema, self._place(item))
+        else:
+            plan = self._from_item(item.this, scope, trailing)
+        for join in item.args.get("joins") or []:
+            plan = self._join(plan, join, scope, trailing)
+        return plan
+
+    def _join(self, left: lo.Node, join: exp.Join, scope: Scope, trailing: StreamWindow | None) -> lo.Node:
+        place = self._place(join)
+        kind = _join_kind(join)
+        if kind is None:
+            raise NotSupportedError(f"{join.side} {join.kind} {join.method} JOIN is not supported".upper(), place=place)
+        before, merged = list(scope.sources), list(scope.merged)
+        right = self._from_item(join.this, scope, trailing)
+        added = scope.sources[len(before) :]
+        sides = scope.part(before, merged), scope.part(added, [m for m in scope.merged if m not in merged])
+        using = [identifier.name for identifier in join.args.get("using") or []]
+        if join.method == "NATURAL":
+            names = {name.lower() for name, _ in sides[1].columns(None, place)}
+            using = [name for name, _ in sides[0].columns(None, place) if name.lower() in names]
+        condition: Expression = Literal(types.BOOLEAN, True)
+        if using:
+            condition = _using(using, scope, sides, kind, place)
+        elif join.args.get("on") is not None:
+            condition = ExpressionBinder(self._binder, scope, "ON").condition(join.args["on"])
+        if any(isinstance(node, SubqueryExpression | OuterColumn) for node in condition.walk()):
+            raise NotSupportedError("a subquery in ON", hint="put it into WHERE", place=place)
+        if kind in ("semi", "anti"):
+            scope.forget(len(before))
+        return lo.Join(left, right, kind, condition)
+
+    def _place(self, node: exp.Expr) -> Place:
+        return place_of(node, self._binder.text)
+
+
+def _using(names: list[str], scope: Scope, sides: tuple[Scope, Scope], kind: lo.JoinKind, place: Place) -> Expression:
+    """The condition of USING (names), each of which means one column from then on."""
+    equalities = []
+    for name in dict.fromkeys(name.lower() for name in names):
+        left, right = (side.resolve(None, name, place) for side in sides)
+        equalities.append(call("=", [left, right]))
+        shown = next(known for known, _ in sides[0].columns(None, place) if known.lower() == name)
+        if kind in ("semi", "anti"):
+            scope.merge(shown, left, [left])
+        else:
+            value = call("coalesce", [left, right]) if kind == "full" else right if kind == "right" else left
+            scope.merge(shown, value, [left, right])
+    condition = equalities[0]
+    for equality in equalities[1:]:
+        condition = call("and", [condition, equality])
+    return condition
+
+
+def renamed(names: list[str], columns: list[Any], owner: str, text: str) -> list[str]:
+    """The names that an alias gives, if it gives any: t(a, b)."""
+    if not columns:
+        return names
+    if len(columns) != len(names):
+        raise BindError(
+            f'"{owner}" names {len(columns)} columns, but there are {len(names)}',
+            place=place_of(columns[0], text),
+        )
+    return [column.name for column in columns]
+
+
+def _is_parenthesised_join(item: exp.Subquery) -> bool:
+    inner = item.this
+    while isinstance(inner, exp.Subquery) and not inner.args.get("joins"):
+        inner = inner.this
+    return isinstance(inner, exp.Table | exp.Subquery)
+
+
+def _join_kind(join: exp.Join) -> lo.JoinKind | None:
+    side, kind = (join.side or "").upper(), (join.kind or "").upper()
+    if join.method and join.method.upper() != "NATURAL":
+        return None
+    if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
+        return cast(lo.JoinKind, kind.lower())
+    if kind in ("", "INNER", "CROSS", "OUTER") and side in ("", "LEFT", "RIGHT", "FULL"):
+        return cast(lo.JoinKind, side.lower()) if side else "inner"
+    return None

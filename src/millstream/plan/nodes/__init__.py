@@ -1,0 +1,53 @@
+"""Logical nodes: frozen, checked when built, equal when they mean the same.
+
+Columns are positions, and names are kept for display only, so that equal sub-plans of different queries compare equal
+whatever aliases their authors chose. That equality is how plans are shared.
+"""
+
+from millstream.plan.nodes.aggregation import Aggregate, AggregateCall, UserDefinition
+from millstream.plan.nodes.expressions import map_expressions
+from millstream.plan.nodes.failures import Checked, Failing
+from millstream.plan.nodes.joins import Join, JoinKind
+from millstream.plan.nodes.node import Kind, Node, Unary
+from millstream.plan.nodes.rows import Distinct, Filter, Project, Role, SetKind, SetOperation
+from millstream.plan.nodes.sources import (
+    ChangeSource,
+    OneRow,
+    StreamScan,
+    TableNature,
+    TableScan,
+    has_no_heartbeat,
+    sources,
+)
+from millstream.plan.nodes.windows import RelationToStream, Sample, StreamKind, Window
+
+__all__ = [
+    "Aggregate",
+    "AggregateCall",
+    "ChangeSource",
+    "Checked",
+    "Distinct",
+    "Failing",
+    "Filter",
+    "Join",
+    "JoinKind",
+    "Kind",
+    "Node",
+    "OneRow",
+    "Project",
+    "RelationToStream",
+    "Role",
+    "Sample",
+    "SetKind",
+    "SetOperation",
+    "StreamKind",
+    "StreamScan",
+    "TableNature",
+    "TableScan",
+    "Unary",
+    "UserDefinition",
+    "Window",
+    "has_no_heartbeat",
+    "map_expressions",
+    "sources",
+]

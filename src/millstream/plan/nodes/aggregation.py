@@ -1,0 +1,59 @@
+"""GROUP BY, and the calls of aggregates in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from millstream.kernel.aggregation.aggregate_calls import UserAggregate, can_overflow
+from millstream.kernel.scalar.expressions import Expression
+from millstream.plan.nodes.node import Unary, check, check_columns
+from millstream.types import STRING, DataType, Field, Schema
+
+UserDefinition = type[UserAggregate]
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """One aggregate of a GROUP BY; the argument is None for COUNT(*)."""
+
+    function: str
+    argument: Expression | None
+    distinct: bool
+    type: DataType
+    definition: UserDefinition | None = None
+    told: bool = field(default=False, kw_only=True, metadata={"fingerprint": "where given"})  # its error, not its value
+
+    def __str__(self) -> str:
+        distinct = "DISTINCT " if self.distinct else ""
+        shown = f"{self.function}({distinct}{'*' if self.argument is None else self.argument})"
+        return f"error of {shown}" if self.told else shown
+
+    @property
+    def error(self) -> AggregateCall | None:
+        """What tells where it fails, as a call of its own; None where it never does."""
+        argument = None if self.argument is None else self.argument.type
+        if self.definition is None and not can_overflow(self.function, argument):
+            return None
+        return replace(self, type=STRING, told=True)
+
+
+@dataclass(frozen=True)
+class Aggregate(Unary):
+    """GROUP BY: the keys, then one column per call. Without keys there is always one row."""
+
+    keys: tuple[Expression, ...]
+    calls: tuple[AggregateCall, ...]
+
+    def __post_init__(self) -> None:
+        check(self.input.kind == "relation", "an aggregate of a stream")
+        for key in self.keys:
+            check_columns(key, self.input.schema)
+
+    @property
+    def computed(self) -> tuple[Expression, ...]:
+        return (*self.keys, *(call.argument for call in self.calls if call.argument is not None))
+
+    @property
+    def schema(self) -> Schema:
+        keys = tuple(Field(str(key), key.type) for key in self.keys)
+        return keys + tuple(Field(str(call), call.type) for call in self.calls)

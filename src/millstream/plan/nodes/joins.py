@@ -1,0 +1,49 @@
+"""Joins of two relations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal as OneOf
+
+from millstream.kernel.scalar.expressions import TRUE, Expression
+from millstream.plan.nodes.node import Node, check, check_columns
+from millstream.types import Schema
+
+JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """Any join; the condition is over the left columns followed by the right ones.
+
+    `foretold` asks an anti join to say ahead when rows come back because their partners leave. That it is what a view
+    shows (`of_view`) changes nothing but how it is planned together with others; that it was `attached` to a block, to
+    bring it the value of a subquery, nothing but that it is no outer join that somebody wrote.
+    """
+
+    left: Node
+    right: Node
+    join: JoinKind
+    condition: Expression = TRUE
+    foretold: bool = False
+    of_view: bool = field(default=False, compare=False)
+    attached: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check(self.left.kind == self.right.kind == "relation", "a join of streams")
+        check_columns(self.condition, self.left.schema + self.right.schema)
+
+    @property
+    def computed(self) -> tuple[Expression, ...]:
+        return (self.condition,)
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, left=children[0], right=children[1])
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema if self.join in ("semi", "anti") else self.left.schema + self.right.schema

@@ -1,0 +1,83 @@
+"""What is done with rows one by one, or with all that are equal: σ, π, δ, and the set operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal as OneOf
+
+from millstream.kernel.scalar.expressions import Expression
+from millstream.plan.nodes.node import Node, Unary, check, check_columns
+from millstream.types import BOOLEAN, Field, Schema
+
+SetKind = OneOf["union all", "union", "intersect all", "intersect", "except all", "except"]
+Role = OneOf["", "within", "existence", "domain"]
+
+
+@dataclass(frozen=True)
+class Filter(Unary):
+    condition: Expression
+
+    def __post_init__(self) -> None:
+        check(self.input.kind == "relation", "a filter on a stream")
+        check(self.condition.type == BOOLEAN, "a condition that is not boolean")
+        check_columns(self.condition, self.input.schema)
+
+    @property
+    def computed(self) -> tuple[Expression, ...]:
+        return (self.condition,)
+
+
+@dataclass(frozen=True)
+class Project(Unary):
+    """Its role says why it is there where no SELECT says so: `within` a block it drops what subqueries have added; it
+    is the select list of a subquery of which only `existence` counts; or the `domain` of a correlated one, a copy of
+    what stands elsewhere too."""
+
+    expressions: tuple[Expression, ...]
+    names: tuple[str, ...] = field(compare=False)
+    role: Role = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        check(self.input.kind == "relation", "a projection of a stream")
+        check(len(self.expressions) == len(self.names), "names and expressions differ in number")
+        schema = self.input.schema
+        for expression in self.expressions:
+            check_columns(expression, schema)
+
+    @property
+    def computed(self) -> tuple[Expression, ...]:
+        return self.expressions
+
+    @cached_property  # whatever is built above asks for it
+    def schema(self) -> Schema:
+        return tuple(Field(name, e.type) for name, e in zip(self.names, self.expressions, strict=True))
+
+
+@dataclass(frozen=True)
+class Distinct(Unary):
+    def __post_init__(self) -> None:
+        check(self.input.kind == "relation", "DISTINCT of a stream")
+
+
+@dataclass(frozen=True)
+class SetOperation(Node):
+    operation: SetKind
+    left: Node
+    right: Node
+
+    def __post_init__(self) -> None:
+        check(self.left.kind == self.right.kind == "relation", "a set operation of streams")
+        types = [tuple(f.type for f in child.schema) for child in self.children]
+        check(types[0] == types[1], f"{self.operation} of different types")
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, left=children[0], right=children[1])
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema

@@ -1,0 +1,71 @@
+"""What a plan reads: streams and tables, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+
+from millstream.plan.nodes.node import Kind, Node
+from millstream.types import Schema
+
+TableNature = OneOf["", "NON RETROACTIVE", "APPEND ONLY", "STATIC"]
+
+
+@dataclass(frozen=True)
+class StreamScan(Node):
+    """The elements of a base stream."""
+
+    name: str
+    columns: Schema = field(compare=False)
+    title: str = field(compare=False)  # the name as it was declared
+
+    @property
+    def kind(self) -> Kind:
+        return "stream"
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class ChangeSource:
+    """The feed of a CHANGES BY table and its key; `malformed` stands for the changes that could not be applied."""
+
+    feed: str
+    key: tuple[int, ...]
+    malformed: bool = False
+
+
+@dataclass(frozen=True)
+class TableScan(Node):
+    """A base relation; `log` says how one that is fed by changes is made from them."""
+
+    name: str
+    columns: Schema = field(compare=False)
+    title: str = field(compare=False)
+    nature: TableNature = ""
+    log: ChangeSource | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class OneRow(Node):
+    """The relation of one row without columns, at every instant: what a SELECT without FROM ranges over."""
+
+    @property
+    def schema(self) -> Schema:
+        return ()
+
+
+def sources(plan: Node) -> set[StreamScan | TableScan]:
+    """The base streams and tables that a plan reads."""
+    return {node for node in plan.walk() if isinstance(node, StreamScan | TableScan)}
+
+
+def has_no_heartbeat(plan: Node) -> bool:
+    """Whether only statements change what the plan reads, so that pending changes are all there is to wait for."""
+    return all(isinstance(source, TableScan) and source.log is None for source in sources(plan))

@@ -1,0 +1,29 @@
+"""Nodes that say how something is run: made by rules, by grouping and by lowering, never by the binder.
+
+They stand in a plan beside the logical ones, and are compared and named in the same way.
+"""
+
+from millstream.plan.physical.groups import QUERY, Expand, QueryRows, Selection
+from millstream.plan.physical.joins import Consumer, JoinTree, ManyJoin, StemJoin, without_consumers
+from millstream.plan.physical.matches import Guard, MatchedSelection, Matches, MatchScan, RankedTree, TreeSelection
+from millstream.plan.physical.windows import Shortened, Stamped
+
+__all__ = [
+    "QUERY",
+    "Consumer",
+    "Expand",
+    "Guard",
+    "JoinTree",
+    "ManyJoin",
+    "MatchScan",
+    "MatchedSelection",
+    "Matches",
+    "QueryRows",
+    "RankedTree",
+    "Selection",
+    "Shortened",
+    "Stamped",
+    "StemJoin",
+    "TreeSelection",
+    "without_consumers",
+]

@@ -1,0 +1,50 @@
+"""Many queries in one plan: which of them wants which row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from millstream.kernel.scalar.expressions import Expression
+from millstream.plan.nodes.node import Node, Unary
+from millstream.types import BIGINT, Field, Schema
+
+QUERY = Field("query", BIGINT)  # the first column where each query of a group has rows of its own
+
+
+@dataclass(frozen=True)
+class Selection(Unary):
+    """The rows that some query of a group wants, for all its queries at once.
+
+    Without a key each row comes with the set of queries that want it; with one, for queries that ask for `key = value`,
+    there is one row for each of them, the query first.
+    """
+
+    group: str
+    key: Expression | None = None
+    shapes: Mapping[str, Expression] = field(default_factory=dict, compare=False)  # what the queries ask, by name
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema if self.key is None else (QUERY, *self.input.schema)
+
+
+@dataclass(frozen=True)
+class Expand(Unary):
+    """One row, the query first, for each query that wants a row."""
+
+    @property
+    def schema(self) -> Schema:
+        return (QUERY, *self.input.schema)
+
+
+@dataclass(frozen=True)
+class QueryRows(Node):
+    """One row from instant 0 on for each query of a group: the query, then NULLs."""
+
+    group: str
+    columns: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return (QUERY, *self.columns)
