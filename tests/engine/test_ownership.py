@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def test_everything_is_refused_after_close(tmp_path: Path) -> None:
     db.close()
     db.close()
     before = contents(tmp_path / "db")
-    attempts = [
+    attempts: list[Callable[[], object]] = [
         lambda: db.drop_query("q"),
         lambda: db.insert("s", [(1, 1)]),
         lambda: db.advance(to=4),

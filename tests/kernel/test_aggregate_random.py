@@ -76,7 +76,7 @@ def _numeric(one: AggregateCall, present: list[Any], kind: DataType) -> Any:
         return total if one.function in ("sum", "avg") else _variance(one, [], len(present))
     exact = [Fraction(value) for value in present]
     if one.function in ("sum", "avg"):
-        total = sum(exact) / (1 if one.function == "sum" else len(exact))
+        total = sum(exact, Fraction()) / (1 if one.function == "sum" else len(exact))
         if not one.type.is_decimal:
             return int(total) if one.type == BIGINT else _double(total)
         with localcontext() as context:
@@ -102,8 +102,8 @@ def _variance(one: AggregateCall, exact: list[Fraction], count: int) -> float | 
         return None
     if not exact:
         return math.nan
-    mean = sum(exact) / count
-    value = _double(sum((x - mean) ** 2 for x in exact) / (count if population else count - 1))
+    mean = sum(exact, Fraction()) / count
+    value = _double(sum(((x - mean) ** 2 for x in exact), Fraction()) / (count if population else count - 1))
     return math.sqrt(value) if one.function.startswith("stddev") else value
 
 

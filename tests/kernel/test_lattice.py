@@ -23,7 +23,7 @@ from millstream.kernel.just_in_time.gates import JustInTime, Tally
 from millstream.kernel.just_in_time.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
 from millstream.kernel.just_in_time.marks import Marks
 from millstream.kernel.just_in_time.partners import Link, Words, words_of
-from millstream.kernel.just_in_time.tree_shape import Join, left_deep, tree_of
+from millstream.kernel.just_in_time.tree_shape import Join, Shape, left_deep, tree_of
 from millstream.kernel.keys import Codes, mixed
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
@@ -132,8 +132,8 @@ def test_the_lattice_finds_what_the_definition_says(data: st.DataObject, left: i
     assert {components for components, _ in resting.asked} <= {nodes[-1].components}
 
 
-def _moved(shape: object, by: int) -> object:
-    return shape + by if isinstance(shape, int) else tuple(_moved(part, by) for part in shape)  # type: ignore[attr-defined]
+def _moved(shape: Shape, by: int) -> Shape:
+    return shape + by if isinstance(shape, int) else (_moved(shape[0], by), _moved(shape[1], by))
 
 
 def _links(graph: JoinGraph, join: Join, opposite: int) -> tuple[Link, Link]:

@@ -18,6 +18,7 @@ import pytest
 from tests.service.serving import LIMIT, served, until
 
 import millstream as ms
+from millstream.query import Bookmark
 
 STREAM = "CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts"
 
@@ -153,10 +154,10 @@ def test_a_reader_that_does_not_read_holds_nothing(db: ms.Database, monkeypatch:
     pieces = 0
     original = ms.Query.next_changes
 
-    def counted(query: ms.Query, since: int, most: int) -> Any:
+    def counted(query: ms.Query, place: Bookmark, most: int) -> Any:
         nonlocal pieces
         pieces += most > 1
-        return original(query, since, most)
+        return original(query, place, most)
 
     monkeypatch.setattr(ms.Query, "next_changes", counted)
     with served(db) as url:
