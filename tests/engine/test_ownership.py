@@ -17,14 +17,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.database.feeding import AnySource
-from tests.engine import feeder
-from tests.engine.test_crash import OF_OTHERS, answers, feed, undisturbed
+from tests.engine.crashes import OF_OTHERS, answers, feed
+from tests.support import feeder
+from tests.support.feeds import AnySource
 
 import millstream as ms
 from millstream.state.faults import POINTS
 
-__all__ = ["undisturbed"]
 STREAM = "CREATE STREAM s (a INT) TIMESTAMP BY t"
 
 

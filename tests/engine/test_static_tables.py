@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.test_just_in_time import counts
+from tests.engine.just_in_time import counts
 from tests.support.answers import table_of
 
 import millstream as ms

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.service.serving import LIMIT, served
+from tests.support.serving import LIMIT, served
 from typer.testing import CliRunner
 
 import millstream as ms

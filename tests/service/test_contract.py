@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.service.serving import served
+from tests.support.serving import served
 
 import millstream as ms
 

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.service.serving import served
+from tests.support.serving import served
 
 import millstream as ms
 from millstream.service.limits import Limits

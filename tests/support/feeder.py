@@ -1,6 +1,6 @@
 """A process that feeds a database, and may be killed: started again, it goes on where the database stands.
 
-python tests/engine/feeder.py PATH [inprocess|spark] [BATCHES]
+python tests/support/feeder.py PATH [inprocess|spark] [BATCHES]
 """
 
 from __future__ import annotations

@@ -6,21 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tests.kernel.test_join import Row, batch
-from tests.kernel.test_stem_join import compare
+from tests.support.instants import Row, batch
+from tests.support.join_conditions import compare
+from tests.support.just_in_time import A, B, S, Y
 
 from millstream.kernel.just_in_time.consumers import Consumer
 from millstream.kernel.just_in_time.gates import JustInTime, Tally
 from millstream.kernel.just_in_time.producers import Taken
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
-from millstream.kernel.scalar.expressions import Column
-from millstream.types import BIGINT, Field, Schema
 
-A: Schema = (Field("x", BIGINT), Field("y", BIGINT))
-B: Schema = (Field("x", BIGINT), Field("b", BIGINT))
-S: Schema = (Field("y", BIGINT),)
-Y = Column(BIGINT, 1, "y")
 FOREVER = 1000
 SOME = Consumer("S", S, (Y,))
 

@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.test_join import Row, batch
-from tests.kernel.test_join_tree import ALWAYS, LATTICE, clique, outputs_of, random_inputs, shapes, tally
+from tests.support.instants import Row, batch, outputs_of, random_inputs
+from tests.support.join_conditions import clique, shapes
+from tests.support.just_in_time import ALWAYS, LATTICE, tally
 
 from millstream.kernel.batch import END, INF
 from millstream.kernel.joins.graph import Access, Inputs, JoinGraph

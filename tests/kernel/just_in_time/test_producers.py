@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from tests.kernel.test_consumers import A, B, S, Y
-from tests.kernel.test_join import Row, batch
-from tests.kernel.test_stem_join import compare
+from tests.support.instants import Row, batch
+from tests.support.join_conditions import compare
+from tests.support.just_in_time import A, B, S, Y
 
 from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
 from millstream.kernel.just_in_time.gates import JustInTime

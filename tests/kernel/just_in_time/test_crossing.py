@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.test_stem_join import compare
+from tests.support.join_conditions import compare
 
 from millstream.kernel.just_in_time import crossing
 from millstream.kernel.just_in_time.crossing import Crossing

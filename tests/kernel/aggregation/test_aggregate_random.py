@@ -12,7 +12,21 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.aggregates import SCHEMA, B, D, K, Midrange, N, Parity, Runner, S, X, batch, call, comparable
+from tests.kernel.aggregation.aggregates import (
+    SCHEMA,
+    B,
+    D,
+    K,
+    Midrange,
+    N,
+    Parity,
+    Runner,
+    S,
+    X,
+    batch,
+    call,
+    comparable,
+)
 
 from millstream.kernel.aggregation import change_points, ordered_bag, sorted_runs
 from millstream.kernel.aggregation.aggregate import Aggregate, AggregateCall
