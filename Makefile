@@ -30,11 +30,11 @@ test: setup  ## run the tests, without the slow ones
 test-slow: setup  ## run the slow tests
 	@$(BIN)/pytest -m slow $(PYTEST_ARGS)
 
-check: setup  ## lint, format, types and layers
+check: setup  ## lint, format, types (of the tests and benchmarks too) and layers
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/pytest -q tests/test_layers.py
+	@$(BIN)/pytest -q tests/test_layers.py tests/test_tests.py
 
 bench: setup  ## run the benchmarks
 	@$(BIN)/millstream bench

@@ -58,7 +58,7 @@ def run(operator: Operator, inputs: Sequence[pl.DataFrame], batch: int) -> Itera
         output, state = operator.step(parts, state, progress)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         segments = [segment for kept in state.values() for segment in kept]
-        held, size = sum(s.height for s in segments), sum(s.estimated_size() for s in segments)
+        held, size = sum(s.height for s in segments), sum(int(s.estimated_size()) for s in segments)
         yield Step(output.height, held, wall, cpu, size)
 
 

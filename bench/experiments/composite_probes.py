@@ -82,9 +82,9 @@ def _true(values: Numbers, operator: str, value: int) -> npt.NDArray[np.bool_]:
 def _join(operator: str, stored: int) -> InnerJoin:
     """R.a joined with a column of S: by equality, or by a range."""
     if operator == "=":
-        return InnerJoin(LEFT, RIGHT, ((0, stored),), TRUE, (False,))
+        return InnerJoin(LEFT, RIGHT, ((0, stored),), TRUE)
     sides = [Column(BIGINT, 1 + stored, "s"), Column(BIGINT, 0, "a")]
-    return InnerJoin(LEFT, RIGHT, (), call("<", sides), ())
+    return InnerJoin(LEFT, RIGHT, (), call("<", sides))
 
 
 def new_query(workload: str, count: int) -> dict[str, Callable[[], int]]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -25,8 +26,7 @@ from bench.pictures import bars as draw_bars
 from bench.resident import resident
 
 import millstream as ms
-from millstream.engine import tasks
-from millstream.engine.history import backfill
+from millstream.engine import needs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,8 +97,8 @@ def backfilled(case: str, engine: str, history: int, epochs: int) -> list[Measur
                     shares.append((late.backfill or {"fraction": 1.0})["fraction"])
                     late.drop()
     found = []
-    for variant, taken in times.items():
-        median = statistics.median(taken)
+    for variant, seconds_taken in times.items():
+        median = statistics.median(seconds_taken)
         more = {"epoch_ms": 1e3 * median, "backfilled": 0.0 if variant == ALONE else statistics.median(shares)}
         found.append(Measurement(case, variant, batch, Sample(batch, median, median, more=more)))
     return found
@@ -122,20 +122,17 @@ def selective(count: int, repetitions: int) -> list[Measurement]:
             t = pl.int_range(first, first + day, eager=True)
             db.insert("d", pl.DataFrame({"day": (t // day).cast(pl.Int32), "v": (t % 100).cast(pl.Int32), "ts": t}))
 
-        def run(read: Callable[..., object]) -> Sample:
-            begun, cpu, usual = time.perf_counter(), time.process_time(), tasks.needs_of
-            try:
-                tasks.needs_of = backfill.needs_of = read  # type: ignore[assignment, attr-defined]
+        def run(of_a_step: Callable[..., needs.Needs]) -> Sample:
+            begun, cpu = time.perf_counter(), time.process_time()
+            with patch.object(needs, "_needs_of_step", of_a_step):
                 query = db.register("SELECT v, COUNT(*) AS n FROM d [RANGE 1000] WHERE day = 7 GROUP BY v", name="late")
                 query.wait()
-            finally:
-                tasks.needs_of = backfill.needs_of = usual  # type: ignore[attr-defined]
             taken = time.perf_counter() - begun
             rows_out = query.result(at=8 * day).num_rows
             query.drop()
             return Sample(count, time.process_time() - cpu, taken, rows_out)
 
-        runs = {WHAT_MATTERS: partial(run, tasks.needs_of), ALL_FILES: partial(run, lambda *_: None)}
+        runs = {WHAT_MATTERS: partial(run, needs._needs_of_step), ALL_FILES: partial(run, lambda *_: needs.EVERYTHING)}
         best = in_turns(runs, repetitions)
     return [
         Measurement(SELECTIVE, variant, count, with_more(sample, seconds=sample.wall))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +77,7 @@ def trials(settings: Settings) -> list[Trial]:
     ours = partial(on_millstream, spark, root / "db", directory)
     theirs = partial(plain_spark.rules_join, spark, directory, root / "checkpoint")
     separate = partial(plain_spark.job_per_rule, spark, directory, root / "checkpoint", few)
-    cases = [
+    cases: list[tuple[str, Callable[[], tuple[float, int]], Callable[[], int]]] = [
         (AT_ONCE, lambda: ours(None, size, many), lambda: theirs(None, many)),
         (BY_FILE, lambda: ours(1, size, many), lambda: theirs(1, many)),
         (SEPARATE, lambda: ours(None, size, few), separate),

@@ -76,7 +76,10 @@ def _negation(name: str, percent: int, settings: Settings) -> Trial:
         "said ahead": DirectMultiplicity(NARROW, SetOperation.EXCEPT),
     }
     if name == "anti join":
-        presence = {"by counts": Multiplicity(NARROW, SetOperation.DISTINCT), "said ahead": DistinctStar(NARROW)}
+        presence: dict[str, Multiplicity | DistinctStar] = {
+            "by counts": Multiplicity(NARROW, SetOperation.DISTINCT),
+            "said ahead": DistinctStar(NARROW),
+        }
         ways = {
             way: ExistenceJoin(NARROW, known, (0,), (False,), Consolidated(), negated=True)
             for way, known in presence.items()

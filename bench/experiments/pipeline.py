@@ -134,7 +134,7 @@ def compare(
 ) -> list[Measurement]:
     """The best of some runs of each, by the clock, since both use all cores; what is declared once is not counted."""
     best: dict[str, Sample] = {}
-    works = {MILLSTREAM: ours, SPARK: partial(plain_spark.measured, theirs)}
+    works: dict[str, Callable[[], tuple[float, int]]] = {MILLSTREAM: ours, SPARK: partial(plain_spark.measured, theirs)}
     for _ in range(1 if settings.quick else 5):
         for variant, work in works.items():
             seconds, rows = work()

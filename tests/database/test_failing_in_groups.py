@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.answers import table_of
 
 import millstream as ms
 
@@ -125,7 +126,7 @@ def test_what_is_not_final_fails_nothing_yet(tmp_path: Path, text: str, shards: 
         with pytest.raises(ms.EvaluationError, match="division by zero"):
             db.query("q0").result()
         assert [db.query(name).result().num_rows for name in ("q1", "q2", "q4")] == [
-            db.execute(text.replace("?", str(k))).table.num_rows for k in (1, 2, 2)
+            table_of(db, text.replace("?", str(k))).num_rows for k in (1, 2, 2)
         ]
 
 

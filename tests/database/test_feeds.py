@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from tests.database.feeding import Fed
+from tests.support.feeds import Fed
 
 import millstream as ms
 from millstream.connectors.feeds import Pace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -160,11 +160,12 @@ def test_many_threads_ask_for_instants_within_retention(tmp_path: Path, on_disk:
             reader.join(timeout=60)
         assert not failures
         assert asked[0] >= 100
-        for outside in (
+        attempts: tuple[Callable[[], object], ...] = (
             lambda: query.result(at=5),
             lambda: query.changes(since=5),
             lambda: next(query.follow(since=5)),
-        ):
+        )
+        for outside in attempts:
             with pytest.raises(ms.TimeError, match=r"no longer kept[\s\S]*is 498"):
                 outside()
         with pytest.raises(ms.TimeError, match=r"not final[\s\S]*698"):
@@ -184,7 +185,8 @@ def test_many_threads_ask_for_instants_within_retention(tmp_path: Path, on_disk:
 def test_changes_piece_by_piece_are_all_of_them(db: ms.Database, text: str, most: int) -> None:
     query = db.register(text)
     reader = query.reader
-    pieces, place = [], reader.place()
+    pieces: list[pa.Table] = []
+    place = reader.place()
     for start in range(0, 60, 20):
         db.insert("s", [(ts % 3, ts // 2, ts // 2 * 2) for ts in range(start, start + 20)])
         while True:
@@ -193,5 +195,6 @@ def test_changes_piece_by_piece_are_all_of_them(db: ms.Database, text: str, most
                 break
             # More than was asked for only where a single instant has them.
             assert piece.num_rows <= most or len(set(piece["_ts"].to_pylist())) == 1
-            pieces, place.seen = [*pieces, piece], until
+            pieces.append(piece)
+            place.seen = until
     assert pa.concat_tables(pieces).to_pylist() == query.changes().to_pylist() != []

@@ -6,6 +6,8 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
+from tests.support.answers import accepted, table_of
+from tests.support.patching import count_calls
 
 import millstream as ms
 from millstream.engine.engine import Engine
@@ -14,6 +16,8 @@ from millstream.language import values as language_values
 from millstream.language.literal_rows import plain_inserts
 from millstream.language.statement_parser import parse, parsed_insert
 from millstream.language.statements import Insert
+from millstream.plan.definitions import StreamDefinition
+from millstream.types import Field
 
 COLUMNS = {
     "TINYINT": ["1", "-128", "NULL", "1Y", "CAST('5' AS TINYINT)", "300", "1.0", "1.5", "'1'"],
@@ -54,12 +58,17 @@ COLUMNS = {
 
 
 def tree(rows: str) -> Insert:
-    (statement,) = parse(f"INSERT INTO S VALUES {rows}")
-    return parsed_insert(statement)
+    return parsed_insert(one_insert(f"INSERT INTO S VALUES {rows}"))
 
 
-def outcome(text: str, columns: object, *, plain: bool) -> str:
+def one_insert(text: str) -> Insert:
     (statement,) = parse(text)
+    assert isinstance(statement, Insert)
+    return statement
+
+
+def outcome(text: str, columns: tuple[Field, ...], *, plain: bool) -> str:
+    statement = one_insert(text)
     statement = statement if plain else parsed_insert(statement)
     try:
         made = language_values.insert_rows(statement, columns)
@@ -68,11 +77,17 @@ def outcome(text: str, columns: object, *, plain: bool) -> str:
     return repr(made).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc")
 
 
+def columns_of(db: ms.Database, stream: str) -> tuple[Field, ...]:
+    definition = db.catalog[stream]
+    assert isinstance(definition, StreamDefinition)
+    return definition.input_columns
+
+
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_plain_constants_mean_what_they_mean_in_trees(kind):
+def test_plain_constants_mean_what_they_mean_in_trees(kind: str) -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute(f"CREATE STREAM S (a {kind}, b INT) TIMESTAMP BY t")
-        columns = db.catalog["s"].input_columns
+        columns = columns_of(db, "s")
         for value in COLUMNS[kind]:
             for text in (f"INSERT INTO S VALUES ({value}, 1, 2)", f"insert into `S` (t, a) values ( 2 , {value} ) ; "):
                 assert outcome(text, columns, plain=True) == outcome(text, columns, plain=False)
@@ -97,11 +112,11 @@ def test_plain_constants_mean_what_they_mean_in_trees(kind):
         "INSERT INTO S SELECT 1",
     ],
 )
-def test_anything_else_is_left_to_the_parser(text):
+def test_anything_else_is_left_to_the_parser(text: str) -> None:
     assert not plain_inserts(text)
 
 
-def test_what_is_wrong_is_pointed_at():
+def test_what_is_wrong_is_pointed_at() -> None:
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT) TIMESTAMP BY t")
         with pytest.raises(ms.TypeError, match=r'(?s)column "a" is INT, not STRING.*line 2, column 2'):
@@ -113,13 +128,9 @@ def test_what_is_wrong_is_pointed_at():
         assert db.stats()["streams"]["S"]["arrived"] == 0
 
 
-def test_ten_thousand_rows_cost_no_query_each(monkeypatch):
+def test_ten_thousand_rows_cost_no_query_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted, since clocks are no test: a few evaluations for each column, whatever the rows."""
-    from millstream.language import literal_rows as reading
-
-    calls = []
-    right = reading.evaluate
-    monkeypatch.setattr(reading, "evaluate", lambda *arguments: calls.append(1) or right(*arguments))
+    calls = count_calls(monkeypatch, literal_rows, "evaluate")
     rows = ", ".join(
         f"({-i}, 'x{i}', {i}.25, DATE '2026-01-0{1 + i % 9}', CAST('{i}' AS BIGINT), {i}.5e0, "
         f"TIMESTAMP '2026-01-01 0{i // 3600}:{i // 60 % 60:02}:{i % 60:02}')"
@@ -130,21 +141,19 @@ def test_ten_thousand_rows_cost_no_query_each(monkeypatch):
             "CREATE STREAM S (a INT, s STRING, d DECIMAL(10,2), day DATE, b BIGINT, x DOUBLE, ts TIMESTAMP)"
             " TIMESTAMP BY ts"
         )
-        assert db.execute(f"INSERT INTO S VALUES {rows}").insert.accepted == 10_000
+        assert accepted(db, f"INSERT INTO S VALUES {rows}") == 10_000
         assert len(calls) < 10
 
 
-def test_expressions_of_one_form_are_computed_together(monkeypatch):
-    calls = []
-    right = literal_rows.evaluate
-    monkeypatch.setattr(literal_rows, "evaluate", lambda *arguments: calls.append(1) or right(*arguments))
+def test_expressions_of_one_form_are_computed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = count_calls(monkeypatch, literal_rows, "evaluate")
     rows = [
         f"({i} + {i % 7}, concat('it''s ', '{i}'), -{i}.5 * 2, DATE '2026-01-01' + INTERVAL {i % 9} DAY, {i} / 3, {i})"
         for i in range(200)
     ]
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT, s STRING, d DECIMAL(10,2), day DATE, b BIGINT) TIMESTAMP BY ts")
-        columns = db.catalog["s"].input_columns
+        columns = columns_of(db, "s")
         together = language_values.insert_rows(tree(", ".join(rows)), columns)
         assert len(calls) < 20
         singly = [language_values.insert_rows(tree(row), columns)[0] for row in rows]
@@ -169,24 +178,24 @@ INSERT INTO S VALUES (14, ';', 6); INSERT INTO S VALUES (15, 'r', 7) ;
 """
 
 
-def test_scripts_of_many_statements():
+def test_scripts_of_many_statements() -> None:
     """Whatever stands between them, and with long lists that are taken out of the text as well."""
     script = SCRIPT.replace("LIST", ", ".join(str(i) for i in range(3_000)))
     runs = [len(run) for run in plain_inserts(script)]
     assert runs == [2, 1, 1, 1, 1, 1, 2, 2]
     with ms.connect(engine="inprocess") as db:
-        assert db.execute(script).insert.accepted == 1
+        assert accepted(db, script) == 1
         assert db.stats()["streams"]["S"]["arrived"] == 13
         db.advance(to=30)
-        found = db.execute("SELECT t, a, s FROM S").table.to_pydict()
+        found = table_of(db, "SELECT t, a, s FROM S").to_pydict()
         assert sorted(zip(found["a"], found["t"], found["s"], strict=True)) == [
             *((1, 1, "r"), (2, 2, "/* ; */"), (3, 3, "it's; --"), (4, 3, "x"), (6, 4, "y"), (7, 4, "z"), (8, 4, None)),
             *((9, 5, None), (10, 5, None), (12, 5, "w"), (13, 5, "v"), (14, 6, ";"), (15, 7, "r")),
         ]
-        assert sorted(db.execute("SELECT k FROM R").table.column("k").to_pylist()) == [1, 2, 3, 4, 5]
+        assert sorted(table_of(db, "SELECT k FROM R").column("k").to_pylist()) == [1, 2, 3, 4, 5]
 
 
-def test_statements_of_a_script_are_where_they_are():
+def test_statements_of_a_script_are_where_they_are() -> None:
     text = "INSERT INTO S VALUES (1, 1);\n INSERT INTO S VALUES (2, 2), (3, 3);INSERT INTO S VALUES (4, 4) ;\n"
     places = [text[one.place.start : one.place.end] for one in parse(text)]
     assert places == [
@@ -209,10 +218,8 @@ def test_statements_of_a_script_are_where_they_are():
         assert db.stats()["streams"]["S"]["late"] == 1
 
 
-def test_many_statements_are_one_epoch(monkeypatch):
-    epochs = []
-    right = Engine.epoch
-    monkeypatch.setattr(Engine, "epoch", lambda *arguments: epochs.append(1) or right(*arguments))
+def test_many_statements_are_one_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = count_calls(monkeypatch, Engine, "epoch")
     with ms.connect(engine="inprocess") as db:
         db.execute("CREATE STREAM S (a INT) TIMESTAMP BY t; CREATE TABLE R (a INT)")
         db.execute("REGISTER QUERY q AS SELECT a FROM S [ROWS 2]")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+from tests.support.answers import table_of
 
 import millstream as ms
 
@@ -10,22 +14,22 @@ MODES = ["eager", "lazy", "none"]
 
 
 @pytest.fixture
-def db():
+def db() -> Iterator[ms.Database]:
     with ms.connect(engine="inprocess") as database:
         database.execute("CREATE TABLE t (a INT); CREATE STREAM S (a INT) TIMESTAMP BY ts")
         yield database
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_tables_without_rows_hold_from_instant_0(db, mode):
-    assert db.execute("SELECT count(*) AS n FROM t").table.to_pylist() == [{"n": 0}]
+def test_tables_without_rows_hold_from_instant_0(db: ms.Database, mode: str) -> None:
+    assert table_of(db, "SELECT count(*) AS n FROM t").to_pylist() == [{"n": 0}]
     query = db.register("SELECT count(*) AS n FROM t", mode=mode)
     assert query.result().to_pylist() == [{"n": 0}]
     assert query.final is None  # rows may still come at 0
     assert query.changes().num_rows == 0
     db.execute("INSERT INTO t VALUES (7)")
     assert query.result().to_pylist() == [{"n": 1}]
-    assert db.execute("SELECT count(*) AS n FROM t").table.to_pylist() == [{"n": 1}]
+    assert table_of(db, "SELECT count(*) AS n FROM t").to_pylist() == [{"n": 1}]
     db.advance(to=0)
     assert query.final == 0
     assert query.result(at=0).to_pylist() == [{"n": 1}]
@@ -33,10 +37,10 @@ def test_tables_without_rows_hold_from_instant_0(db, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_reads_nothing_is_final_at_instant_0(db, mode):
+def test_what_reads_nothing_is_final_at_instant_0(db: ms.Database, mode: str) -> None:
     stream = db.register("SELECT 1 AS a", mode=mode)
     assert stream.result().to_pylist() == stream.result(at=0).to_pylist() == [{"_ts": 0, "a": 1}]
-    assert db.execute("SELECT 1 AS a").table.to_pylist() == [{"_ts": 0, "a": 1}]
+    assert table_of(db, "SELECT 1 AS a").to_pylist() == [{"_ts": 0, "a": 1}]
     query = db.register("SELECT count(*) AS a", mode=mode)
     assert query.final == 0
     assert query.result().to_pylist() == query.result(at=0).to_pylist() == [{"a": 1}]
@@ -51,14 +55,14 @@ def test_what_reads_nothing_is_final_at_instant_0(db, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_over_streams_nothing_is_shown(db, mode):
+def test_over_streams_nothing_is_shown(db: ms.Database, mode: str) -> None:
     query = db.register("SELECT count(*) AS n FROM S [RANGE 5]", mode=mode)
     both = db.register("SELECT count(*) AS n FROM S [RANGE 5] UNION ALL SELECT 1 AS n", mode=mode)
     joined = db.register("SELECT count(*) AS n FROM S [RANGE 5], t", mode=mode)
     for each in (query, both, joined):
         assert each.final is None
         assert each.result().num_rows == each.changes().num_rows == 0
-    assert db.execute("SELECT count(*) AS n FROM S [RANGE 5]").table.num_rows == 0
+    assert table_of(db, "SELECT count(*) AS n FROM S [RANGE 5]").num_rows == 0
     db.advance("S", to=0)
     assert query.result().to_pylist() == [{"n": 0}]
     assert both.result().to_pylist() == [{"n": 0}, {"n": 1}]
@@ -66,14 +70,14 @@ def test_over_streams_nothing_is_shown(db, mode):
     assert joined.result().to_pylist() == [{"n": 0}]
 
 
-def test_streams_of_what_reads_nothing(db):
+def test_streams_of_what_reads_nothing(db: ms.Database) -> None:
     query = db.register("ISTREAM(SELECT 1 AS a)")
     assert query.result().to_pylist() == [{"_ts": 0, "a": 1}]
     db.advance(to=3)
     assert query.result().to_pylist() == [{"_ts": 0, "a": 1}]
 
 
-def test_sinks_and_many_queries_see_instant_0(db):
+def test_sinks_and_many_queries_see_instant_0(db: ms.Database) -> None:
     query = db.register("SELECT 1 AS n")
     seen = []
     db.create_sink("k", query.name, lambda number, changes: seen.extend(changes.to_pylist()))
@@ -83,7 +87,7 @@ def test_sinks_and_many_queries_see_instant_0(db):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_it_holds_after_opening_again(tmp_path, mode):
+def test_it_holds_after_opening_again(tmp_path: Path, mode: str) -> None:
     for advanced in (-1, -1, 0, 4):
         with ms.connect(tmp_path / "db", engine="inprocess") as db:
             if not db.queries():
@@ -97,7 +101,7 @@ def test_it_holds_after_opening_again(tmp_path, mode):
             assert db.query("counted").result().to_pylist() == [{"n": 0}]
 
 
-def test_changes_beyond_what_is_final_are_refused(db):
+def test_changes_beyond_what_is_final_are_refused(db: ms.Database) -> None:
     query = db.register("SELECT a FROM S [RANGE 5]")
     with pytest.raises(ms.TimeError, match=r"(?s)changes of .* since 3 are not final.*nothing is final.*waits for s"):
         query.changes(since=3)
@@ -115,7 +119,7 @@ def test_changes_beyond_what_is_final_are_refused(db):
 
 
 @pytest.mark.parametrize("mode", ["eager", "lazy"])
-def test_a_failed_query_says_so(db, mode):
+def test_a_failed_query_says_so(db: ms.Database, mode: str) -> None:
     query = db.register("SELECT 10 / a AS b FROM S [RANGE 5]", mode=mode)
     assert query.stats()["state"] == "active"
     assert query.error is None
@@ -131,7 +135,7 @@ def test_a_failed_query_says_so(db, mode):
 
 
 @pytest.mark.parametrize("to", [2**62 + 1, 2**63 - 1, 2**63, 10**40, -1, 1.5, None, "x", True])
-def test_instants_that_cannot_be_carried_are_refused(db, to):
+def test_instants_that_cannot_be_carried_are_refused(db: ms.Database, to: int) -> None:
     query = db.register("SELECT count(*) AS n FROM S [RANGE 5]")
     for ask in (
         lambda: db.advance(to=to),

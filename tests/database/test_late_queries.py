@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def checked(query: ms.Query, window: Window, elements: list[Element], past: Past
     due = window.first(seen, kept) if kept else 0
     if due == NEVER and window.counts:
         assert "once its windows have counted" in query.notices[0]
-        for ask in (query.result, lambda: query.result(at=final), lambda: query.changes(since=final)):
+        for ask in (query.result, partial(query.result, at=final), partial(query.changes, since=final)):
             with pytest.raises(ms.TimeError, match=r"no longer kept[\s\S]*once its windows have counted"):
                 ask()
         assert query.changes().num_rows == 0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.support.answers import table_of
+from tests.support.patching import count_calls
 
 import millstream as ms
 from millstream.database import Database
@@ -247,7 +251,7 @@ def test_templates_of_mode_lazy_share_rows_and_last(tmp_path: Path) -> None:
         same(db, "lazy0_2", "eager0_2")
 
 
-TEMPLATES_OF_NONE = [
+TEMPLATES_OF_NONE: list[tuple[str, Sequence[tuple[object, ...]]]] = [
     ("SELECT b FROM S [RANGE 5] WHERE a > ? AND b < ?", [(0, 9), (1, -2), (0, None)]),
     ("SELECT a, SUM(b + ?) AS x FROM S [TUMBLE 4] GROUP BY a", [(1,), (20,)]),
     ("SELECT S.b, T.c FROM S [RANGE 4], T [RANGE 2] WHERE S.a = T.a AND S.b * ? > T.c", [(0.5,), (-1.0,)]),
@@ -257,9 +261,7 @@ FRAGILE_TEMPLATES = (1, 3)
 
 
 def test_templates_of_mode_none_are_bound_once_and_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bound: list[str] = []
-    usual = Binder.bind
-    monkeypatch.setattr(Binder, "bind", lambda *arguments: bound.append("") or usual(*arguments))
+    bound = count_calls(monkeypatch, Binder, "bind")
 
     def check(db: Database) -> None:
         for n, (_, values) in enumerate(TEMPLATES_OF_NONE):
@@ -448,7 +450,7 @@ def test_a_failing_query_fails_in_all_modes(mode: str) -> None:
         query = db.register("SELECT 10 / a AS x FROM S [RANGE 2]", mode=mode)
         db.insert("S", [(1, 1, 1), (0, 2, 2), (1, 3, 9)])
         db.advance(to=20)
-        for ask in (lambda: query.result(), lambda: query.result(at=1), query.changes):
+        for ask in (query.result, partial(query.result, at=1), query.changes):
             with pytest.raises(ms.EvaluationError, match="division by zero"):
                 ask()
 
@@ -468,7 +470,7 @@ def test_what_can_fail_is_tried_on_the_rows_that_windows_let_through(text: str, 
     quiet = [("S", (1, -7, 11)), ("S", (5, -5, 20)), ("T", (1, 7, 22)), ("S", (1, 6, 29))]
     fatal = [("T", (1, -6, 31)), ("S", (4, -4, 45)), ("S", (1, 1, 60))]
 
-    def feed_each(rows: list[tuple[str, tuple[int, ...]]]) -> None:
+    def feed_each(rows: Sequence[tuple[str, tuple[int, ...]]]) -> None:
         for stream, row in rows:
             db.insert(stream, [row])
 
@@ -485,7 +487,7 @@ def test_what_can_fail_is_tried_on_the_rows_that_windows_let_through(text: str, 
         feed_each(fatal)
         db.advance(to=70)
         for query in queries:
-            for ask in (query.result, query.changes, lambda query=query: query.result(at=12)):
+            for ask in (query.result, query.changes, partial(query.result, at=12)):
                 with pytest.raises(ms.EvaluationError, match="division by zero"):
                     ask()
 
@@ -524,8 +526,8 @@ def test_nobody_who_asks_waits_for_an_epoch_that_runs() -> None:
         register_all(db)
         feed(db, 0, 12)
         ad_hoc = "SELECT a, COUNT(*) AS n FROM S [RANGE 3] GROUP BY a"
-        asks = [lambda query=query: query.result() for query in db.queries()]
-        asks += [lambda: db.execute(ad_hoc).table, lambda: db.execute(f"EXPLAIN ANALYZE {ad_hoc}").table]
+        asks: list[Callable[[], object]] = [query.result for query in db.queries()]
+        asks += [lambda: table_of(db, ad_hoc), lambda: db.execute(f"EXPLAIN ANALYZE {ad_hoc}").table]
         expected = [ask() for ask in asks[:-1]]
         with ThreadPoolExecutor(1) as thread, db.engine.lock:
             found = [thread.submit(ask).result(timeout=300) for ask in asks]

@@ -258,7 +258,7 @@ def test_lengths_that_were_passed_over_once(tmp_path: Path, monkeypatch: pytest.
     for time in range(2):
         with opened(tmp_path) as db:
             assert {query.name: query.result(at=1).to_pylist() for query in db.queries()} == expected
-            assert [query.first_tick for query in db.queries()] == [0] * len(texts)
+            assert [query.instants.first for query in db.queries()] == [0] * len(texts)
             assert "CHAR(1)" in db.query("group_1").cql
             assert db.query("group_1").explain()
             db.insert("s", [(10, "fghij", 2 + time)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -42,7 +42,7 @@ def stems(db: ms.Database) -> dict[str, list[tuple[str, ...]]]:
     }
 
 
-def alone(joins: Mapping[str, str], stop: int) -> dict[str, Sequence[object]]:
+def alone(joins: Mapping[str, str], stop: int) -> dict[str, list[str]]:
     answers = {}
     for name, text in joins.items():
         with ms.connect(engine="inprocess") as db:
@@ -53,7 +53,7 @@ def alone(joins: Mapping[str, str], stop: int) -> dict[str, Sequence[object]]:
     return answers
 
 
-def rows(query: ms.Query) -> list[object]:
+def rows(query: ms.Query) -> list[str]:
     return sorted(map(str, query.changes().to_pylist()))
 
 

@@ -45,7 +45,8 @@ def reopen(tmp_path: Path) -> Iterator[Open]:
 
 
 def values(query: ms.Query, column: str = "a") -> list[object]:
-    return query.result()[column].to_pylist()
+    found: list[object] = query.result()[column].to_pylist()
+    return found
 
 
 def test_each_row_is_a_query(db: ms.Database) -> None:

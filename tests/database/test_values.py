@@ -5,20 +5,23 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from tests.support.answers import table_of
 
 import millstream as ms
 
 COLUMNS = "k INT, s STRING, d DECIMAL(10,2), x DOUBLE, day DATE, at TIMESTAMP, ok BOOLEAN, b BINARY"
 GOOD = (1, "a", Decimal("1.5"), 0.5, dt.date(2026, 1, 1), dt.datetime(2026, 1, 1, tzinfo=dt.UTC), True, b"a")
 PLACES = {name.split()[0]: place for place, name in enumerate(COLUMNS.split(", "))}
-HOSTILE = {
+HOSTILE: dict[str, list[Any]] = {
     "k": [2**31, 10**5000, 1.5, Decimal("1.5"), np.float32(1.5), float("nan"), True, "1", [1], {}, object()],
     "s": ["\ud800", 5, b"\xff", ["a"], object()],
     "d": [
@@ -37,21 +40,21 @@ HOSTILE = {
 
 
 @pytest.fixture
-def db():
+def db() -> Iterator[ms.Database]:
     with ms.connect(engine="inprocess") as database:
         database.execute(f"CREATE STREAM S ({COLUMNS}) TIMESTAMP BY t")
         yield database
 
 
-def with_value(name: str, value: object) -> tuple:
-    row = [*GOOD, 1]
+def with_value(name: str, value: object) -> tuple[object, ...]:
+    row: list[object] = [*GOOD, 1]
     row[PLACES[name]] = value
     return tuple(row)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("as_dict", [False, True])
-def test_a_value_that_does_not_fit_is_named(db, name, as_dict):
+def test_a_value_that_does_not_fit_is_named(db: ms.Database, name: str, as_dict: bool) -> None:
     names = [*PLACES, "t"]
     for value in HOSTILE[name]:
         rows = [(*GOOD, 1), with_value(name, value)]
@@ -60,7 +63,7 @@ def test_a_value_that_does_not_fit_is_named(db, name, as_dict):
     assert db.stats()["streams"]["S"]["arrived"] == 0
 
 
-def test_values_that_fit_are_kept_as_they_are(db):
+def test_values_that_fit_are_kept_as_they_are(db: ms.Database) -> None:
     rows = [
         (*GOOD, 1),
         (None,) * 8 + (2,),
@@ -68,20 +71,20 @@ def test_values_that_fit_are_kept_as_they_are(db):
         (Decimal("4"), "ä", 1.25, 1e300, dt.date.min, dt.datetime.min, None, b"\xff", 4),
     ]
     assert db.insert("S", rows).accepted == 4
-    found = db.execute("SELECT * FROM S [RANGE UNBOUNDED]").table.to_pylist()
+    found = table_of(db, "SELECT * FROM S [RANGE UNBOUNDED]").to_pylist()
     assert len(found) == 3  # the instants before the last are final
     assert found[0]["d"] == Decimal("1.50")
     assert found[2]["k"] == 3
 
 
-def test_a_column_that_comes_twice_is_refused(db):
+def test_a_column_that_comes_twice_is_refused(db: ms.Database) -> None:
     db.execute("CREATE STREAM T (a INT) TIMESTAMP BY t")
     for rows in ([{"a": 1, "A": 2, "t": 1}], pa.table({"a": [1], "A": [2], "t": [1]})):
         with pytest.raises(ms.InputError, match="comes twice"):
             db.insert("T", rows)
 
 
-def test_tables_of_other_libraries_are_checked(db):
+def test_tables_of_other_libraries_are_checked(db: ms.Database) -> None:
     db.execute("CREATE STREAM T (d DECIMAL(10,2), s STRING) TIMESTAMP BY t")
     broken = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe"))
     one = pa.array([1], pa.int64())
@@ -100,7 +103,7 @@ def test_tables_of_other_libraries_are_checked(db):
             db.insert("T", table)
 
 
-def test_parameters_are_checked(db):
+def test_parameters_are_checked(db: ms.Database) -> None:
     for value in (Decimal("1e-999999999"), 10**100, object(), "\ud800"):
         with pytest.raises(ms.InputError):
             db.register_many("SELECT k FROM S WHERE d > ?", [(value,)])
@@ -136,7 +139,7 @@ for body in ('[[1, 9, "99999-01-01T00:00:00Z", null]]', '[[1, 9, null, "0000-00-
 """
 
 
-def test_bodies_with_hostile_numbers_end_no_process():
+def test_bodies_with_hostile_numbers_end_no_process() -> None:
     """In a process of its own: Arrow's conversion was a segmentation fault."""
     done = subprocess.run([sys.executable, "-c", HTTP], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -157,7 +160,7 @@ GROWING = {
 
 @pytest.mark.parametrize("name", GROWING)
 @pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
-def test_one_value_is_at_most_so_large(db, name, mode):
+def test_one_value_is_at_most_so_large(db: ms.Database, name: str, mode: str) -> None:
     db.execute("CREATE STREAM T (s STRING) TIMESTAMP BY t")
     query = db.register(f"SELECT length({GROWING[name]}) AS n FROM T [RANGE 5]", mode=mode)
     other = db.register("SELECT s FROM T [RANGE 5]")
@@ -170,7 +173,7 @@ def test_one_value_is_at_most_so_large(db, name, mode):
         db.execute(f"SELECT length({GROWING[name]}) AS n FROM T [RANGE 5]")
 
 
-def test_values_up_to_the_limit_are_made(db):
+def test_values_up_to_the_limit_are_made(db: ms.Database) -> None:
     db.execute("SET max_value_bytes = 1024")
     db.execute("CREATE STREAM T (s STRING) TIMESTAMP BY t")
     for text, size in {
@@ -193,7 +196,7 @@ def test_values_up_to_the_limit_are_made(db):
         db.execute(f"INSERT INTO T VALUES ('{'b' * 1025}', 1000)")
 
 
-def test_what_users_code_makes_is_limited(db):
+def test_what_users_code_makes_is_limited(db: ms.Database) -> None:
     db.create_function("grow", lambda column: ["x" * 20_000_000], "string")
     db.execute("CREATE STREAM T (s STRING) TIMESTAMP BY t")
     query = db.register("SELECT grow(s) AS n FROM T [RANGE 5]")
@@ -225,7 +228,7 @@ class JoinedAlong(Joined):
 
 @pytest.mark.parametrize("kind", [Joined, JoinedAlong])
 @pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
-def test_what_users_aggregates_make_is_limited(db, mode, kind):
+def test_what_users_aggregates_make_is_limited(db: ms.Database, mode: str, kind: type[Joined]) -> None:
     db.execute("SET max_value_bytes = 1024")
     db.create_aggregate("joined", kind, "string")
     db.execute("CREATE STREAM T (s STRING) TIMESTAMP BY t")
@@ -241,7 +244,7 @@ def test_what_users_aggregates_make_is_limited(db, mode, kind):
         query.result()
 
 
-def test_inserts_make_values_up_to_the_limit(db):
+def test_inserts_make_values_up_to_the_limit(db: ms.Database) -> None:
     db.execute("SET max_value_bytes = '32 MB'; CREATE STREAM T (s STRING) TIMESTAMP BY t")
     db.execute("INSERT INTO T VALUES (repeat('x', 20000000), 1)")
     with pytest.raises(ms.Error, match="a value of more than 33,554,432 bytes"):
@@ -260,13 +263,14 @@ FAR_AWAY = [
 
 
 @pytest.mark.parametrize("expression", FAR_AWAY)
-def test_constants_that_are_too_far_away(db, expression):
+def test_constants_that_are_too_far_away(db: ms.Database, expression: str) -> None:
     """Errors of ours, in statements and in queries, and the database goes on."""
     db.execute("CREATE STREAM T (day DATE, at TIMESTAMP) TIMESTAMP BY t")
     with pytest.raises(ms.Error):
         db.execute(f"INSERT INTO T VALUES ({expression}, {expression}, 1)")
     for text in (f"SELECT {expression} AS a", f"SELECT day FROM T [NOW] WHERE {expression} IS NULL"):
-        for ask in (db.execute, lambda text: db.register(text).result()):
+        ways: tuple[Callable[[str], object], ...] = (db.execute, lambda text: db.register(text).result())
+        for ask in ways:
             try:
                 ask(text)
             except ms.Error:
@@ -274,11 +278,13 @@ def test_constants_that_are_too_far_away(db, expression):
     assert db.insert("T", [(None, None, 1)]).accepted == 1
 
 
-def test_a_query_that_could_not_be_registered_leaves_nothing_behind(db, monkeypatch):
+def test_a_query_that_could_not_be_registered_leaves_nothing_behind(
+    db: ms.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its name is another one's then, which must not be taken for it."""
     db.execute("CREATE STREAM T (a INT) TIMESTAMP BY t")
 
-    def fails(*arguments):
+    def fails(*arguments: object) -> None:
         raise ms.EvaluationError("it cannot be")
 
     for name in ("q0", "q1"):

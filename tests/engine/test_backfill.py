@@ -172,7 +172,8 @@ def test_a_query_that_fails_fails_alone() -> None:
         feed(db, range(20))
         bad = db.register("SELECT 1 / (v - 3) AS x FROM s [NOW]", name="bad")
         good = db.register(SUMS, name="sums")
-        for ask in (bad.result, bad.changes, lambda: next(bad.follow())):
+        asks: tuple[Callable[[], object], ...] = (bad.result, bad.changes, lambda: next(bad.follow()))
+        for ask in asks:
             with pytest.raises(ms.EvaluationError, match="division by zero"):
                 ask()
         assert good.changes() == expected(20, {"sums": SUMS})["sums"]
@@ -225,7 +226,7 @@ def test_a_sink_is_served_when_the_past_is_there(gate: Gate) -> None:
 
 
 def test_tables_and_pending_changes_are_part_of_the_past() -> None:
-    def play(db: Database, query: Callable[[], None]) -> list[dict[str, Any]]:
+    def play(db: Database, query: Callable[[], object]) -> Any:
         db.execute("CREATE TABLE d (k INT, name STRING); INSERT INTO d VALUES (0, 'zero'), (1, 'one')")
         feed(db, range(20))
         db.execute("DELETE FROM d WHERE k = 1")
@@ -243,7 +244,7 @@ def test_tables_and_pending_changes_are_part_of_the_past() -> None:
         feed(early, range(20))
         early.execute("DELETE FROM d WHERE k = 1; INSERT INTO d VALUES (2, 'two') AT 300")
         feed(early, range(20, 40))
-        assert play(late, lambda: late.register(text) and None) == early.queries()[0].changes().to_pylist()
+        assert play(late, lambda: late.register(text)) == early.queries()[0].changes().to_pylist()
 
 
 def test_rows_beyond_the_heartbeat_are_taken_beside_the_epochs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import millstream as ms
 from millstream.kernel.batch import ARRIVAL, END, START, WEIGHT
+from millstream.kernel.operator import State
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
@@ -67,13 +68,13 @@ def elements(rng: np.random.Generator, first: int) -> pl.DataFrame:
 @pytest.mark.parametrize("name", QUERIES)
 def test_state_stays_flat(name: str, strategy: str) -> None:
     pipeline, rng = pipeline_of(QUERIES[name], strategy), np.random.default_rng(1)
-    states: dict[str, object] = {}
+    states: dict[str, State] = {}
     held = []
     before = {"s": -1, "t": -1}
     for first in range(0, 100 * WINDOW, BATCH):
         arrived = {"s": elements(rng, first), "t": elements(rng, first)}
         after = {"s": first + BATCH - 1, "t": first + BATCH - 1}
-        outcome = run(pipeline, arrived, states, before, after)  # type: ignore[arg-type]
+        outcome = run(pipeline, arrived, states, before, after)
         assert not outcome.failures
         states, before = outcome.states, after
         held.append(sum(s.height for state in states.values() for part in state.values() for s in part))

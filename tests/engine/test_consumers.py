@@ -7,21 +7,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from tests.engine.just_in_time import SCHEMA, THREE, TWO
 
 import millstream as ms
 from millstream.database import Database
 
-SCHEMA = """
-CREATE STREAM A (k INT, x INT) TIMESTAMP BY ts;
-CREATE STREAM B (k INT, y INT) TIMESTAMP BY ts;
-CREATE STREAM C (y INT, z INT) TIMESTAMP BY ts;
-CREATE STREAM S (x INT, z INT) TIMESTAMP BY ts;
-CREATE STREAM R (x INT, y INT) TIMESTAMP BY ts;
-CREATE TABLE T (x INT, t INT);
-CREATE TABLE N (x INT, n INT) NON RETROACTIVE;
-"""
-TWO = "A [RANGE 60] JOIN B [RANGE 60] ON A.k = B.k"
-THREE = f"{TWO} JOIN C [RANGE 60] ON B.y = C.y"
 PAIRS = f"(SELECT A.k, x, y FROM {TWO})"
 QUERIES = {
     "exists": f"SELECT A.k, x, B.y, z FROM {THREE} WHERE EXISTS (SELECT * FROM S [RANGE 9] WHERE S.x = A.x)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.engine.failing import Rows, failure
 from tests.properties.driver import in_process
+from tests.support.answers import table_of
 
 import millstream as ms
 
@@ -121,7 +122,7 @@ def test_ad_hoc_queries_have_only_the_instant_asked() -> None:
         with pytest.raises(ms.EvaluationError, match="division by zero"):
             db.execute("SELECT 10/x AS y FROM A [RANGE 3]")
         db.advance(to=9)
-        assert db.execute("SELECT 10/x AS y FROM A [RANGE 5]").table.num_rows == 1
+        assert table_of(db, "SELECT 10/x AS y FROM A [RANGE 5]").num_rows == 1
 
 
 def test_rows_beyond_the_heartbeat_do_not_count_yet() -> None:

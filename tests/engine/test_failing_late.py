@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.properties.driver import in_process
+from tests.support.answers import table_of
 
 import millstream as ms
 from millstream.database import Database
@@ -69,7 +70,7 @@ def test_nor_after_a_restart(tmp_path: Path, mode: str) -> None:
 def test_ad_hoc_streams_have_the_elements_that_can_be_asked_for() -> None:
     with in_process() as db:
         fill(db)
-        assert db.execute("SELECT RSTREAM(10/x AS y) FROM A [NOW]").table.num_rows == 10
+        assert table_of(db, "SELECT RSTREAM(10/x AS y) FROM A [NOW]").num_rows == 10
         db.insert("A", [(0, 1, 85)])
         db.advance(to=86)
         with pytest.raises(ms.EvaluationError, match="division by zero"):
@@ -158,7 +159,7 @@ def test_ad_hoc_streams_that_count_fail_from_their_first_instant_on() -> None:
         few(db)
         db.insert("A", [(0, 1, 85), (1, 1, 86), (1, 1, 87), (1, 1, 88), (1, 1, 89)])
         db.advance(to=89)
-        assert db.execute("SELECT RSTREAM(10/x AS y) FROM A [ROWS 2]").table.num_rows
+        assert table_of(db, "SELECT RSTREAM(10/x AS y) FROM A [ROWS 2]").num_rows
         db.insert("A", [(0, 1, 90)])
         db.advance(to=91)
         with pytest.raises(ms.EvaluationError, match="division by zero"):

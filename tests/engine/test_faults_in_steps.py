@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import polars as pl
@@ -15,11 +15,15 @@ import pytest
 import millstream as ms
 from millstream import kernel
 from millstream.errors import StateError
-from millstream.kernel.operator import Operator
+from millstream.kernel.batch import Batch
+from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.relational.linear import Project
 
 for module in pkgutil.walk_packages(kernel.__path__, "millstream.kernel."):
     importlib.import_module(module.name)
+
+Answers = dict[str, object]  # of each query
+Users = dict[type[Operator], set[str]]  # of each operator
 
 
 def operators(kind: type[Operator] = Operator) -> set[type[Operator]]:
@@ -73,7 +77,7 @@ def faulty(kind: type[Operator], error: BaseException) -> Iterator[list[int]]:
     """Every step of the operator raises once there are rows or time passes; gives how often it did."""
     right, raised = kind.step, [0]
 
-    def step(self, inputs, state, progress):
+    def step(self: Operator, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         if type(self) is kind and (any(batch.height for batch in inputs) or progress.low > 0):
             raised[0] += 1
             raise error
@@ -145,7 +149,7 @@ def registered(db: ms.Database, wanted: set[str] | None = None) -> dict[str, ms.
 
 
 @pytest.fixture(scope="module")
-def right() -> dict[str, object]:
+def right() -> Answers:
     """The answers without faults."""
     with database() as db:
         queries = registered(db)
@@ -155,9 +159,9 @@ def right() -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def users() -> dict[type[Operator], set[str]]:
+def users() -> Users:
     """Of each operator, the queries that have it, and not all of them."""
-    found: dict[type[Operator], set[str]] = {}
+    found: Users = {}
     with database() as db:
         queries = registered(db)
         feed(db, 1)  # queries of groups take part from the next epoch on
@@ -170,7 +174,7 @@ def users() -> dict[type[Operator], set[str]]:
     return found
 
 
-def check_others(queries: dict[str, ms.Query], right: dict[str, object]) -> set[str]:
+def check_others(queries: dict[str, ms.Query], right: Answers) -> set[str]:
     """The queries that failed; all others answer as they should."""
     answers = {name: read(query) for name, query in queries.items()}
     failed = {name for name, answer in answers.items() if answer == "failed"}
@@ -178,13 +182,13 @@ def check_others(queries: dict[str, ms.Query], right: dict[str, object]) -> set[
     return failed
 
 
-def test_every_operator_is_tried(users):
+def test_every_operator_is_tried(users: Users) -> None:
     missing = {kind.__name__ for kind in OPERATORS} - {kind.__name__ for kind in users}
     assert sorted(missing - NOT_TRIED) == []
 
 
 @pytest.mark.parametrize("kind", OPERATORS, ids=lambda kind: kind.__name__)
-def test_a_step_that_raises_stops_its_queries_alone(right, users, kind):
+def test_a_step_that_raises_stops_its_queries_alone(right: Answers, users: Users, kind: type[Operator]) -> None:
     error = ON_DATA[OPERATORS.index(kind) % len(ON_DATA)]
     with database() as db:
         queries = registered(db, users.get(kind, set()))
@@ -204,7 +208,7 @@ def test_a_step_that_raises_stops_its_queries_alone(right, users, kind):
 @pytest.mark.parametrize(
     "error", [OSError("a full disk"), MemoryError(), StateError("a lost file"), KeyboardInterrupt()]
 )
-def test_surroundings_fail_the_epoch_and_no_query(right, error):
+def test_surroundings_fail_the_epoch_and_no_query(right: Answers, error: BaseException) -> None:
     with database() as db:
         queries = registered(db, {"SELECT a FROM S [RANGE 5] WHERE a > 0", "grouped"})
         for kind in {type(step.operator) for step in db.engine.pipeline.steps}:
@@ -219,7 +223,7 @@ def test_surroundings_fail_the_epoch_and_no_query(right, error):
 
 @pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
 @pytest.mark.parametrize("background", [True, False])
-def test_late_queries_and_reads(right, mode, background):
+def test_late_queries_and_reads(right: Answers, mode: str, background: bool) -> None:
     """A past that cannot be worked through fails the query that asks for it, however it is kept."""
     with database() as db:
         db.execute(f"SET background_rows = {1 if background else 1000}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
+from tests.support.answers import read_by_duckdb
 
 import millstream as ms
 from millstream.database import Database
@@ -46,9 +46,9 @@ def test_duckdb_reads_exactly_the_rows_that_are_kept(path: Path) -> None:
     """The directory at rest: nothing of what was merged away is counted."""
     with opened(path) as db:
         feed(db, range(60))
-        found = duckdb.sql(
+        found = read_by_duckdb(
             f"SELECT _ts, k, v, _period FROM read_parquet('{path}/history/s/**/*.parquet', hive_partitioning = true)"
-        ).fetchall()
+        )
     assert sorted(row[:3] for row in found) == [(t, t % 3, f"v{t}") for t in range(600)]
     assert all(period <= t < period + 100 for t, _, _, period in found)
 
@@ -72,7 +72,7 @@ def test_whole_files_are_dropped_when_all_of_them_is_older_than_retain(path: Pat
         for batch in range(300):
             feed(db, range(batch, batch + 1))
             first_kept = max(0, db.stats()["streams"]["s"]["heartbeat"] - 800)
-            (least,) = duckdb.sql(f"SELECT min(_ts) FROM '{path}/history/s/**/*.parquet'").fetchall()
+            (least,) = read_by_duckdb(f"SELECT min(_ts) FROM '{path}/history/s/**/*.parquet'")
             # All that is promised is there, and no more than a period too much.
             assert first_kept - 100 <= least[0] <= first_kept
             assert len(files(path)) < 30
@@ -101,7 +101,7 @@ def test_a_column_may_be_called_like_anything(path: Path) -> None:
         db.execute("CREATE STREAM s (period INT) TIMESTAMP BY t")
         db.insert("s", [(7, 1)])
         text = f"SELECT period FROM read_parquet('{path}/history/s/**/*.parquet', hive_partitioning = true)"
-        assert duckdb.sql(text).fetchall() == [(7,)]
+        assert read_by_duckdb(text) == [(7,)]
 
 
 def test_files_that_lie_flat_are_still_read_and_laid_out_when_merged(path: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.engine.just_in_time import counts
 
 import millstream as ms
 from millstream.database import Database
@@ -17,8 +17,6 @@ CREATE STREAM B (x INT, b INT) TIMESTAMP BY ts;
 CREATE STREAM C (y INT) TIMESTAMP BY ts;
 """
 TABLE_1 = "SELECT B.b FROM A [RANGE 300], B [RANGE 300], C [RANGE 300] WHERE A.x = B.x AND A.y = C.y"
-
-
 COUNTED = ("made", "suspended", "resumed", "waiting")
 
 
@@ -30,12 +28,6 @@ def fill(db: Database) -> None:
     db.insert("A", [(1, 100, 1)])
     db.insert("B", [(1, 4, 2)])
     db.insert("A", [(1, 100, 3)])
-
-
-def counts(db: Database, query: str) -> dict[str, int]:
-    text = str(db.execute(f"EXPLAIN ANALYZE QUERY {query}"))
-    (line,) = [line for line in text.split("\n") if ": made" in line]
-    return {name: int(number) for name, number in re.findall(r"(\w+) (\d+)", line.split(": ")[1])}
 
 
 # The other c waits for its a, the only one that nobody else asks of; SteMs also hold b1 to b3 back until a1 comes, and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -93,7 +93,7 @@ def test_files_that_cannot_matter_are_not_read(
 
 
 MANY = [(0, k) for k in range(3, 6)] * 6
-GROUPS: list[tuple[str, list[tuple[object, ...]], int]] = [
+GROUPS: list[tuple[str, Sequence[tuple[object, ...]], int]] = [
     ("SELECT v FROM s WHERE k = ?", [(4,), (8,)], 2),
     ("SELECT v FROM s WHERE v > ? AND k = ?", MANY, 3),
     ("SELECT v FROM s WHERE v > ? AND f <= ?", [(0, 1.0)], 3),
@@ -110,7 +110,7 @@ def test_queries_of_groups_read_the_files_that_matter_to_one_of_them(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     template: str,
-    values: list[tuple[object, ...]],
+    values: Sequence[tuple[object, ...]],
     files: int,
     background: int,
     mode: str,

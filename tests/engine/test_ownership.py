@@ -12,18 +12,18 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.database.feeding import AnySource
-from tests.engine import feeder
-from tests.engine.test_crash import OF_OTHERS, answers, feed, undisturbed
+from tests.engine.crashes import OF_OTHERS, answers, feed
+from tests.support import feeder
+from tests.support.feeds import AnySource
 
 import millstream as ms
 from millstream.state.faults import POINTS
 
-__all__ = ["undisturbed"]
 STREAM = "CREATE STREAM s (a INT) TIMESTAMP BY t"
 
 
@@ -142,7 +142,7 @@ def test_everything_is_refused_after_close(tmp_path: Path) -> None:
     db.close()
     db.close()
     before = contents(tmp_path / "db")
-    attempts = [
+    attempts: list[Callable[[], object]] = [
         lambda: db.drop_query("q"),
         lambda: db.insert("s", [(1, 1)]),
         lambda: db.advance(to=4),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.engine.test_consumers import SCHEMA, THREE, TWO
+from tests.engine.just_in_time import SCHEMA, THREE, TWO
 
 import millstream as ms
 from millstream.database import Database

@@ -12,13 +12,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given, settings
 from tests.properties.cases import Case
 from tests.properties.driver import outcome
 from tests.properties.generate import cases
 from tests.properties.queries import LINEAR, RELATIONAL
+from tests.support.answers import read_by_duckdb
 
 import millstream as ms
 from millstream.database import Database
@@ -125,7 +125,7 @@ def test_a_failed_query_is_still_failed(tmp_path: Path) -> None:
 
 def test_history_can_be_read_by_others(tmp_path: Path) -> None:
     with fed(tmp_path / "db"):
-        rows = duckdb.sql(f"SELECT _ts, a, b FROM '{tmp_path}/db/history/s/**/*.parquet' ORDER BY _ts").fetchall()
+        rows = read_by_duckdb(f"SELECT _ts, a, b FROM '{tmp_path}/db/history/s/**/*.parquet' ORDER BY _ts")
     assert rows == [(1, 1, "x"), (2, 2, "y"), (4, 1, "z")]
 
 

@@ -11,6 +11,7 @@ from tests.cql.subjects import EngineSubject
 from tests.properties.driver import check_case
 from tests.properties.generate import seeded_case
 from tests.properties.queries import LINEAR, RELATIONAL, Profile
+from tests.support.answers import table_of
 
 import millstream as ms
 from millstream.database import Database
@@ -45,7 +46,7 @@ def test_what_follows_from_nothing_is_said_once(query: str) -> None:
         said = db.register(query)
         db.advance(to=5)
         assert said.result()["n"].to_pylist() == [0]
-        assert db.execute(query).table.num_rows == 1
+        assert table_of(db, query).num_rows == 1
         db.insert("S", [(1, 9)])
         db.advance(to=20)
         assert said.result()["n"].to_pylist() == [0]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.engine.test_just_in_time import counts
+from tests.engine.just_in_time import counts
+from tests.support.answers import table_of
 
 import millstream as ms
 from millstream.database import Database
@@ -80,4 +81,4 @@ def test_changes_are_refused(statement: str, message: str) -> None:
         db.advance(to=3)
         with pytest.raises(ms.Error, match=message):
             db.execute(statement)
-        assert db.execute("SELECT COUNT(*) AS n FROM F").table.to_pylist() == [{"n": 3}]
+        assert table_of(db, "SELECT COUNT(*) AS n FROM F").to_pylist() == [{"n": 3}]

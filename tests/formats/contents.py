@@ -98,7 +98,7 @@ def feed(db: ms.Database, instants: Sequence[int]) -> None:
 
 def answers(db: ms.Database) -> dict[str, Any]:
     """What each query answers now, all its changes, or why it failed."""
-    found = {}
+    found: dict[str, object] = {}
     for query in db.queries():
         try:
             found[query.name] = {"result": _shown(query.result()), "changes": _shown(query.changes())}

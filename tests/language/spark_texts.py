@@ -56,12 +56,12 @@ def main() -> None:
         casts = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in declared)
         text = f"SELECT {casts} FROM VALUES {', '.join(rows)} AS v({', '.join(column for column, _ in declared)})"
         spark.sql(text).createOrReplaceTempView(name)
-    answers = {}
+    answers: dict[str, str | dict[str, object]] = {}
     for query in queries():
         try:
             found = spark.sql(query.rstrip(";"))
-            rows = shown(tuple(row.values()) for row in _rows(found))
-            answers[query] = {"types": [field.dataType.simpleString() for field in found.schema], "rows": rows}
+            types = [field.dataType.simpleString() for field in found.schema]
+            answers[query] = {"types": types, "rows": shown(tuple(row.values()) for row in _rows(found))}
         except Exception:  # whatever Spark says, and whatever cannot be brought here
             answers[query] = ERROR
     started.stop()

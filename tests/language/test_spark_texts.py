@@ -40,8 +40,8 @@ def test_answers_are_those_of_spark() -> None:
     answers, wrong = json.loads(ANSWERS.read_text()), []
     assert sorted(answers) == sorted(queries())
     with ms.connect(engine="inprocess") as db:
-        for name, (columns, rows) in TABLES.items():
-            db.execute(f"CREATE TABLE {name} ({columns}); INSERT INTO {name} VALUES {', '.join(rows)}")
+        for name, (columns, values) in TABLES.items():
+            db.execute(f"CREATE TABLE {name} ({columns}); INSERT INTO {name} VALUES {', '.join(values)}")
         for query in queries():
             if query in DEPARTURES or answers[query] == ERROR:
                 continue

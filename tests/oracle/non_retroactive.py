@@ -34,7 +34,7 @@ class Plan(ABC):
     """All plans have two columns, x and v."""
 
     def __init__(self) -> None:
-        self.at = cache(self._at)
+        self.at: Callable[[int, int], tuple[Copy, ...]] = cache(self._at)
 
     @property
     @abstractmethod
@@ -136,9 +136,11 @@ class United(Plan):
     def _at(self, world: int, t: int) -> tuple[Copy, ...]:
         if not self.distinct:
             return self.left.at(world, t) + self.right.at(world, t)
-        return tuple(
-            (row, self.since(t, lambda s, row=row: row in self._rows(world, s))) for row in self._rows(world, t)
-        )  # type: ignore[misc]
+
+        def since(row: Row) -> int:
+            return self.since(t, lambda s: row in self._rows(world, s))
+
+        return tuple((row, since(row)) for row in self._rows(world, t))
 
     def _rows(self, world: int, t: int) -> set[Row]:
         return {row for side in (self.left, self.right) for row, _ in side.at(world, t)}
@@ -156,9 +158,10 @@ class Unique(Plan):
         return f"SELECT DISTINCT x, v FROM ({self.below.text}) AS u"
 
     def _at(self, world: int, t: int) -> tuple[Copy, ...]:
-        return tuple(
-            (row, self.since(t, lambda s, row=row: row in self._rows(world, s))) for row in self._rows(world, t)
-        )  # type: ignore[misc]
+        def since(row: Row) -> int:
+            return self.since(t, lambda s: row in self._rows(world, s))
+
+        return tuple((row, since(row)) for row in self._rows(world, t))
 
     def _rows(self, world: int, t: int) -> set[Row]:
         return {row for row, _ in self.below.at(world, t)}

@@ -80,7 +80,7 @@ def plans(rule: Rule, declarations: str, example: Example) -> tuple[lo.Node, lo.
         db.execute(declarations)
         for setting in settings:
             db.execute(setting)
-        plan = db.binder(query).bind(parse_query(query)).plan
+        plan = db.planner.bind(query, parse_query(query)).plan
         chosen = db.settings
     choice = JoinChoice(chosen.join_plan, chosen.jit, chosen.jit_detection)
     context = Context(example.statistics, choice, example.shards, chosen.stem_window)

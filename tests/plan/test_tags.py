@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,8 @@ ABSTRACT = {lo.Unary, ph.ManyJoin}
 NAMED_OTHERWISE = {"Failures", "Checked"}  # their steps are named by the queries that they serve
 
 
-def _all_below(kind: type) -> set[type]:
-    return {found for below in kind.__subclasses__() for found in (below, *_all_below(below))}
+def _all_below(kind: type[Any]) -> set[type[Any]]:
+    return {found for below in type.__subclasses__(kind) for found in (below, *_all_below(below))}
 
 
 def test_every_node_has_a_tag() -> None:

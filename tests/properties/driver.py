@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from tests.properties.cases import Action, Advance, Case, Change, Drop, Insert, 
 import millstream as ms
 from millstream.database import Database
 
-Connect = Callable[[], Database]
+Connect = Callable[[], AbstractContextManager[Database]]
 Bag = Counter[Row]
 
 

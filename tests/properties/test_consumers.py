@@ -12,21 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.cases import Case, in_large_batches, in_single_rows
-from tests.properties.dice import Dice, HypothesisDice
+from tests.properties.dice import HypothesisDice
 from tests.properties.driver import check_case, outcome
 from tests.properties.generate import make_world, switches
 from tests.properties.inputs import Source, TimeScale, changes, inserted
 from tests.properties.kinds import Column, Kind
 from tests.properties.queries import LONG, RELATIONAL, Profile
-from tests.properties.test_joins import DETECTIONS, on_shards
+from tests.properties.variants import just_in_time, on_shards
 
 FORMS = ("exists", "exists", "not exists", "asking", "left", "right", "full", "twice", "twice")
 _TABLE = Source("N", (Column("a", Kind.INTEGER), Column("b", Kind.INTEGER)), False, "")
-
-
-def just_in_time(dice: Dice) -> tuple[str, ...]:
-    plan, detection = dice.pick(("tree", "tree", "eddy", "mjoin")), dice.pick(DETECTIONS)
-    return (f"SET join_plan = '{plan}'", "SET jit = on", f"SET jit_detection = '{detection}'")
 
 
 @st.composite

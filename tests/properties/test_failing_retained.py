@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracle.failing import Elements, Exists, Expression, Query, Source
-from tests.properties.test_failing import queries
+from tests.properties.failing import queries
 
 import millstream as ms
 

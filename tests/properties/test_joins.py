@@ -16,11 +16,7 @@ from tests.properties.dice import HypothesisDice
 from tests.properties.driver import check_case, outcome
 from tests.properties.generate import make_world, switches
 from tests.properties.queries import LONG, RELATIONAL, Profile
-
-import millstream as ms
-from millstream.database import Database
-
-DETECTIONS = ("all", "all", "single", "bloom", "lattice", "lattice", "lattice bloom")
+from tests.properties.variants import DETECTIONS, on_shards
 
 
 @st.composite
@@ -33,12 +29,6 @@ def joins(draw: Callable[[st.SearchStrategy[Any]], Any], profile: Profile) -> Ca
     jit += f"; SET jit_detection = '{dice.pick(DETECTIONS)}'"
     definitions = (*case.definitions, *switches(dice), f"SET join_plan = '{plan}'", jit, shared)
     return replace(case, definitions=definitions, probes=(dice.number(0, 30), dice.number(0, 30)))
-
-
-def on_shards(shards: int) -> Database:
-    db = ms.connect(engine="inprocess")
-    db.execute(f"SET shards = {shards}")
-    return db
 
 
 @settings(max_examples=50)

@@ -11,7 +11,7 @@ from tests.properties.cases import Case
 from tests.properties.driver import check_case
 from tests.properties.generate import cases
 from tests.properties.queries import LINEAR, LONG, RELATIONAL
-from tests.properties.test_sharing import shared
+from tests.properties.variants import shared
 
 MODES = st.sampled_from(["lazy", "none"])
 

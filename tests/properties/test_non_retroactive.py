@@ -56,6 +56,7 @@ def history(dice: Dice) -> tuple[nr.World, dict[int, Change]]:
         times = sorted(dice.some(range(1, END - 8), 3, 14))
         world.streams[name] = [((dice.pick((1, 1, 2, None)), dice.pick((0, 1, None))), ts) for ts in times]
     rows: list[nr.Row] = []
+    new: list[nr.Row]
     for number, t in enumerate(sorted(set(dice.some(range(END - 8), 2, 8)))):
         x = dice.pick((1, 2))
         gone = [row for row in rows if row[0] == x and dice.chance(60)]
@@ -86,7 +87,9 @@ def feed(
     while since < span.stop:
         until = min(span.stop, since + dice.pick(steps))
         due = {t: made[t] for t in range(since, until) if t in made}
-        batches = {name: [(*row, ts) for row, ts in world.streams[name] if since <= ts < until] for name in "AB"}
+        batches: dict[str, list[tuple[object, ...]]] = {
+            name: [(*row, ts) for row, ts in world.streams[name] if since <= ts < until] for name in "AB"
+        }
         if by_rows:
             changed = [
                 (t, op, row)

@@ -15,8 +15,7 @@ from tests.properties.dice import Dice, HypothesisDice
 from tests.properties.driver import check_case
 from tests.properties.generate import make_world, switches
 from tests.properties.queries import LONG, RELATIONAL, Profile
-from tests.properties.test_consumers import just_in_time
-from tests.properties.test_joins import on_shards
+from tests.properties.variants import just_in_time, on_shards
 
 FORMS = ("exists", "exists", "not exists", "asking", "left", "right", "joined", "all")
 

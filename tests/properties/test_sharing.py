@@ -14,6 +14,7 @@ from tests.properties.cases import Case
 from tests.properties.driver import check_case
 from tests.properties.generate import cases
 from tests.properties.queries import LINEAR, RELATIONAL
+from tests.properties.variants import shared
 
 import millstream as ms
 from millstream.database import Database
@@ -170,12 +171,6 @@ def test_matches_of_many_queries_together_as_answers_alone(played: list[Step], s
 @given(st.lists(steps(), min_size=1, max_size=10), st.integers(1, 3))
 def test_together_as_alone_in_many_cases(played: list[Step], shards: int) -> None:
     check(played, shards)
-
-
-def shared(shards: int = 1) -> Database:
-    db = ms.connect(engine="inprocess")
-    db.execute(f"SET sharing = 'on'; SET shards = {shards}")
-    return db
 
 
 @settings(max_examples=25)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.service.serving import served
+from tests.support.serving import served
 
 import millstream as ms
 

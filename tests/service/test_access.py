@@ -6,18 +6,19 @@ import http.client
 import json
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.service.serving import LIMIT, served
+from tests.support.serving import LIMIT, served
 from typer.testing import CliRunner
 
 import millstream as ms
 from millstream.cli import app
+from millstream.client.database import RemoteDatabase
 from millstream.service.limits import Limits, Rates
 from millstream.service.server import Address, check_open_to
 from millstream.service.tokens import Role, Tokens
@@ -52,7 +53,7 @@ def test_what_each_role_may_do(db: ms.Database, tokens: Tokens) -> None:
     secrets = {role: tokens.add(str(role), role) for role in Role}
     db.execute(STREAM)
     db.register("SELECT k FROM s", name="q")
-    attempts = [
+    attempts: list[tuple[Role, Callable[[RemoteDatabase], object]]] = [
         (Role.READ, lambda db: db.query("q").result()),
         (Role.READ, lambda db: db.execute("SELECT k FROM s; SHOW QUERIES; EXPLAIN SELECT k FROM s")),
         (Role.READ, lambda db: list(db.query("q").follow(timeout=0.01))),
@@ -214,4 +215,5 @@ def test_followers_that_are_too_many(db: ms.Database) -> None:
         next(following)
         with pytest.raises(ms.LimitError, match="1 followers already"):
             query.follow()
+        assert isinstance(following, Generator)
         following.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.service.serving import served
+from tests.support.serving import served
 
 import millstream as ms
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.service.serving import LIMIT, served, until
+from tests.support.serving import LIMIT, served, until
 
 import millstream as ms
 from millstream.query import Bookmark

@@ -10,13 +10,14 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from schemathesis.core.failures import FailureGroup
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.service.serving import served
+from tests.support.serving import served
 
 import millstream as ms
 from millstream.service.limits import Limits
@@ -45,6 +46,7 @@ def url() -> Iterator[str]:
 
 def _ask(url: str, examples: int) -> None:
     for found in schemathesis.openapi.from_url(f"{url}/openapi.json").get_all_operations():
+        assert isinstance(found, Ok), found
         _ask_one(url, found.ok(), examples)
 
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.service.serving import LIMIT, until
+from tests.support.serving import LIMIT, until
 from typer.testing import CliRunner
 
 import millstream as ms

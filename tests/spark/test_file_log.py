@@ -30,7 +30,7 @@ def read(session: SparkSession, source: Path, checkpoint: Path) -> dict[int, lis
 def test_the_log_says_what_the_batches_hold(session: SparkSession, tmp_path: Path) -> None:
     source, checkpoint = tmp_path / "a source", tmp_path / "checkpoint"
     source.mkdir()
-    said = {}
+    said: dict[int, list[str]] = {}
     for files in (range(23), range(23, 30)):  # more than ten batches: Spark writes its log together by then
         for number in files:
             pl.DataFrame({"a": [number]}).write_parquet(source / f"{number} é%.parquet")

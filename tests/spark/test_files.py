@@ -60,7 +60,7 @@ def source(db: ms.Database, place: Path, name: str, kind: str, files: dict[str, 
         if isinstance(content, bytes):
             path.write_bytes(content)
         else:
-            {"parquet": pq, "orc": orc}[kind].write_table(content, str(path))  # type: ignore[attr-defined]
+            {"parquet": pq, "orc": orc}[kind].write_table(content, str(path))
     given = {"path": str(place / name), **{key: value for key, value in more.items() if key != "columns"}}
     options = ", ".join(f"{key} '{value}'" for key, value in given.items())
     db.execute(f"CREATE STREAM {name} {more.get('columns', COLUMNS)} USING {kind} OPTIONS ({options})")

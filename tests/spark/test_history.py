@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.answers import read_by_duckdb
 
 import millstream as ms
 
@@ -45,8 +45,8 @@ def test_history_of_files_and_of_rows_is_read_by_others(session: SparkSession, t
     found = session.read.option("mergeSchema", "true").parquet(str(history)).select("k", "ts", "_period").collect()
     assert sorted((row.k, row.ts) for row in found if row._period <= row.ts) == sorted(expected)
     text = f"read_parquet('{history}/**/*.parquet', union_by_name = true, hive_partitioning = true)"
-    assert sorted(duckdb.sql(f"SELECT k, ts FROM {text}").fetchall()) == sorted(expected)
-    assert duckdb.sql(f"SELECT DISTINCT _period FROM {text} ORDER BY 1").fetchall() == [(0,), (500,)]
+    assert sorted(read_by_duckdb(f"SELECT k, ts FROM {text}")) == sorted(expected)
+    assert read_by_duckdb(f"SELECT DISTINCT _period FROM {text} ORDER BY 1") == [(0,), (500,)]
 
 
 def test_what_a_failed_attempt_left_is_gone_at_rest(session: SparkSession, tmp_path: Path) -> None:

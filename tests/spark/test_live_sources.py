@@ -182,7 +182,7 @@ def interrupted(place: Path, ready: Callable[[], bool], *, group: bool, seconds:
         assert wrong.rstrip().endswith("KeyboardInterrupt")
     else:
         assert process.returncode == 0
-    return said
+    return str(said)
 
 
 @pytest.mark.slow
@@ -238,7 +238,7 @@ class Watch:
     def __init__(self, db: ms.Database) -> None:
         self.time = 0.0
         for reader in (db.inputs, db._pump._silences, db._pump._feeds):
-            reader._now = lambda: self.time  # type: ignore[method-assign, assignment]
+            reader._now = lambda: self.time
 
 
 def test_a_clock_that_goes_back(db: ms.Database, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.engine import feeder
 from tests.spark.cluster import Cluster
+from tests.support import feeder
 
 import millstream as ms
 

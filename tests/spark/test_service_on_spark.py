@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.service.serving import LIMIT, served, until
+from tests.support.serving import LIMIT, served, until
 
 import millstream as ms
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.answers import read_by_duckdb
 
 import millstream as ms
 from millstream.spark.sinks import _failed
@@ -116,7 +116,7 @@ def test_texts_keep_what_values_are(session: SparkSession, tmp_path: Path) -> No
     shapes += "'day': 'DATE', 'at': 'TIMESTAMPTZ', 'n': 'TIMESTAMP', 't': 'VARCHAR'}"
     (path,) = tmp_path.glob("csv/delivery=1/*.csv")
     asked = f"SELECT epoch_us(\"at\"), n, d, b, day, t, isnan(f) FROM read_csv('{path}', header=true, columns={shapes})"
-    found = duckdb.sql(f"{asked} WHERE d IS NOT NULL").fetchall()
+    found = read_by_duckdb(f"{asked} WHERE d IS NOT NULL")
     micros = int(at.timestamp()) * 1_000_000 + at.microsecond
     assert found == [(micros, at.replace(tzinfo=None), row[1], "AP8=", at.date(), text, True)]
 

@@ -22,7 +22,7 @@ import millstream as ms
 pytestmark = pytest.mark.spark
 
 # In the order of (file, row): the second file starts before the first one ends, so that some are late.
-FILES = {
+FILES: dict[str, list[tuple[Any, ...]]] = {
     "a": [(1, "x", 0), (2, "y", 4), (3, None, 2), (1, "z", 9)],
     "b": [(4, "x", 7), (5, "y", 9), (1, "x", 8), (2, "w", 12)],
     "c": [(1, "v", 12), (2, "v", 11), (3, "v", 15)],

@@ -196,7 +196,8 @@ class CaseMaker:
         numbers = 100 * (1 + self.dice.number(0, 10**6))
         scale = self.scale
         if self.versioned:
-            streams, tables = ([s for s in sources if isinstance(s, kind)] for kind in (Stream, Table))
+            streams = [source for source in sources if isinstance(source, Stream)]
+            tables = [source for source in sources if isinstance(source, Table)]
             return VersionedMaker(
                 self.dice, streams, tables[-1], tables[:-1], scale.start is not None, scale.unit, _numbers=numbers
             )
@@ -255,7 +256,7 @@ class CaseMaker:
     def _settings(self) -> dict[str, str | int]:
         dice = self.dice
         found: dict[str, str | int] = {}
-        for name, share, options in (
+        choices: tuple[tuple[str, int, tuple[str | int, ...]], ...] = (
             ("range_bounds", 25, ("half_open",)),
             ("strategy", 25, ("negative", "direct")),
             ("join_plan", 50, ("eddy", "tree", "mjoin")),
@@ -267,7 +268,8 @@ class CaseMaker:
             ("expiry_groups", 15, (3,)),
             ("background_rows", 15, (0, 3)),
             ("disabled_rules", 20, (*RULES, ", ".join(RULES))),
-        ):
+        )
+        for name, share, options in choices:
             if dice.chance(share):
                 found[name] = dice.pick(options)
         return found

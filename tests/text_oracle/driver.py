@@ -58,7 +58,7 @@ class Run:
         self.begins: dict[str, int] = {}  # the first answerable instant when a query came
         create_user_code(self.db)
         for text in case.definitions:
-            self._told(lambda text=text: self.db.execute(text))
+            self._told(partial(self.db.execute, text))
         for stream in case.streams:
             self.world.add_stream(stream)
         for table in case.tables:

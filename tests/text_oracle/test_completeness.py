@@ -19,7 +19,7 @@ from tests.text_oracle.user_code import AGGREGATES as USER_AGGREGATES
 from tests.text_oracle.user_code import FUNCTIONS
 
 from millstream.kernel.scalar.functions import function_names
-from millstream.language import binder, expressions, set_operations
+from millstream.language import expressions, from_clause, set_operations
 from millstream.language import statements as st
 from millstream.language.statement_parser import parse
 from millstream.language.syntax import SAMPLE, WINDOW, StreamOperator, StreamWindow
@@ -93,7 +93,7 @@ def test_every_set_operation() -> None:
 
 
 def test_every_join() -> None:
-    kinds = {binder._join_kind(node) for node in nodes() if isinstance(node, exp.Join)}
+    kinds = {from_clause._join_kind(node) for node in nodes() if isinstance(node, exp.Join)}
     assert kinds == {"inner", "left", "right", "full", "semi", "anti"}
     joins = [node for node in nodes() if isinstance(node, exp.Join)]
     assert any(join.args.get("using") for join in joins)

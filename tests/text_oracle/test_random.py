@@ -3,26 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.properties.dice import SeededDice
-from tests.text_oracle.cases import CaseMaker
-from tests.text_oracle.driver import Refused, check
 from tests.text_oracle.kept import KEPT
-
-BLOCK = 10
-
-
-def check_seeds(seeds: range) -> None:
-    """Few of them may be refused: those of the strategy `direct`, and what DESIGN leaves to users."""
-    refused = 0
-    for seed in seeds:
-        try:
-            check(CaseMaker(SeededDice(seed)).case())
-        except Refused:
-            refused += 1
-        except Exception as error:
-            error.add_note(f"seed {seed}")
-            raise
-    assert refused <= max(len(seeds) * 0.6, 1)
+from tests.text_oracle.seeds import BLOCK, check_seeds
 
 
 @pytest.mark.parametrize("block", range(15))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.text_oracle.test_random import BLOCK, check_seeds
+from tests.text_oracle.seeds import BLOCK, check_seeds
 
 
 @pytest.mark.parametrize("block", range(15, 30))

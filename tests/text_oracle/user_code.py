@@ -42,10 +42,10 @@ class Tally:
         return 0
 
     def iterate(self, state: int, column: pl.Series) -> int:
-        return state + sum(value + 10 for value in column.drop_nulls().to_list())
+        return state + sum(int(value) + 10 for value in column.drop_nulls().to_list())
 
     def retract(self, state: int, column: pl.Series) -> int:
-        return state - sum(value + 10 for value in column.drop_nulls().to_list())
+        return state - sum(int(value) + 10 for value in column.drop_nulls().to_list())
 
     def terminate(self, state: int) -> int:
         return state

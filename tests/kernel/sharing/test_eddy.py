@@ -72,7 +72,7 @@ def test_the_policy_does_not_change_the_answer(name: str) -> None:
     output, _ = GroupedSelection(SCHEMA, shapes, name).step([batch], state, NO_TIME)
     values = batch.select("c0", "c1", "c2", "c3", "c4").to_numpy()
     expected = [(values[:, :k] > [90, 70, 50, 30, 10][:k]).all(axis=1) for k in range(1, 6)]
-    bits = sum(accepted.astype(np.uint64) << np.uint64(q) for q, accepted in enumerate(expected))
+    bits = np.sum([accepted.astype(np.uint64) << np.uint64(q) for q, accepted in enumerate(expected)], axis=0)
     assert output.select(batch.columns).equals(batch.filter(pl.Series(expected[0])))
     assert (output["_lineage"].arr.first().to_numpy() == bits[expected[0]]).all()
 

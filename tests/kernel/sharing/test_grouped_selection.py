@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +28,8 @@ def test_every_query_gets_what_its_own_condition_selects(data: st.DataObject) ->
     shapes = data.draw(st.lists(templates(), min_size=1, max_size=3))
     numbers = data.draw(st.lists(st.integers(0, 3000), unique=True, max_size=10))
     batch = data.draw(batches())
-    state, expected = {}, {}
+    expected: dict[int, Counter[tuple[object, ...]]] = {}
+    state = {}
     for index, template in enumerate(shapes):
         segments = data.draw(query_tables(template, numbers[index :: len(shapes)]))
         state[f"queries/{index}"] = segments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -116,7 +117,7 @@ def test_what_was_used_least_recently_is_forgotten_first() -> None:
 
     recent = Recent[str](2, lambda _: 1)
     for name in ("a", "b", "a", "c", "a", "b"):
-        assert recent.get(name, lambda name=name: make(name)) == name
+        assert recent.get(name, partial(make, name)) == name
     assert made == ["a", "b", "c", "b"]
 
 

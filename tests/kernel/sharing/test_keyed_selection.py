@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from unittest.mock import patch
 
 import numpy as np
@@ -62,7 +63,8 @@ def test_every_query_gets_the_rows_of_its_key(data: st.DataObject) -> None:
     shapes = data.draw(st.lists(keyed_templates(key), min_size=1, max_size=3))
     numbers = data.draw(st.lists(st.integers(0, 3000), unique=True, max_size=10))
     batch = data.draw(batches())
-    state, expected, parts = {}, {}, {}
+    expected: dict[int, Counter[tuple[object, ...]]] = {}
+    state, parts = {}, {}
     for index, template in enumerate(shapes):
         segments = data.draw(query_tables(template, numbers[index :: len(shapes)]))
         state[f"queries/{index}"] = segments
@@ -90,7 +92,9 @@ def test_expanded_lineage_is_what_each_query_selects_summed_by_cell(data: st.Dat
     batch = batch.with_columns(pl.Series(ARRIVAL, np.arange(batch.height)))
     state = {"queries/q": data.draw(query_tables(template, numbers))}
     lineage, _ = GroupedSelection(SCHEMA, {"q": template.condition}).step([batch], state, NO_TIME)
-    with patch.multiple(expansion, **way):
+    with ExitStack() as stack:
+        for name, value in way.items():
+            stack.enter_context(patch.object(expansion, name, value))
         output, _ = Expand(SCHEMA).step([lineage], {}, NO_TIME)
     assert output.columns == ["c0", *(f"c{i + 1}" for i in range(WIDTH)), "_start", "_end", "_weight"]
     assert by_query(output) == filled(of_each_query(batch, template, state["queries/q"]))

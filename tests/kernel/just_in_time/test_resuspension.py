@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.test_join import Row, Source, batch, check_steps, odd_sizes, sources
-from tests.kernel.test_join_tree import ALWAYS, clique, every_two_equal, outputs_of, random_inputs
-from tests.kernel.test_stem_join import PAIR, compare, joined
+from tests.support.instants import Row, Source, batch, check_steps, odd_sizes, outputs_of, random_inputs, sources
+from tests.support.join_conditions import PAIR, clique, compare, every_two_equal, joined
+from tests.support.just_in_time import ALWAYS
 
 from millstream.kernel.batch import INF
 from millstream.kernel.just_in_time import resuspension as turns

@@ -1,12 +1,14 @@
 """A process that feeds a database, and may be killed: started again, it goes on where the database stands.
 
-python tests/engine/feeder.py PATH [inprocess|spark] [BATCHES]
+python tests/support/feeder.py PATH [inprocess|spark] [BATCHES]
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from pathlib import Path
+from typing import Any
 
 import millstream as ms
 
@@ -40,8 +42,8 @@ def declare(db: ms.Database) -> None:
 
 
 def main(path: str, place: str = "inprocess") -> None:
-    places = {"inprocess": {"engine": "inprocess"}, "spark": {}}
-    with ms.connect(path, **places.get(place, {"master": place})) as db:  # type: ignore[arg-type]
+    places: dict[str, Any] = {"inprocess": {"engine": "inprocess"}, "spark": {}}
+    with ms.connect(Path(path), **places.get(place, {"master": place})) as db:
         declare(db)
         for batch in range(db.stats()["streams"]["s"]["arrived"] // BATCH, BATCHES):
             db.insert("s", rows(batch))

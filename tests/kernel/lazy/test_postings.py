@@ -39,9 +39,9 @@ def test_bits_are_packed_as_pairs_are(found: tuple[list[int], Pairs], width: int
     lineage = np.zeros((len(rows), width), np.uint64)
     for row, query in pairs:
         lineage[rows.index((row, query // BLOCK_SIZE))] |= bitmap(np.array([query]))[:width]
-    row = np.array([row for row, _ in rows], np.intp)
+    of_row = np.array([row for row, _ in rows], np.intp)
     block = np.array([block for _, block in rows], np.uint32)
-    assert pack_lineage(rows_of(times), row, block, lineage).equals(packed(times, pairs))
+    assert pack_lineage(rows_of(times), of_row, block, lineage).equals(packed(times, pairs))
 
 
 @given(matches(), st.integers(0, 20), st.integers(0, 20))

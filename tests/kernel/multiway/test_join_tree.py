@@ -3,29 +3,46 @@ every instant."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
-from itertools import combinations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.test_join import Row, Source, batch, check_steps, odd_sizes, small, sources
-from tests.kernel.test_stem_join import CHAIN, CONDITIONS, PAIR, STAR, Holds, column, compare, equal, joined, run
+from tests.support.instants import (
+    Row,
+    batch,
+    check_steps,
+    odd_sizes,
+    outputs_of,
+    random_inputs,
+    run,
+    small,
+    sources,
+)
+from tests.support.join_conditions import (
+    CHAIN,
+    CONDITIONS,
+    PAIR,
+    STAR,
+    clique,
+    column,
+    compare,
+    every_two_equal,
+    joined,
+    shapes,
+)
+from tests.support.just_in_time import ALWAYS, LATTICE, tally
 
 from millstream.kernel.batch import BORN, INF
 from millstream.kernel.just_in_time.gates import JustInTime, Tally
 from millstream.kernel.just_in_time.tree_shape import Shape, demands_of, left_deep, tree_of
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.multiway.stem_join import StemJoin
-from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.scalar.expressions import Expression, conjunction
+from millstream.kernel.operator import NO_STATE, Progress
+from millstream.kernel.scalar.expressions import conjunction
 from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, DataType, Field, Schema
 
-ALWAYS = JustInTime(adaptive=False)
-LATTICE = JustInTime(lattice=True, adaptive=False)
 VARIANTS = {
     "off": None,
     "on": ALWAYS,
@@ -39,10 +56,6 @@ VARIANTS = {
     "by the lattice, adaptive": JustInTime(lattice=True),
 }
 SHAPES_OF_THREE: list[Shape] = [((0, 1), 2), (0, (1, 2)), ((0, 2), 1)]
-
-
-def tally(state: State) -> Tally:
-    return Tally.of(state["counts"])
 
 
 # The paper's running example: (A ⋈ B) ⋈ C with A.x = B.x and A.y = C.y
@@ -285,31 +298,6 @@ def test_any_condition_is_right_at_every_instant(
         check_steps(operator, [PAIR] * 3, inputs, joined(holds), linear=True)
 
 
-def clique(inputs: int) -> tuple[list[Schema], Expression]:
-    """Every two inputs are joined by columns of their own, as in the paper's experiments."""
-    schema: Schema = tuple(Field(f"x{n}", BIGINT) for n in range(inputs - 1))
-    equalities = []
-    for one, other in combinations(range(inputs), 2):
-        equalities.append(compare("=", one * (inputs - 1) + other - 1, other * (inputs - 1) + one))
-    return [schema] * inputs, conjunction(equalities)
-
-
-def every_two_equal(count: int) -> Holds:
-    """The same of a row of all inputs."""
-    width = count - 1
-    return lambda row: all(
-        equal(row[one * width + other - 1], row[other * width + one]) for one, other in combinations(range(count), 2)
-    )
-
-
-@st.composite
-def shapes(draw: st.DrawFn, inputs: Sequence[int]) -> Shape:
-    if len(inputs) == 1:
-        return inputs[0]
-    cut = draw(st.integers(1, len(inputs) - 1))
-    return draw(shapes(inputs[:cut])), draw(shapes(inputs[cut:]))
-
-
 @settings(deadline=None, max_examples=40)
 @given(
     data=st.data(),
@@ -329,17 +317,6 @@ def test_cliques_of_any_shape_are_right_at_every_instant(
     with odd_sizes(collide=False):
         operator = JoinTree(schemas, shape, condition, jit=VARIANTS[variant], retracting=retracting)
         check_steps(operator, schemas, inputs, joined(every_two_equal(count)), linear=True)
-
-
-def outputs_of(operator: Operator, schemas: Sequence[Schema], inputs: Sequence[Source]) -> list[list[Row]]:
-    state, before, outputs = NO_STATE, tuple(-1 for _ in inputs), []
-    for step in range(len(inputs[0].frontiers)):
-        after = tuple(source.frontiers[step] for source in inputs)
-        batches = [batch(schema, source.rows[step]) for schema, source in zip(schemas, inputs, strict=True)]
-        output, state = operator.step(batches, state, Progress(before, after))
-        outputs.append(sorted(output.rows()))
-        before = after
-    return outputs
 
 
 @settings(deadline=None, max_examples=35)
@@ -364,20 +341,6 @@ def test_every_step_gives_the_same_as_without(
             for jit in (None, VARIANTS[variant])
         ]
     assert results[0] == results[1]
-
-
-def random_inputs(seed: int, count: int, steps: int, domain: int) -> list[Source]:
-    """Rows of some inputs stay for long, and those of others are few and leave soon: partners come and go."""
-    rng = np.random.default_rng(seed)
-    inputs = []
-    for _ in range(count):
-        life, most = (30, 4) if rng.random() < 0.7 else (2, 3)
-        rows = []
-        for step in range(steps):
-            values = rng.integers(1, domain + 1, (int(rng.integers(0, most)), count - 1))
-            rows.append([(*map(int, row), step, step + life, 1) for row in values])
-        inputs.append(Source(rows, list(range(steps))))
-    return inputs
 
 
 SEEDS = st.integers(0, 2**32)

@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.test_join import Row, batch
-from tests.kernel.test_join_tree import ALWAYS, LATTICE, clique, outputs_of, random_inputs, shapes, tally
+from tests.support.instants import Row, batch, outputs_of, random_inputs
+from tests.support.join_conditions import clique, shapes
+from tests.support.just_in_time import ALWAYS, LATTICE, tally
 
 from millstream.kernel.batch import END, INF
 from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
@@ -23,7 +24,7 @@ from millstream.kernel.just_in_time.gates import JustInTime, Tally
 from millstream.kernel.just_in_time.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
 from millstream.kernel.just_in_time.marks import Marks
 from millstream.kernel.just_in_time.partners import Link, Words, words_of
-from millstream.kernel.just_in_time.tree_shape import Join, left_deep, tree_of
+from millstream.kernel.just_in_time.tree_shape import Join, Shape, left_deep, tree_of
 from millstream.kernel.keys import Codes, mixed
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
@@ -132,8 +133,8 @@ def test_the_lattice_finds_what_the_definition_says(data: st.DataObject, left: i
     assert {components for components, _ in resting.asked} <= {nodes[-1].components}
 
 
-def _moved(shape: object, by: int) -> object:
-    return shape + by if isinstance(shape, int) else tuple(_moved(part, by) for part in shape)  # type: ignore[attr-defined]
+def _moved(shape: Shape, by: int) -> Shape:
+    return shape + by if isinstance(shape, int) else (_moved(shape[0], by), _moved(shape[1], by))
 
 
 def _links(graph: JoinGraph, join: Join, opposite: int) -> tuple[Link, Link]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
-from tests.kernel.test_consumers import A, B, S, Y
-from tests.kernel.test_join import Row, batch
-from tests.kernel.test_stem_join import compare
+from tests.support.instants import Row, batch
+from tests.support.join_conditions import compare
+from tests.support.just_in_time import A, B, S, Y
 
 from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
 from millstream.kernel.just_in_time.gates import JustInTime
@@ -23,7 +23,7 @@ from millstream.types import BIGINT
 END = 100
 ONE, OTHERS = Consumer("one", S, (Y,)), Consumer("others", S, (Y,))
 JIT, EQUAL = JustInTime(adaptive=False), compare("=", 0, 2)
-MAKERS = {
+MAKERS: dict[str, Callable[[Alternatives], Producer]] = {
     "tree": lambda asked: JoinTree([A, B], (0, 1), EQUAL, jit=JIT, alternatives=asked),
     "stems": lambda asked: StemJoin([A, B], EQUAL, jit=JIT, alternatives=asked),
 }

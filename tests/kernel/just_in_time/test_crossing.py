@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.test_stem_join import compare
+from tests.support.join_conditions import compare
 
 from millstream.kernel.just_in_time import crossing
 from millstream.kernel.just_in_time.crossing import Crossing
@@ -58,7 +58,7 @@ def test_every_pair_is_found_once(kind: DataType, data: st.DataObject, chunk: in
     condition = conditions(kind)[name]
     with patch.object(crossing, "_CHUNK", chunk):
         counting = None if flags is None else np.array(flags, np.bool_)
-        found = [*Crossing.of(condition).pairs(*frames, counting)]
+        found = [*Crossing.of(condition).pairs(frames[0], frames[1], counting)]
     pairs = [(int(i), int(j)) for some, others in found for i, j in zip(some, others, strict=True)]
     numbered = frames[0].with_row_index("i").join(frames[1].with_row_index("j"), how="cross")
     expected = select_true(numbered, condition).select("i", "j").rows()

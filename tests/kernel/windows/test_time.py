@@ -16,17 +16,14 @@ def windows(draw: st.DrawFn) -> TimeSpecification:
     begin, end = draw(st.none() | small), draw(st.none() | small)
     age = draw(small)
     end_age = 0 if end is not None else draw(st.integers(0, age))
-    return draw(
-        st.sampled_from(
-            [
-                Unbounded(),
-                Now(),
-                Range(draw(small), draw(st.integers(1, 5)), draw(st.booleans())),
-                Tumble(draw(st.integers(1, 5))),
-                BeginEnd(begin, 0 if begin is not None else age, end, end_age),
-            ]
-        )
-    )
+    options: list[TimeSpecification] = [
+        Unbounded(),
+        Now(),
+        Range(draw(small), draw(st.integers(1, 5)), draw(st.booleans())),
+        Tumble(draw(st.integers(1, 5))),
+        BeginEnd(begin, 0 if begin is not None else age, end, end_age),
+    ]
+    return draw(st.sampled_from(options))
 
 
 def interval(window: TimeSpecification, instant: int) -> tuple[int, int]:

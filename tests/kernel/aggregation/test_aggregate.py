@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from tests.kernel.aggregates import (
+from tests.kernel.aggregation.aggregates import (
     SCHEMA,
     B,
     D,

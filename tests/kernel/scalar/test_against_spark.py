@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from tests.kernel.spark_cases import CASES, COLUMNS, DEPARTURES, HEIGHT, parse, rows
+from tests.kernel.scalar.spark_cases import CASES, COLUMNS, DEPARTURES, HEIGHT, parse, rows
 
 from millstream import types
 from millstream.errors import EvaluationError

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from random import Random
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -38,7 +40,7 @@ KINDS: dict[DataType, st.SearchStrategy[object]] = {
     STRING: st.none() | st.sampled_from(["", "a", "b", "ab"]),
 }
 NUMBERS = ("count", "sum", "avg", "min", "max")
-Rows = list[tuple[object, ...]]
+Rows = list[tuple[Any, ...]]
 
 
 def shape_of(key: DataType | None, value: DataType, instants: int = 1) -> TreeShape:
@@ -98,7 +100,7 @@ def test_a_tree_answers_as_the_aggregate(case: tuple[TreeShape, list[Rows], int,
     assert bits(aggregate(trees, shape, first, last, 30), len(shape.result)) == right
     if trees:
         one = merged(trees, shape, 5)
-        kept = [row for row in rows if min(row[-shape.instants :]) >= 5]  # type: ignore[type-var]
+        kept = [row for row in rows if min(row[-shape.instants :]) >= 5]
         assert (size_of(one) if one.height else 0) == len(kept)
         right = bits(expected(kept, shape, first, last, 30), len(shape.result))
         assert bits(aggregate([one] if one.height else [], shape, first, last, 30), len(shape.result)) == right
@@ -120,28 +122,28 @@ def test_trees_of_many_queries_and_windows_answer_as_the_aggregate(
         pairs = [(r, q) for r in range(len(rows)) for q in (3, 4, 1030) if random.random() < 0.7]
         row, query = (np.array([pair[n] for pair in pairs], np.int64) for n in (0, 1))
         timed = timed_rows(frame(rows, shape), shape)
-        found = build_for_many(timed, shape, lambda order, row=row, query=query: placed(row, query, order))
+        found = build_for_many(timed, shape, partial(placed, row, query))
         trees += [found] if found.height else []
         for r, q in pairs:
             wanted.setdefault(q, []).append(rows[r])
     if random.random() < 0.5 and trees:
         trees = [merged(trees, shape, 0)]
     times_of = slice(-shape.instants, None)
-    for query in (3, 4, 5, 1030):
-        rows = wanted.get(query, [])
+    for number in (3, 4, 5, 1030):
+        rows = wanted.get(number, [])
         here = [
             row
             for row in rows
-            if all(t <= at and (n is None or t >= at - n) for t, n in zip(row[times_of], lengths, strict=True))  # type: ignore[operator]
+            if all(t <= at and (n is None or t >= at - n) for t, n in zip(row[times_of], lengths, strict=True))
         ]
         right = bits(expected(here, shape, 0, at, 30), len(shape.result))
-        assert bits(aggregate(trees, shape, at - longest, at, 30, query), len(shape.result)) == right
-        assert sum(size_of(tree, query) for tree in trees) == len(rows)
-        assert sum(leaves_of(tree, shape, query).height for tree in trees) == len(rows)
+        assert bits(aggregate(trees, shape, at - longest, at, 30, number), len(shape.result)) == right
+        assert sum(size_of(tree, number) for tree in trees) == len(rows)
+        assert sum(leaves_of(tree, shape, number).height for tree in trees) == len(rows)
     counted = Counter[int]()
     for each in trees:
         counted.update(dict(zip(*(found.tolist() for found in counts_of(each)), strict=True)))
-    assert counted == {query: len(rows) for query, rows in wanted.items()}
+    assert counted == {number: len(rows) for number, rows in wanted.items()}
 
 
 @pytest.mark.parametrize("count", [1, FAN, FAN + 1, FAN * FAN + 1, 5000])

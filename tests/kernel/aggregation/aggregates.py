@@ -49,10 +49,10 @@ class Parity:
         return 0
 
     def iterate(self, state: int, batch: pl.Series) -> int:
-        return state + sum(value % 2 for value in batch.drop_nulls())
+        return state + sum(int(value) % 2 for value in batch.drop_nulls())
 
     def retract(self, state: int, batch: pl.Series) -> int:
-        return state - sum(value % 2 for value in batch.drop_nulls())
+        return state - sum(int(value) % 2 for value in batch.drop_nulls())
 
     def terminate(self, state: int) -> int:
         return state

@@ -12,7 +12,21 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.aggregates import SCHEMA, B, D, K, Midrange, N, Parity, Runner, S, X, batch, call, comparable
+from tests.kernel.aggregation.aggregates import (
+    SCHEMA,
+    B,
+    D,
+    K,
+    Midrange,
+    N,
+    Parity,
+    Runner,
+    S,
+    X,
+    batch,
+    call,
+    comparable,
+)
 
 from millstream.kernel.aggregation import change_points, ordered_bag, sorted_runs
 from millstream.kernel.aggregation.aggregate import Aggregate, AggregateCall
@@ -76,7 +90,7 @@ def _numeric(one: AggregateCall, present: list[Any], kind: DataType) -> Any:
         return total if one.function in ("sum", "avg") else _variance(one, [], len(present))
     exact = [Fraction(value) for value in present]
     if one.function in ("sum", "avg"):
-        total = sum(exact) / (1 if one.function == "sum" else len(exact))
+        total = sum(exact, Fraction()) / (1 if one.function == "sum" else len(exact))
         if not one.type.is_decimal:
             return int(total) if one.type == BIGINT else _double(total)
         with localcontext() as context:
@@ -102,8 +116,8 @@ def _variance(one: AggregateCall, exact: list[Fraction], count: int) -> float | 
         return None
     if not exact:
         return math.nan
-    mean = sum(exact) / count
-    value = _double(sum((x - mean) ** 2 for x in exact) / (count if population else count - 1))
+    mean = sum(exact, Fraction()) / count
+    value = _double(sum(((x - mean) ** 2 for x in exact), Fraction()) / (count if population else count - 1))
     return math.sqrt(value) if one.function.startswith("stddev") else value
 
 

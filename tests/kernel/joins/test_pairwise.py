@@ -4,141 +4,42 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.instants import (
+    LAST,
+    Bag,
+    Row,
+    at,
+    batch,
+    check_steps,
+    floats,
+    odd_sizes,
+    row_window,
+    run_two,
+    small,
+    sources,
+    stream_of_windows,
+    texts,
+    window,
+)
+from tests.support.join_conditions import PAIR, less
 
 from millstream import types
 from millstream.kernel import keys
-from millstream.kernel.batch import BORN, INF, batch_schema
+from millstream.kernel.batch import BORN, INF
 from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.keys import key_codes, order_codes
-from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.operator import NO_STATE, Progress, State
 from millstream.kernel.scalar.expressions import TRUE, Call, Column, Expression, Literal, conjunction
-from millstream.kernel.storage import probing, synopsis
 from millstream.types import BIGINT, BOOLEAN, DOUBLE, STRING, Field, Schema
-
-Row = tuple[Any, ...]  # values, start, end, weight (and born)
-Bag = Counter[tuple[object, ...]]
-LAST = 24  # the last instant at which anything starts
-
-
-# A small world of inputs: rows, when they arrive, and what is final when.
-
-
-def batch(schema: Schema, rows: Sequence[Row], *, born: bool = False) -> pl.DataFrame:
-    columns = batch_schema(schema) | ({BORN: pl.Int64()} if born else {})
-    return pl.DataFrame(rows, schema=columns, orient="row")
-
-
-def shown(value: object) -> object:
-    """Values so that NaN is equal to itself and -0.0 is not 0.0."""
-    return repr(value) if isinstance(value, float) else value
-
-
-def at(rows: Sequence[Row], width: int, instant: int) -> Bag:
-    """R(t) by its definition."""
-    bag: Bag = Counter()
-    for row in rows:
-        start, end, weight = row[width : width + 3]
-        if start <= instant < end:
-            bag[tuple(map(shown, row[:width]))] += weight
-    return Counter({value: count for value, count in bag.items() if count})
-
-
-@dataclass(frozen=True)
-class Source:
-    """An input: its rows by the step in which they arrive, and its frontier after each step."""
-
-    rows: list[list[Row]]
-    frontiers: list[int]
-
-    def until(self, step: int) -> list[Row]:
-        return [row for rows in self.rows[: step + 1] for row in rows]
-
-
-@st.composite
-def sources(
-    draw: st.DrawFn,
-    values: st.SearchStrategy[Row],
-    steps: int,
-    retract: bool,
-    size: int = 12,
-) -> Source:
-    frontiers = sorted(draw(st.lists(st.integers(-1, LAST), min_size=steps - 1, max_size=steps - 1)))
-    frontiers.append(draw(st.sampled_from([frontiers[-1] if frontiers else -1, 2 * LAST, INF])))
-    rows: list[list[Row]] = [[] for _ in range(steps)]
-
-    def arrive(row: Row, start: int, earliest: int) -> int:
-        """A row may come early, but not once the frontier has reached its start."""
-        latest = max(step for step in range(steps) if step == 0 or frontiers[step - 1] < start)
-        step = draw(st.integers(min(earliest, latest), latest))
-        rows[step].append(row)
-        return step
-
-    for _ in range(draw(st.integers(0, size))):
-        value = draw(values)
-        start = draw(st.integers(0, LAST - 4))
-        end = draw(st.sampled_from([INF, start + 1, start + 3, start + 10]))
-        step = arrive((*value, start, end, 1), start, 0)
-        if retract and draw(st.booleans()):
-            again = draw(st.integers(start, min(end - 1, LAST)))
-            arrive((*value, again, end, -1), again, step)
-    return Source(rows, frontiers)
-
-
-def check_steps(
-    operator: Operator,
-    schemas: Sequence[Schema],
-    inputs: Sequence[Source],
-    expected: Callable[[list[Bag]], Bag],
-    *,
-    linear: bool = False,
-) -> None:
-    """Every step's output is right up to the frontier, and leaves alone what was final before."""
-    width, widths = len(operator.schema), [len(schema) for schema in schemas]
-    state: State = NO_STATE
-    output: list[Row] = []
-    frontiers = tuple(-1 for _ in inputs)
-    steps = len(inputs[0].frontiers)
-    for step in range(steps):
-        reached = tuple(source.frontiers[step] for source in inputs)
-        progress = Progress(frontiers, reached)
-        batches = [batch(schema, source.rows[step]) for schema, source in zip(schemas, inputs, strict=True)]
-        new, state = operator.step(batches, state, progress)
-        assert dict(new.schema) == batch_schema(operator.schema)
-        assert (new["_start"] > progress.low_before).all()
-        assert (new["_start"] < new["_end"]).all()
-        output += new.rows()
-        last = 2 * LAST if linear and step == steps - 1 else min(progress.low, 2 * LAST)
-        for instant in range(last + 1):
-            arrived = [source.until(step) for source in inputs]
-            now = [at(rows, count, instant) for rows, count in zip(arrived, widths, strict=True)]
-            assert at(output, width, instant) == expected(now), f"at {instant} after step {step}"
-        frontiers = reached
-
-
-@contextmanager
-def odd_sizes(collide: bool) -> Iterator[None]:
-    """Chunks of three pairs, segments that are seldom merged, and, if asked for, codes that say nothing."""
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(probing, "_CHUNK", 3))
-        stack.enter_context(patch.object(synopsis, "_SMALLEST_CLASS", 1))
-        if collide:
-            stack.enter_context(patch.object(keys, "mix_bits", lambda codes: codes & np.uint64(1)))
-            for module in ("joins.pairwise", "joins.stem", "relational.multiplicity"):
-                stack.enter_context(patch(f"millstream.kernel.{module}.are_codes_exact", lambda *_: False))
-        yield
-
 
 # Hand-picked cases
 
@@ -146,22 +47,10 @@ LEFT: Schema = (Field("k", BIGINT), Field("a", STRING))
 RIGHT: Schema = (Field("k", BIGINT), Field("b", BIGINT))
 
 
-def run(operator: Operator, steps: Sequence[tuple[pl.DataFrame, pl.DataFrame, int, int]]) -> list[list[Row]]:
-    """The output of each step (left, right, left's frontier, right's frontier)."""
-    state: State = NO_STATE
-    before = (-1, -1)
-    outputs = []
-    for left, right, left_frontier, right_frontier in steps:
-        output, state = operator.step((left, right), state, Progress(before, (left_frontier, right_frontier)))
-        outputs.append(sorted(output.rows(), key=repr))
-        before = (left_frontier, right_frontier)
-    return outputs
-
-
 def test_a_pair_lives_while_both_rows_do() -> None:
     left = batch(LEFT, [(1, "x", 0, 10, 1), (2, "y", 0, 10, 1)])
     right = batch(RIGHT, [(1, 7, 4, 20, 2), (1, 8, 10, 20, 1)])
-    assert run(InnerJoin(LEFT, RIGHT, ((0, 0),)), [(left, right, 4, 4)]) == [[(1, "x", 1, 7, 4, 10, 2)]]
+    assert run_two(InnerJoin(LEFT, RIGHT, ((0, 0),)), [(left, right, 4, 4)]) == [[(1, "x", 1, 7, 4, 10, 2)]]
 
 
 def test_a_retraction_takes_back_its_pairs_from_then_on() -> None:
@@ -169,36 +58,36 @@ def test_a_retraction_takes_back_its_pairs_from_then_on() -> None:
     right = batch(RIGHT, [(1, 7, 2, INF, 1)])
     gone = batch(LEFT, [(1, "x", 5, INF, -1)])
     operator = InnerJoin(LEFT, RIGHT, ((0, 0),))
-    outputs = run(operator, [(left, right, 2, 2), (gone, right.clear(), 5, 5)])
+    outputs = run_two(operator, [(left, right, 2, 2), (gone, right.clear(), 5, 5)])
     assert outputs == [[(1, "x", 1, 7, 2, INF, 1)], [(1, "x", 1, 7, 5, INF, -1)]]
 
 
 def test_a_self_join_sees_each_pair_once_per_order() -> None:
     schema: Schema = (Field("k", BIGINT),)
     first, second = batch(schema, [(1, 0, 9, 1)]), batch(schema, [(1, 3, 12, 1)])
-    outputs = run(InnerJoin(schema, schema, ((0, 0),)), [(first, first, 0, 0), (second, second, 3, 3)])
+    outputs = run_two(InnerJoin(schema, schema, ((0, 0),)), [(first, first, 0, 0), (second, second, 3, 3)])
     assert outputs == [[(1, 1, 0, 9, 1)], [(1, 1, 3, 12, 1), (1, 1, 3, 9, 1), (1, 1, 3, 9, 1)]]
 
 
 def test_null_keys_meet_only_where_null_is_safe() -> None:
     left, right = batch(LEFT, [(None, "x", 0, 9, 1)]), batch(RIGHT, [(None, 7, 0, 9, 1)])
-    assert run(InnerJoin(LEFT, RIGHT, ((0, 0),)), [(left, right, 0, 0)]) == [[]]
+    assert run_two(InnerJoin(LEFT, RIGHT, ((0, 0),)), [(left, right, 0, 0)]) == [[]]
     safe = InnerJoin(LEFT, RIGHT, ((0, 0),), null_safe=True)
-    assert run(safe, [(left, right, 0, 0)]) == [[(None, "x", None, 7, 0, 9, 1)]]
+    assert run_two(safe, [(left, right, 0, 0)]) == [[(None, "x", None, 7, 0, 9, 1)]]
 
 
 def test_a_null_is_not_the_number_its_code_stands_for() -> None:
     schema: Schema = (Field("k", BIGINT),)
     number = int(np.array(keys._NULL_WORD).astype(np.int64))
     left, right = batch(schema, [(None, 0, 9, 1)]), batch(schema, [(number, 0, 9, 1)])
-    assert run(InnerJoin(schema, schema, ((0, 0),), null_safe=True), [(left, right, 0, 0)]) == [[]]
+    assert run_two(InnerJoin(schema, schema, ((0, 0),), null_safe=True), [(left, right, 0, 0)]) == [[]]
 
 
 def test_keys_of_zero_and_nan_are_equal_as_in_spark_and_keep_their_bits() -> None:
     schema: Schema = (Field("k", DOUBLE),)
     left = batch(schema, [(0.0, 0, 9, 1), (math.nan, 0, 9, 1)])
     right = batch(schema, [(-0.0, 0, 9, 1), (math.nan, 0, 9, 1)])
-    outputs = run(InnerJoin(schema, schema, ((0, 0),)), [(left, right, 0, 0)])
+    outputs = run_two(InnerJoin(schema, schema, ((0, 0),)), [(left, right, 0, 0)])
     assert repr(outputs) == "[[(0.0, -0.0, 0, 9, 1), (nan, nan, 0, 9, 1)]]"
 
 
@@ -206,8 +95,8 @@ def test_born_is_the_latest_of_the_components() -> None:
     operator = InnerJoin(LEFT, RIGHT, ((0, 0),))
     left = batch(LEFT, [(1, "x", 4, 9, 1, 2)], born=True)
     right = batch(RIGHT, [(1, 7, 3, 9, 1, 3)], born=True)
-    assert run(operator, [(left, right, 4, 4)]) == [[(1, "x", 1, 7, 4, 9, 1, 3)]]
-    assert run(operator, [(left, right.drop(BORN), 4, 4)]) == [[(1, "x", 1, 7, 4, 9, 1, 2)]]
+    assert run_two(operator, [(left, right, 4, 4)]) == [[(1, "x", 1, 7, 4, 9, 1, 3)]]
+    assert run_two(operator, [(left, right.drop(BORN), 4, 4)]) == [[(1, "x", 1, 7, 4, 9, 1, 2)]]
 
 
 def test_rows_are_forgotten_when_the_other_side_has_passed_them() -> None:
@@ -266,16 +155,11 @@ def test_order_codes_compare_as_values_do() -> None:
 
 # Residual conditions
 
-PAIR: Schema = (Field("k", BIGINT), Field("x", BIGINT))
 L0, L1, R0, R1 = (Column(BIGINT, index, name) for index, name in enumerate(("l.k", "l.x", "r.k", "r.x")))
 
 
 def call(function: str, *arguments: Expression) -> Call:
     return Call(BIGINT if function in "+-" else BOOLEAN, function, arguments)
-
-
-def less(one: Any, other: Any) -> bool:
-    return one is not None and other is not None and one < other
 
 
 def not_less(one: Any, other: Any) -> bool:
@@ -312,15 +196,11 @@ def test_a_bound_past_the_last_number_bounds_nothing() -> None:
     condition = call("<=", call("-", L1, TWO), R1)
     left = batch(PAIR, [(0, 0, 0, 9, 1)])
     right = batch(PAIR, [(0, most, 0, 9, 1), (0, most - 1, 0, 9, 1), (0, -3, 0, 9, 1)])
-    outputs = run(InnerJoin(PAIR, PAIR, (), condition), [(left, right, 0, 0)])
+    outputs = run_two(InnerJoin(PAIR, PAIR, (), condition), [(left, right, 0, 0)])
     assert [row[3] for row in outputs[0]] == [most - 1, most]
 
 
 # Against every instant
-
-small = st.one_of(st.none(), st.integers(-2, 3))
-texts = st.sampled_from([None, "", "a", "longer than eight bytes"])
-floats = st.sampled_from([None, 0.0, -0.0, math.nan, 1.5])
 
 
 def product(
@@ -395,7 +275,7 @@ def test_a_row_meets_the_table_as_of_its_birth() -> None:
     operator = NonRetroactiveJoin(LEFT, RIGHT, ((0, 0),))
     table = batch(RIGHT, [(1, 7, 0, INF, 1), (1, 7, 5, INF, -1), (1, 8, 5, INF, 1)])
     early, late = batch(LEFT, [(1, "x", 4, INF, 1)]), batch(LEFT, [(1, "y", 5, 9, 1)])
-    outputs = run(operator, [(early, table, 4, 6), (late, table.clear(), 6, 6)])
+    outputs = run_two(operator, [(early, table, 4, 6), (late, table.clear(), 6, 6)])
     assert outputs == [[(1, "x", 1, 7, 4, INF, 1)], [(1, "y", 1, 8, 5, 9, 1)]]
 
 
@@ -404,14 +284,14 @@ def test_a_retraction_meets_the_version_of_what_it_retracts() -> None:
     table = batch(RIGHT, [(1, 7, 0, INF, 1), (1, 7, 5, INF, -1), (1, 8, 5, INF, 1)])
     rows = batch(LEFT, [(1, "x", 4, INF, 1, 4)], born=True)
     gone = batch(LEFT, [(1, "x", 8, INF, -1, 4)], born=True)
-    outputs = run(operator, [(rows, table, 4, 4), (gone, table.clear(), 8, 8)])
+    outputs = run_two(operator, [(rows, table, 4, 4), (gone, table.clear(), 8, 8)])
     assert outputs == [[(1, "x", 1, 7, 4, INF, 1, 4)], [(1, "x", 1, 7, 8, INF, -1, 4)]]
 
 
 def test_rows_wait_for_the_table() -> None:
     operator = NonRetroactiveJoin(LEFT, RIGHT, ((0, 0),))
     row, change = batch(LEFT, [(1, "x", 4, 9, 1)]), batch(RIGHT, [(1, 7, 4, INF, 1)])
-    outputs = run(operator, [(row, change.clear(), 4, 3), (row.clear(), change, 4, 4)])
+    outputs = run_two(operator, [(row, change.clear(), 4, 3), (row.clear(), change, 4, 4)])
     assert outputs == [[], [(1, "x", 1, 7, 4, 9, 1)]]
 
 
@@ -461,43 +341,6 @@ def test_non_retroactive_join_is_right_at_every_instant(
 
 
 # State
-
-
-def rows_held(state: State) -> int:
-    return sum(segment.height for segments in state.values() for segment in segments)
-
-
-def stream_of_windows(
-    operator: Operator, arrive: Callable[[int, int], Sequence[pl.DataFrame]], steps: int, ticks: int
-) -> int:
-    """The most rows held while `ticks` ticks pass in every step."""
-    state: State = NO_STATE
-    most = 0
-    with patch.object(synopsis, "_SMALLEST_CLASS", 3):
-        for step in range(steps):
-            inputs = arrive(step * ticks, (step + 1) * ticks)
-            before, after = step * ticks - 1, (step + 1) * ticks - 1
-            progress = Progress((before,) * len(inputs), (after,) * len(inputs))
-            _, state = operator.step(inputs, state, progress)
-            most = max(most, rows_held(state))
-    return most
-
-
-def window(low: int, high: int, length: int, seed: int = 0) -> pl.DataFrame:
-    """One element per tick from low to high, each living for `length` ticks."""
-    instants = np.arange(low, high)
-    keys = (instants * 7919 + seed) % 97
-    ones = np.ones(instants.size, np.int64)
-    intervals = {"_start": instants, "_end": instants + length, "_weight": ones}
-    return pl.DataFrame({"c0": keys, "c1": keys} | intervals)
-
-
-def row_window(low: int, high: int, length: int, seed: int = 0) -> pl.DataFrame:
-    """The last `length` elements, as rows and retractions without an end."""
-    arrived = window(low, high, length, seed)
-    left = window(max(low - length, 0), max(high - length, 0), length, seed)
-    left = left.with_columns(pl.col("_start") + length, -pl.col("_weight"))
-    return pl.concat([arrived, left]).with_columns(pl.lit(INF, pl.Int64).alias("_end"))
 
 
 @pytest.mark.parametrize("make", [window, row_window])

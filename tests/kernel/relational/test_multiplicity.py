@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.test_join import (
-    PAIR,
+from tests.support.instants import (
     Bag,
     Row,
     batch,
@@ -26,6 +25,7 @@ from tests.kernel.test_join import (
     texts,
     window,
 )
+from tests.support.join_conditions import PAIR
 
 from millstream.kernel.batch import INF
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State

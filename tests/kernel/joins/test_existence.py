@@ -9,21 +9,21 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kernel.test_join import (
-    PAIR,
+from tests.support.instants import (
     Bag,
     batch,
     check_steps,
     floats,
     odd_sizes,
     row_window,
-    run,
+    run_two,
     small,
     sources,
     stream_of_windows,
     texts,
     window,
 )
+from tests.support.join_conditions import PAIR
 
 from millstream.kernel.batch import INF
 from millstream.kernel.joins.existence import ExistenceJoin
@@ -46,7 +46,7 @@ NO_LEFT, NO_KEYS = batch(LEFT, []), batch(KEY, [])
 
 def test_a_row_without_partner_keeps_its_end() -> None:
     left = batch(LEFT, [(1, "x", 0, 9, 1), (2, "y", 0, 9, 1)])
-    assert run(ANTI, [(left, batch(KEY, [(2, 0, INF, 1)]), 0, 0)])[0] == [
+    assert run_two(ANTI, [(left, batch(KEY, [(2, 0, INF, 1)]), 0, 0)])[0] == [
         (1, "x", 0, 9, 1),
         (2, "y", 0, 9, -1),
         (2, "y", 0, 9, 1),
@@ -56,21 +56,21 @@ def test_a_row_without_partner_keeps_its_end() -> None:
 def test_a_partner_that_comes_takes_rows_away_and_one_that_leaves_gives_them_back() -> None:
     left = batch(LEFT, [(1, "x", 0, 9, 1)])
     steps = [(left, NO_KEYS, 1, 1), (NO_LEFT, batch(KEY, [(1, 3, 6, 1)]), 4, 4), (NO_LEFT, NO_KEYS, 7, 7)]
-    assert run(ANTI, steps) == [[(1, "x", 0, 9, 1)], [(1, "x", 3, 9, -1)], [(1, "x", 6, 9, 1)]]
+    assert run_two(ANTI, steps) == [[(1, "x", 0, 9, 1)], [(1, "x", 3, 9, -1)], [(1, "x", 6, 9, 1)]]
 
 
 def test_nothing_is_said_of_a_key_that_stays() -> None:
     first = batch(LEFT, [(1, "x", 1, 9, 1)])
     steps = [(NO_LEFT, batch(KEY, [(1, 0, 5, 1)]), 0, 0), (first, batch(KEY, [(1, 4, 20, 1)]), 8, 8)]
-    assert run(ANTI, steps) == [[], []]
+    assert run_two(ANTI, steps) == [[], []]
 
 
 def test_foretold_rows_come_back_when_a_partner_is_known_to_leave() -> None:
     left, key = batch(LEFT, [(1, "x", 0, 9, 1)]), batch(KEY, [(1, 0, 6, 1)])
     steps = [(NO_LEFT, key, 0, 0), (batch(LEFT, [(1, "x", 1, 9, 1)]), NO_KEYS, 1, 1)]
-    assert run(FORETOLD, steps) == [[], [(1, "x", 6, 9, 1)]]
+    assert run_two(FORETOLD, steps) == [[], [(1, "x", 6, 9, 1)]]
     longer = batch(KEY, [(1, 4, 8, 1)])
-    assert run(FORETOLD, [(NO_LEFT, key, 0, 0), (left, NO_KEYS, 1, 1), (NO_LEFT, longer, 4, 4)])[2] == [
+    assert run_two(FORETOLD, [(NO_LEFT, key, 0, 0), (left, NO_KEYS, 1, 1), (NO_LEFT, longer, 4, 4)])[2] == [
         (1, "x", 6, 8, -1)
     ]
 
@@ -79,27 +79,27 @@ def test_foretold_semi_joins_take_nothing_back() -> None:
     operator = ExistenceJoin(LEFT, DistinctStar(KEY), (0,), (False,), Consolidated(), negated=False)
     left = batch(LEFT, [(1, "x", 0, 9, 1)])
     steps = [(left, batch(KEY, [(1, 2, 4, 1)]), 2, 2), (NO_LEFT, batch(KEY, [(1, 3, 7, 1)]), 3, 3)]
-    assert run(operator, steps) == [[(1, "x", 2, 4, 1)], [(1, "x", 4, 7, 1)]]
+    assert run_two(operator, steps) == [[(1, "x", 2, 4, 1)], [(1, "x", 4, 7, 1)]]
 
 
 def test_rows_wait_for_the_other_side() -> None:
     left = batch(LEFT, [(1, "x", 0, 9, 1)])
     steps = [(left, NO_KEYS, 5, -1), (NO_LEFT, NO_KEYS, 5, 5)]
-    assert run(ANTI, steps) == [[], [(1, "x", 0, 9, 1)]]
+    assert run_two(ANTI, steps) == [[], [(1, "x", 0, 9, 1)]]
 
 
 @pytest.mark.parametrize(("safe", "given"), [(False, [(None, "x", 0, 9, 1)]), (True, [])])
 def test_a_null_has_no_partner_unless_nulls_are_equal(safe: bool, given: list[tuple[object, ...]]) -> None:
     operator = ExistenceJoin(LEFT, counted(KEY), (0,), (safe,), Consolidated(), negated=True)
     null = batch(KEY, [(None, 0, 20, 1)])
-    output = run(operator, [(NO_LEFT, null, 0, 0), (batch(LEFT, [(None, "x", 1, 9, 1)]), NO_KEYS, 1, 1)])[1]
+    output = run_two(operator, [(NO_LEFT, null, 0, 0), (batch(LEFT, [(None, "x", 1, 9, 1)]), NO_KEYS, 1, 1)])[1]
     assert [row[:2] for row in output] == [row[:2] for row in given]
 
 
 def test_a_key_without_columns_asks_for_any_row() -> None:
     operator = ExistenceJoin(LEFT, counted(()), (), (), Consolidated(), negated=False)
     left, found = batch(LEFT, [(1, "x", 0, 9, 1), (2, "y", 0, 9, 1)]), batch((), [(4, 6, 3)])
-    assert run(operator, [(left, found, 20, 20)]) == [[(1, "x", 4, 6, 1), (2, "y", 4, 6, 1)]]
+    assert run_two(operator, [(left, found, 20, 20)]) == [[(1, "x", 4, 6, 1), (2, "y", 4, 6, 1)]]
 
 
 def having_partners(positions: tuple[int, ...], null_safe: tuple[bool, ...], wanted: bool) -> Callable[..., Bag]:

@@ -1,0 +1,41 @@
+"""The tests themselves: what they share lies in modules of its own, and the kernel's folders are those of its tests."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+KERNEL = TESTS.parent / "src" / "millstream" / "kernel"
+FILES = sorted(TESTS.rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file names in its imports, and what it takes from them, which may be modules too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_no_test_is_imported() -> None:
+    """A test file can be moved, split or removed without a look at the others."""
+    modules = {".".join(("tests", *file.relative_to(TESTS).with_suffix("").parts)) for file in FILES}
+    tests = {name for name in modules if name.rpartition(".")[2].startswith("test_")}
+    assert {str(path): sorted(imported(path) & tests) for path in FILES if imported(path) & tests} == {}
+
+
+def test_what_is_shared_imports_no_other_folder_of_tests() -> None:
+    for path in (TESTS / "support").glob("*.py"):
+        ours = {name for name in imported(path) if name.startswith("tests.")}
+        assert all(name.startswith("tests.support") for name in ours), path
+
+
+def test_the_kernels_tests_lie_as_the_kernel_does() -> None:
+    folders = {path.name for path in (TESTS / "kernel").iterdir() if path.is_dir() and [*path.glob("test_*.py")]}
+    assert folders <= {path.name for path in KERNEL.iterdir() if path.is_dir()}
+    assert not [*(TESTS / "kernel").glob("test_*.py")]
