@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import millstream as ms
 from millstream.demo import traffic
 
-MINUTES = 8
+MINUTES, CARS = 8, 9_000
 
 
 def reports(seconds: int, cars: int) -> pa.Table:
@@ -34,8 +34,8 @@ def reports(seconds: int, cars: int) -> pa.Table:
     )
 
 
-def main(engine: str = "inprocess", cars: int = 9_000) -> None:
-    rows = reports(MINUTES * 60, cars)
+def main(engine: str = "inprocess") -> None:
+    rows = reports(MINUTES * 60, CARS)
     with ms.connect(engine=engine) as db:
         db.execute((Path(__file__).parent / "linear_road.cql").read_text())
         slow = db.register("SELECT seg, lav FROM Lav WHERE lav < 40", name="slow")
@@ -44,7 +44,7 @@ def main(engine: str = "inprocess", cars: int = 9_000) -> None:
             db.insert("Reports", rows.filter(within))
         db.advance("Reports", to=MINUTES * 60)
 
-        print(f"{rows.num_rows:,} reports of {cars:,} cars; building sites in segments {traffic.ROADWORKS}")
+        print(f"{rows.num_rows:,} reports of {CARS:,} cars; building sites in segments {traffic.ROADWORKS}")
         for minute in (3, 5, 7):
             jams = slow.result(at=minute * 60).sort_by("lav").to_pylist()
             slowest = ", ".join(f"{row['seg']} ({row['lav']} mph)" for row in jams[:4])

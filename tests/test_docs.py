@@ -6,11 +6,13 @@ import contextlib
 import html
 import io
 import re
+import textwrap
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+import millstream as ms
 from millstream.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -106,6 +108,23 @@ def test_every_page_is_linked_from_the_readme() -> None:
 def test_every_setting_is_explained() -> None:
     explained = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "language.md").read_text(), re.MULTILINE)
     assert {field.name for field in fields(Settings)} - {"by_stream"} <= {*explained}
+
+
+def test_windows_and_errors_are_as_the_language_page_says() -> None:
+    text = (ROOT / "docs" / "language.md").read_text()
+    windows = re.search(r"Windows:\n\n((?:    .*\n)+)", text)
+    error = re.search(r'(    unknown column "spede"\n(?:    .*\n)+)', text)
+    assert windows
+    assert error
+    with ms.connect(engine="inprocess") as db:
+        db.execute(
+            "CREATE STREAM s (a INT, b INT) TIMESTAMP BY ts TIMESTAMP; CREATE STREAM Cars (speed INT) TIMESTAMP BY ts"
+        )
+        for window in re.findall(r"\[[^\]]+\]", windows[1]):
+            assert "Window" in db.explain(f"SELECT * FROM s {window}")
+        with pytest.raises(ms.NameError) as raised:
+            db.explain("SELECT spede FROM Cars")
+    assert str(raised.value) == textwrap.dedent(error[1]).strip()
 
 
 def test_every_metric_is_in_the_glossary() -> None:
