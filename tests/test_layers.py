@@ -88,6 +88,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
 HELD_BY_THOSE_ABOVE = {
     ("kernel/relational/failures.py", "kernel.pipeline"),
 }
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -171,3 +172,17 @@ def test_the_kernel_has_no_clock_and_no_files() -> None:
         if layer_of(path) == "kernel":
             name = str(path.relative_to(SOURCE))
             assert not _modules(path) & OUTSIDE, f"{name} must not import {sorted(_modules(path) & OUTSIDE)}"
+
+
+def test_nothing_grows_out_of_hand() -> None:
+    """A file is read in one sitting, a class owns one thing, and the root shows the layers."""
+    for path in FILES:
+        text = path.read_text()
+        assert text.count("\n") <= 600, f"{path} wants to be split by idea"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                public = [part.name for part in node.body if isinstance(part, FUNCTIONS) and part.name[0] != "_"]
+                assert len(public) <= 30, f"{node.name} in {path} owns too much"
+    for facade in ("engine/engine.py", "database.py"):
+        assert (SOURCE / facade).read_text().count("\n") <= 300, facade
+    assert len([path for path in SOURCE.glob("*.py") if path.name != "__init__.py"]) <= 8

@@ -13,6 +13,7 @@ from tests.formats import contents
 from tests.formats.make import FIRST, HERE, REST
 
 import millstream as ms
+from millstream.state.manifest import FORMAT
 from millstream.state.snapshot import to_json
 
 MADE = ("epoch", "history", "states", "results", "queries", "backfills")
@@ -28,7 +29,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str
 
 
 def test_there_is_a_directory_for_the_format_of_today() -> None:
-    assert VERSIONS
+    assert f"format_{FORMAT}" in VERSIONS
 
 
 def test_it_answers_as_it_did(kept: tuple[Path, dict[str, Any]]) -> None:
