@@ -78,3 +78,17 @@ def test_a_function_that_raises_stops_its_query_alone(db: ms.Database) -> None:
 def test_wrong_definitions(db: ms.Database, work: Any, says: str) -> None:
     with pytest.raises(ms.Error, match=says):
         work(db)
+
+
+def test_a_function_beside_dates_that_polars_may_give_up_on() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.create_function("same", lambda column: column, returns="string")
+        db.execute("CREATE STREAM S (s STRING, day DATE) TIMESTAMP BY ts")
+        query = db.register(
+            "SELECT CASE WHEN same(s) LIKE '%b' THEN date_add(day, 1) ELSE day END AS x FROM S [NOW] "
+            "WHERE date_add(day, 1) > DATE '2000-01-01' AND same(s) <> 'q'"
+        )
+        db.execute("INSERT INTO S VALUES ('ab', DATE '2020-01-01', 1), ('c', DATE '2020-02-02', 2), ('q', NULL, 2)")
+        db.execute("ADVANCE S TO 2")
+        found = [(row["_ts"], row["_weight"], str(row["x"])) for row in query.changes().to_pylist()]
+        assert found == [(1, 1, "2020-01-02"), (2, -1, "2020-01-02"), (2, 1, "2020-02-02")]

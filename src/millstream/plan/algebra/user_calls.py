@@ -56,7 +56,8 @@ def _without_possible(parts: Sequence[Expression], asked: Sequence[Expression]) 
 def called_once(node: lo.Filter | lo.Project) -> Called | None:
     """None where nothing in it calls users' code and can fail."""
     computed = tuple(conjuncts(node.condition)) if isinstance(node, lo.Filter) else node.expressions
-    calling = [e for e in dict.fromkeys(computed) if calls_users(e) and can_fail(e)]
+    # What is tried gives a value and an error already; all the same Polars may give up on a date in it.
+    calling = [e for e in dict.fromkeys(computed) if calls_users(e) and can_fail(e) and not isinstance(e, Tried)]
     if not calling:
         return None
     asked = calling
