@@ -19,6 +19,8 @@ from pyspark.sql import SparkSession
 
 import millstream as ms
 from millstream.kernel.relational import linear
+from millstream.plan.lowering import lower
+from millstream.plan.tags import STEP_TAGS
 from millstream.spark import session as sessions
 
 pytestmark = pytest.mark.spark
@@ -125,6 +127,7 @@ def test_an_operator_with_a_fault_stops_its_query_alone(session: SparkSession, m
         good = db.register("SELECT a + 1 AS b FROM s [RANGE 9]")
         with monkeypatch.context() as patched:
             patched.setattr(linear, "Project", Faulty)
+            patched.setattr(lower, "STEP_TAGS", {**STEP_TAGS, Faulty: "faulty"})
             bad = db.register("SELECT a + 2 AS b FROM s [RANGE 9]")
             worse = db.register("SELECT a + 3 AS b FROM s [RANGE 9] WHERE a <> 2")
         db.insert("s", [(1, 1)])
