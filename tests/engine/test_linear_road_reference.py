@@ -39,7 +39,7 @@ def test_every_notification_is_right() -> None:
     positions = reports.filter(pl.col("type") == 0).select("time", "vid", "speed", "lane", "seg")
     expected = pl.read_csv(gzip.decompress((DATA / "toll_notifications_450s.csv.gz").read_bytes()))
     with ms.connect(engine="inprocess") as db:
-        db.execute((ROOT / "examples" / "linear_road" / "tolls.cql").read_text())
+        db.execute((ROOT / "examples" / "linear_road.cql").read_text())
         for part in positions.iter_slices(7_000):
             db.insert("Reports", part)
         db.advance(to=449)
