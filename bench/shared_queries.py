@@ -21,7 +21,7 @@ from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing.eddy import Eddy
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.index import index_of
-from millstream.kernel.sharing.parameters import QUERY, synopsis_of
+from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE, by_shape, packed
 from millstream.kernel.sharing.predicates import shape_of
 from millstream.types import BIGINT, Field
 
@@ -65,13 +65,13 @@ def condition(predicates: Sequence[tuple[int, str]]) -> Expression:
 
 def fixed_queries(queries: Mapping[int, Sequence[Predicate]]) -> Queries:
     """Queries by their numbers."""
-    shapes, tables = {}, {}
+    shapes, tables = {}, []
     for number, predicates in queries.items():
         name = str(number)
         shapes[name] = condition([(attribute, operator) for attribute, operator, _ in predicates])
         constants = {value_column(i): [constant] for i, (_, _, constant) in enumerate(predicates)}
-        tables[synopsis_of(name)] = (pl.DataFrame({QUERY: [number], **constants}),)
-    return Queries(shapes, tables)
+        tables.append(pl.DataFrame({QUERY: [number], **constants, SHAPE: name}))
+    return Queries(shapes, {QUERIES: tuple(packed(tables))})
 
 
 def random_queries(count: int, seed: int = 1) -> Queries:
@@ -81,15 +81,15 @@ def random_queries(count: int, seed: int = 1) -> Queries:
     constants = random.integers(0, VALUES, (count, 5))
     kinds, shape_of_query = np.unique(operators @ 5 ** np.arange(5), return_inverse=True)
     order = np.argsort(shape_of_query, kind="stable")
-    shapes, tables = {}, {}
+    shapes, tables = {}, []
     for rows in np.split(order, np.cumsum(np.bincount(shape_of_query, minlength=kinds.size))[:-1]):
         asked = np.flatnonzero(operators[rows[0]]).tolist()
         predicates = [(attribute, _OPERATORS[operators[rows[0], attribute]]) for attribute in asked]
         name = " and ".join(ATTRIBUTES[attribute] + operator for attribute, operator in predicates)
         shapes[name] = condition(predicates)
         values = {value_column(i): constants[rows, attribute] for i, attribute in enumerate(asked)}
-        tables[synopsis_of(name)] = (pl.DataFrame({QUERY: rows.astype(np.int64), **values}),)
-    return Queries(shapes, tables)
+        tables.append(pl.DataFrame({QUERY: rows.astype(np.int64), **values, SHAPE: name}))
+    return Queries(shapes, {QUERIES: tuple(packed(tables))})
 
 
 def sampled(run: Callable[[], int], elements: int) -> Sample:
@@ -122,9 +122,9 @@ class Routed:
     def step(self, queries: Queries, batch: Batch) -> dict[str, int]:
         """How many rows entered each filter."""
         tables = [
-            (shape_of(condition), segment)
-            for name, condition in queries.shapes.items()
-            for segment in queries.state[synopsis_of(name)]
+            (shape_of(queries.shapes[name]), rows)
+            for name, found in by_shape(queries.state[QUERIES]).items()
+            for rows in found
         ]
         index = index_of(tables)
         ranks: list[npt.NDArray[np.intp]] = [axis.ranks(batch) for axis in index.axes]

@@ -27,7 +27,7 @@ from millstream.kernel.scalar.expressions import TRUE, Column, Expression, Liter
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.lineage import lineage_of, popcounts
-from millstream.kernel.sharing.parameters import QUERY, synopsis_of
+from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE
 from millstream.types import BIGINT, Field
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def new_data(workload: str, count: int) -> dict[str, Callable[[], int]]:
     _, state = join.step([nothing, rows], NO_STATE, Progress((-1, -1), (-1, -1)))
     asked: Expression = call(own, [Column(BIGINT, 1, "b"), Parameter(BIGINT, 0)])
     selection = GroupedSelection((*LEFT, *RIGHT), {"q": asked})
-    table = {synopsis_of("q"): (pl.DataFrame({QUERY: np.arange(count), "c0": constants}),)}
+    table = {QUERIES: (pl.DataFrame({QUERY: np.arange(count), "c0": constants, SHAPE: "q"}),)}
 
     def separate() -> int:
         return sum(alone.probe(shared, value, own, constant) for constant in constants.tolist())

@@ -18,7 +18,7 @@ from millstream.kernel.batch import batch_schema
 from millstream.kernel.scalar.expressions import Column, Parameter
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
-from millstream.kernel.sharing.parameters import QUERY, synopsis_of
+from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE
 from millstream.types import BIGINT, DOUBLE, Field
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def _trial(size: int, settings: Settings) -> Trial:
         columns = {"c0": random.integers(0, USERS, ROWS), "c1": random.random(ROWS), "_start": 0, "_end": 1}
         batch = pl.DataFrame(columns | {"_weight": 1}, schema=batch_schema(SCHEMA))
         asked = random.permutation(USERS)[:size]
-        table = pl.DataFrame({QUERY: np.arange(size), "c0": asked, "c1": random.random(size)})
-        selection = Stepping(_operator(), {synopsis_of("q"): (table,)})
+        table = pl.DataFrame({QUERY: np.arange(size), "c0": asked, "c1": random.random(size), SHAPE: "q"})
+        selection = Stepping(_operator(), {QUERIES: (table,)})
         selection.step(batch)
         best = in_turns({VARIANT: lambda: sampled(lambda: selection.step(batch), ROWS)}, settings.repetitions)
         return [Measurement(CASE, VARIANT, size, best[VARIANT])]

@@ -17,7 +17,7 @@ from bench.shared_queries import NO_TIME, VALUES, Queries, Stepping, condition, 
 
 from millstream.kernel.sharing.index import index_of
 from millstream.kernel.sharing.lineage import LINEAGE
-from millstream.kernel.sharing.parameters import QUERY, synopsis_of
+from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE, by_shape
 from millstream.kernel.sharing.predicates import shape_of
 
 if TYPE_CHECKING:
@@ -35,20 +35,21 @@ def trials(settings: Settings) -> list[Trial]:
 def _queries(count: int) -> Queries:
     """Half of the queries have one predicate, half two."""
     random = np.random.default_rng(1)
-    shapes, tables = {}, {}
+    shapes, tables = {}, []
     numbers = random.permutation(count)
     kinds = [[a] for a in range(ATTRIBUTES)] + [[a, b] for a in range(ATTRIBUTES) for b in range(a)]
     for number, (attributes, queries) in enumerate(zip(kinds, np.array_split(numbers, len(kinds)), strict=True)):
         name = str(number)
         shapes[name] = condition([(attribute, ">") for attribute in attributes])
         constants = {f"c{i}": random.integers(0, VALUES, queries.size) for i in range(len(attributes))}
-        tables[synopsis_of(name)] = (pl.DataFrame({QUERY: queries, **constants}),)
-    return Queries(shapes, tables)
+        tables.append(pl.DataFrame({QUERY: queries, **constants, SHAPE: name}))
+    return Queries(shapes, {QUERIES: tuple(tables)})
 
 
 def _measured(size: int) -> list[Measurement]:
     queries = _queries(size // SOURCES)
-    tables = [(shape_of(queries.shapes[n]), part) for n in queries.shapes for part in queries.state[synopsis_of(n)]]
+    found = by_shape(queries.state[QUERIES])
+    tables = [(shape_of(queries.shapes[name]), part) for name, parts in found.items() for part in parts]
     index = index_of(tables).size
     stored = sum(part.estimated_size() for _, part in tables)
     selection, batch = Stepping(queries.operator(), queries.state), stream(ROWS)

@@ -14,7 +14,7 @@ from bench.pictures import lines
 from bench.shared_queries import SCHEMA, Queries, Stepping, random_queries, sampled, stream
 
 from millstream.kernel.relational.linear import Filter
-from millstream.kernel.sharing.parameters import synopsis_of, with_values
+from millstream.kernel.sharing.parameters import QUERIES, SHAPE, by_shape, with_values
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,8 +56,8 @@ def _filters(queries: Queries) -> list[Stepping]:
     return [
         Stepping(Filter(SCHEMA, with_values(condition, row[1:])), {})
         for name, condition in queries.shapes.items()
-        for segment in queries.state[synopsis_of(name)]
-        for row in segment.iter_rows()
+        for rows in by_shape(queries.state[QUERIES])[name]
+        for row in rows.drop(SHAPE).iter_rows()
     ]
 
 

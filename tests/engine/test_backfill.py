@@ -18,6 +18,7 @@ import pytest
 import millstream as ms
 from millstream.database import Database
 from millstream.engine.history.backfill import Backfills
+from millstream.engine.history.replay import Replay
 
 SUMS = "SELECT k, SUM(v) AS total FROM s [RANGE 15] GROUP BY k"
 QUERIES = {
@@ -57,14 +58,14 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.arrived, self._open = threading.Event(), threading.Event()
-        usual: Callable[..., Any] = Backfills._slice
+        usual: Callable[..., Any] = Backfills._run_slice
 
         def gated(*arguments: Any) -> Any:
             self.arrived.set()
             assert self._open.wait(60)
             return usual(*arguments)
 
-        monkeypatch.setattr(Backfills, "_slice", gated)
+        monkeypatch.setattr(Backfills, "_run_slice", gated)
 
     def open(self) -> None:
         self._open.set()
@@ -144,15 +145,15 @@ def test_closing_does_not_wait_and_opening_begins_again(tmp_path: Path, monkeypa
     db = opened(tmp_path / "db")
     feed(db, range(20))
     begun = threading.Event()
-    usual = Backfills._take
+    usual = Replay.take
 
     def slow(*arguments: Any) -> None:
         begun.set()
         usual(*arguments)
 
-    monkeypatch.setattr(Backfills, "_take", slow)
-    monkeypatch.setattr(Backfills, "_finish", lambda *_: pytest.fail("closed long ago"))
-    monkeypatch.setattr(Backfills, "_rows_left", lambda *_: 1_000)  # it never comes to an end
+    monkeypatch.setattr(Replay, "take", slow)
+    monkeypatch.setattr(Backfills, "_publish", lambda *_: pytest.fail("closed long ago"))
+    monkeypatch.setattr(Replay, "rows_left", lambda *_: 1_000)  # it never comes to an end
     monkeypatch.setattr("millstream.engine.history.backfill._SHRINKING", 2)
     for name, text in QUERIES.items():
         db.register(text, name=name)
@@ -274,13 +275,13 @@ def test_rows_beyond_the_heartbeat_are_taken_beside_the_epochs(monkeypatch: pyte
         feed_ahead(late, range(20))
         late.advance("e", to=60)
         under_lock: list[int] = []
-        usual = Backfills._finish
+        usual = Backfills._publish
 
-        def finish(self: Backfills, job: Any) -> None:
-            under_lock.append(self._rows_left(job, late.engine.snapshot))
+        def publish(self: Backfills, job: Any) -> None:
+            under_lock.append(self._replay.rows_left(job.run, late.engine.snapshot))
             usual(self, job)
 
-        monkeypatch.setattr(Backfills, "_finish", finish)
+        monkeypatch.setattr(Backfills, "_publish", publish)
         queries = [late.register(text, name=name) for name, text in texts.items()]
         assert all(query.wait(60) for query in queries)
         assert under_lock

@@ -6,12 +6,12 @@ from millstream.engine.epochs.commit import after_epoch
 from millstream.engine.epochs.merging import ResultMerge
 from millstream.engine.epochs.parts import late_key
 from millstream.engine.epochs.task import EpochOutcome
-from millstream.engine.query_tables import TABLE, WAITING
-from millstream.state.snapshot import HistoryFile, Snapshot, SourceProgress
+from millstream.state.snapshot import HistoryFile, QueryTable, Snapshot, SourceProgress
 
 BEFORE = Snapshot(
     sources={"s": SourceProgress(arrived=5)},
-    states={"window": {"0/rows": ("w1",)}, "idle": {"0/rows": ("i1",)}, "selection": {f"{WAITING}x": ("q1",)}},
+    states={"window": {"0/rows": ("w1",)}, "idle": {"0/rows": ("i1",)}},
+    query_tables={"selection": QueryTable(admitted=("q0",), waiting=("q1",))},
     results={"window": ("r1", "r2")},
 )
 
@@ -29,9 +29,10 @@ def test_a_concerned_step_that_made_nothing_holds_nothing() -> None:
 
 
 def test_queries_stay_in_their_tables() -> None:
-    made = EpochOutcome(states={"selection": {f"{TABLE}x": ("q0",)}})
+    made = EpochOutcome(states={"selection": {"0/eddy": ("e1",)}})
     found = after_epoch(BEFORE, made, {"selection"}, {})
-    assert found.states["selection"] == {f"{WAITING}x": ("q1",), f"{TABLE}x": ("q0",)}
+    assert found.states["selection"] == {"0/eddy": ("e1",)}
+    assert found.query_tables == BEFORE.query_tables
 
 
 def test_of_failed_steps_only_the_error_is_kept() -> None:

@@ -34,14 +34,14 @@ def expected(text: str, least: int, kept: int, final: int) -> list[dict[str, int
 def opening(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Backfills wait for it before each slice, or for the end."""
     gate = threading.Event()
-    usual: Callable[..., Any] = Backfills._slice
+    usual: Callable[..., Any] = Backfills._run_slice
 
     def gated(backfills: Backfills, *arguments: Any) -> Any:
         while not gate.wait(0.01) and not backfills._closing.is_set():
             pass
         return usual(backfills, *arguments)
 
-    monkeypatch.setattr(Backfills, "_slice", gated)
+    monkeypatch.setattr(Backfills, "_run_slice", gated)
     yield gate
     gate.set()
 

@@ -1,4 +1,8 @@
-"""Admission: queries come to groups and go, and wait in between until their past is worked through."""
+"""The admitter: queries come to groups and go, and wait in between until their past is worked through.
+
+Coming and going is a note in the journal, and the next commit keeps it. Queries are admitted before the next epoch, or
+when somebody asks for an answer of their group; where their past is long, a backfill admits them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,8 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from millstream.engine.commits import Commits
-from millstream.engine.groups.admission import Groups
-from millstream.engine.groups.group import Group, numbers_of
+from millstream.engine.groups.group import Group, Rows, numbers_of
+from millstream.engine.groups.groups import Groups
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.past import WHOLE, Past, Pasts
 from millstream.engine.shared_plan import SharedPlan
@@ -35,75 +39,96 @@ class Admitter:
         record: Record | None = None,
         past: Past = WHOLE,
     ) -> None:
-        """Take queries into a group; they take part from the next epoch, or when they are asked for their answer.
+        """Take queries into a group, with a catalog that may declare their template.
 
-        They are kept by a commit, or (where nothing new is declared) by a record of how they came; the caller commits
-        where the record is empty.
+        They are kept by a commit, or by a record of how they came; the caller commits where the record is empty.
         """
-        commits = self._commits
+        commits, tables = self._commits, self._groups.tables
         with commits.lock:
             self._groups.open(group, shape)
             self._pasts.note(group.edge, dict.fromkeys(rows[QUERY], past))
-            self._groups.hold(group, shape, rows)
+            tables.hold(group, shape.name, rows)
             try:
-                if record is None or catalog is not commits.snapshot.catalog:
-                    commits.declare(catalog)
-                elif record:
-                    commits.journal.note(record)
+                self._keep(catalog, record)
             except BaseException:
-                self._groups.let_go(group, shape)
+                tables.let_go(group)
                 self._pasts.forget(group.edge, rows[QUERY])
                 raise
             self._plan.shown[group.edge] += rows.height
-            self._hand_over(group)
+            self._hand_over(group, {shape.name: rows})
 
     def recover(self, group: Group, shape: Shape, queries: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
         """A group as the snapshot has it; gives those rows of its query table of a shape that are asked for."""
         with self._commits.lock:
             self._groups.open(group, shape)
             self._groups.attach(group)
-            rows = queries(self._groups.table(group, shape))
+            rows = queries(self._groups.tables.rows(group)[shape.name])
             self._plan.shown[group.edge] += rows.height
             return rows
 
-    def dismiss(self, edge: str, queries: Sequence[int], catalog: Catalog) -> None:
-        """Queries of a group are gone."""
+    def dismiss(self, edge: str, queries: Sequence[int], catalog: Catalog, record: Record | None = None) -> None:
+        """Queries of a group are gone: kept by a commit, or by a record; the caller commits where that is empty."""
         with self._commits.lock:
-            group, remaining = self._groups[edge], self._plan.shown - Counter({edge: len(queries)})
-            snapshot = self._groups.without(group, queries)
+            group, remaining = self._groups[edge], self._plan.shown[edge] - len(queries)
+            if not remaining:
+                self._close(group, catalog)
+                return
+            self._groups.tables.take_out(group, queries)
+            try:
+                self._keep(catalog, record)
+            except BaseException:
+                self._groups.tables.put_back(group, queries)
+                raise
             group.filling.difference_update(queries)
             self._pasts.forget(edge, queries)
-            if edge not in remaining:
-                self._backfills.cancel(edge)
-                self._groups.close(group)
-                needed = self.needed(remaining)
-                snapshot = snapshot.only(remaining, needed)
-                self._plan.keep_only(needed)
-            self._commits.commit(snapshot.with_catalog(catalog))
-            self._plan.shown = remaining
+            self._plan.shown[edge] = remaining
+
+    def _keep(self, catalog: Catalog, record: Record | None) -> None:
+        commits = self._commits
+        if record is None:
+            commits.declare(catalog)
+            return
+        if record:
+            commits.journal.note(record)
+        if catalog is not commits.snapshot.catalog:
+            commits.carry(commits.snapshot.with_catalog(catalog))
+
+    def _close(self, group: Group, catalog: Catalog) -> None:
+        """The last queries of a group are gone."""
+        edge, commits, plan = group.edge, self._commits, self._plan
+        shown = plan.shown - Counter({edge: plan.shown[edge]})
+        self._backfills.cancel(edge)
+        self._groups.close(group)
+        needed = self.needed(shown)
+        commits.commit(commits.snapshot.only(shown, needed).with_catalog(catalog))
+        plan.keep_only(needed)
+        plan.shown = shown
+        group.filling.clear()
+        self._pasts.forget_all(edge)
 
     def needed(self, shown: Counter[str]) -> set[str]:
         """What edges are made of, those of groups too of which no query takes part yet."""
         return self._plan.needed(shown, [step for group in self._groups for step in group.pipeline.steps])
 
     def settle(self, edge: str) -> None:
-        """Let the queries of a group that wait take part."""
+        """Admit the queries of a group that wait."""
         if edge in self._groups and self._groups.is_waited_for(self._groups[edge]):
             with self._commits.lock:
-                self._let_in(self._groups[edge])
+                self._admit(self._groups[edge])
 
-    def let_in(self) -> None:
-        """Let all that wait take part; those with a long past once that was worked through."""
+    def admit(self) -> None:
+        """Admit all that wait, those with a long past once that was worked through; and let those go that have gone."""
+        if self._groups.tables.is_taking_out:
+            self._commits.keep_held()
         for group in self._groups:
-            self._let_in(group)
+            self._admit(group)
 
-    def _let_in(self, group: Group) -> None:
-        if self._groups.is_waited_for(group) and not self._hand_over(group):
-            self._groups.let_in(group)
+    def _admit(self, group: Group) -> None:
+        if self._groups.is_waited_for(group) and not self._hand_over(group, self._groups.waiting(group)):
+            self._backfills.admit(group)
 
-    def _hand_over(self, group: Group) -> bool:
-        """Have the past of those that wait worked through in the background, where it is long."""
-        waiting = self._groups.waiting(group)
+    def _hand_over(self, group: Group, waiting: Rows) -> bool:
+        """Have the past of queries worked through in the background, where it is long."""
         if not self._backfills.is_due(group.pipeline, waiting):
             return False
         group.filling |= numbers_of(waiting)

@@ -13,7 +13,8 @@ import numpy as np
 import polars as pl
 
 from millstream.engine.commits import Commits
-from millstream.engine.groups.admission import Groups
+from millstream.engine.groups.admission import Admission
+from millstream.engine.groups.groups import Groups
 from millstream.engine.limits import Limits
 from millstream.engine.reports import bytes_of, shown_bytes
 from millstream.engine.shared_plan import SharedPlan
@@ -63,8 +64,11 @@ class Notice:
 class Enforcement:
     """Has queries keep to the limits: after an epoch, under the lock."""
 
-    def __init__(self, limits: Limits, commits: Commits, plan: SharedPlan, groups: Groups) -> None:
-        self._limits, self._commits, self._plan, self._groups = limits, commits, plan, groups
+    def __init__(
+        self, limits: Limits, commits: Commits, plan: SharedPlan, groups: Groups, admission: Admission
+    ) -> None:
+        self._limits, self._commits, self._plan = limits, commits, plan
+        self._groups, self._admission = groups, admission
         self.notices: dict[tuple[str, int | None], Notice] = {}  # per edge and query: of those near a limit
 
     def enforce(self, concerned: Collection[str]) -> None:
@@ -80,7 +84,7 @@ class Enforcement:
             if None in errors:
                 self.stop(edge, errors[None])
             else:
-                self._groups.stop(self._groups[edge], {query: e for query, e in errors.items() if query is not None})
+                self._admission.stop(self._groups[edge], {query: e for query, e in errors.items() if query is not None})
 
     def stop(self, edge: str, error: EvaluationError) -> None:
         """End an edge that one query shows, with what only it needs."""
@@ -100,7 +104,7 @@ class Enforcement:
             held: Counts = {None: self._own_state(edge)}
             if edge in self._groups:
                 # What is kept for all is divided evenly: nothing says whose it is.
-                queries = self._groups.taking_part(self._groups[edge])
+                queries = self._groups.admitted(self._groups[edge])
                 held = dict.fromkeys(queries, held[None] // max(len(queries), 1))
             yield from _near(edge, held, limits.state, "state", "max_query_state")
 
@@ -117,7 +121,7 @@ class Enforcement:
         if edge not in self._groups:
             return {None: sum(size_of(frame) if is_tree(frame) else frame.height for frame in frames)}
         group = self._groups[edge]
-        counts = np.zeros(self._groups.next_query(group) + BLOCK_SIZE, np.int64)
+        counts = np.zeros(self._groups.tables.next_query(group) + BLOCK_SIZE, np.int64)
         for frame in frames:
             if is_packed(frame) or is_tree(frame):
                 queries, held = counts_of(frame) if is_tree(frame) else Postings(frame).counts()

@@ -24,10 +24,13 @@ from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.stages import Planner
 from millstream.engine.epochs.task import EpochOutcome
-from millstream.engine.groups.admission import Groups
+from millstream.engine.groups.admission import Admission
 from millstream.engine.groups.failures import FailingQueries
+from millstream.engine.groups.groups import Groups
+from millstream.engine.groups.tables import QueryTables
 from millstream.engine.history.backfill import Backfills
-from millstream.engine.history.merge_producers import Merger, Newcomers
+from millstream.engine.history.evaluation import Evaluation
+from millstream.engine.history.merge_producers import Merger
 from millstream.engine.history.replay import Replay
 from millstream.engine.life import Life
 from millstream.engine.limits import Limits
@@ -36,6 +39,7 @@ from millstream.engine.merges import Merges
 from millstream.engine.notifier import Notifier
 from millstream.engine.past import Pasts
 from millstream.engine.plans import Plans
+from millstream.engine.query_tables import upgraded
 from millstream.engine.reader import Reader
 from millstream.engine.reports import Reports
 from millstream.engine.retention import Retention
@@ -72,14 +76,15 @@ class Engine:
         self.reports = Reports(self.commits, self.shared_plan)
         shared = self.commits, self.sources, self.shared_plan
         self._tasks = Tasks(self.commits, self.sources, self.limits)
-        self.replay = Replay(self.commits, self.sources, self._tasks, runner)
-        self._merger = Merger(*shared, self._tasks, runner)
-        self.groups = Groups(*shared, self._tasks, self.pasts, runner)
-        self.commits.pending = self.groups
-        self._failing = FailingQueries(self.groups, self.sources, self._tasks, runner)
-        self.enforcement = Enforcement(self.limits, self.commits, self.shared_plan, self.groups)
+        replay, merger = Replay(self.commits, self.sources, self._tasks), Merger(*shared, self._tasks, runner)
+        self.evaluation = Evaluation(self.commits, self.sources, replay, runner)
+        self.commits.pending = self.query_tables = QueryTables(self.commits)
+        self.groups = Groups(*shared, self.pasts, self.query_tables)
+        admission = Admission(self.commits, self.shared_plan, self.pasts, self.query_tables)
+        self._failing = FailingQueries(self.groups, admission, self.sources, self._tasks, runner)
+        self.enforcement = Enforcement(self.limits, self.commits, self.shared_plan, self.groups, admission)
         self.backfills = Backfills(
-            self.commits, self.sources, self._tasks, self.pasts, self.groups, self._merger, runner
+            self.commits, self.sources, replay, self.pasts, self.groups, admission, merger, runner
         )
         self.admitter = Admitter(self.commits, self.shared_plan, self.pasts, self.groups, self.backfills)
         self.reader = Reader(
@@ -90,7 +95,7 @@ class Engine:
             self.groups,
             self.backfills,
             self.admitter,
-            self.replay,
+            self.evaluation,
             self.limits,
         )
         self.commits.on_commit = self.reader.forget
@@ -134,6 +139,14 @@ class Engine:
         self.notifier.tell()
         self.runner.close()
 
+    def upgrade(self) -> None:
+        """Have what an earlier format laid out otherwise in its place."""
+        with self.lock, self.commits.writing() as written:
+            snapshot = upgraded(self.snapshot, self.store)
+            if snapshot is not self.snapshot:
+                written.add(snapshot.names())
+                self.commit(snapshot)
+
     def place_on(self, shards: int) -> None:
         """Place rows on so many shards from now on; there is no state yet."""
         self.runner.planner = Planner(shards)
@@ -151,7 +164,7 @@ class Engine:
         """Take new rows and heartbeats in, run what they concern, commit; with a catalog where it came with them."""
         with self.lock:
             self.journal.check_current()  # rather than to find what another owner has removed
-            self.admitter.let_in()
+            self.admitter.admit()
             reach("epoch-started")
             parts = {source: tuple(found) for source, found in arrived.items()}
             files = {source: tuple(part.file for part in found if part.file) for source, found in parts.items()}
@@ -233,21 +246,9 @@ class Engine:
                 self.commit(self.snapshot.with_catalog(catalog).with_backfill(edge))
                 self.backfills.add(edge, pipeline)
             else:
-                self._backfill(edge, pipeline, catalog)
+                self.backfills.fill(edge, pipeline, lambda snapshot: snapshot.with_catalog(catalog))
             shown[edge] += 1
             return edge
-
-    def _backfill(self, edge: str, pipeline: Pipeline, catalog: Catalog) -> None:
-        """Work through a short past at once."""
-        firsts = self.pasts.firsts.pop(edge, {})
-        task = self._tasks.over_history(pipeline, edge, self.sources.frontiers(), self.snapshot, firsts=firsts)
-        with self.commits.writing() as written:
-            outcome = self.runner.run(task)
-            written.add(outcome.names())
-            if edge in outcome.failures:
-                raise outcome.failures[edge]
-            new = Newcomers(pipeline, frozenset([edge]), dict(outcome.states), dict(outcome.results))
-            self._merger.admit(new, lambda snapshot: snapshot.with_catalog(catalog))
 
     def hide(self, edge: str, catalog: Catalog) -> None:
         """A query over the edge is gone; forget what no other one needs."""

@@ -272,8 +272,8 @@ class Nothing:
             return file.last >= first.get(source, 0)
 
         height = sum(f.rows for s in read for f in snapshot.history.get(s, ()) if is_needed(s, f))
-        if not reader.replay.runner.runs_here and height > HERE:
-            return Answer(reader.replay.evaluated(edge, pipeline, self.schema, -1, snapshot), until, snapshot)
+        if not reader.evaluation.runner.runs_here and height > HERE:
+            return Answer(reader.evaluation.evaluated(edge, pipeline, self.schema, -1, snapshot), until, snapshot)
         arrived = {source: reader.sources.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
         arrived = {source: _from(rows, first.get(source, 0)) for source, rows in arrived.items()}
         final = {source: reader.sources.frontier(source, snapshot) for source in read}

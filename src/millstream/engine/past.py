@@ -84,6 +84,10 @@ class Pasts:
         if not known:
             self._of_groups.pop(edge, None)
 
+    def forget_all(self, edge: str) -> None:
+        """Nobody waits to be admitted to a group any more."""
+        self._of_groups.pop(edge, None)
+
     def of(self, edge: str, queries: Iterable[int]) -> dict[int, Past]:
         known = self._of_groups.get(edge, {})
         return {query: known.get(query, WHOLE) for query in queries}

@@ -1,32 +1,70 @@
-"""Where a snapshot has the query tables of groups: beside the state of the step that selects for a group's queries."""
+"""Query tables as a snapshot has them, and as the operators see them that select for a group's queries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Literal
+
+import polars as pl
 
 from millstream.kernel.operator import EVERYWHERE
-from millstream.kernel.pending_errors import PENDING
-from millstream.state.snapshot import Names
+from millstream.kernel.sharing.parameters import QUERIES, SHAPE, packed
+from millstream.state.snapshot import Names, QueryTable, Snapshot
+from millstream.state.store import Store
 
-TABLE = f"{EVERYWHERE}queries/"  # the queries that take part, by shape
-WAITING = "waiting/queries/"
-FAILED = "failed/queries/"
-
-
-def query_tables(synopses: Mapping[str, Names]) -> dict[str, Names]:
-    """What a step keeps beside its shards' state: the query tables of its group."""
-    return {name: names for name, names in synopses.items() if name.startswith((TABLE, WAITING, FAILED))}
+Kind = Literal["admitted", "waiting", "failed"]
+KINDS: tuple[Kind, ...] = "admitted", "waiting", "failed"
 
 
-def shape_of(synopsis: str) -> str:
-    return synopsis.removeprefix(TABLE).removeprefix(WAITING).removeprefix(FAILED)
+def operator_states(snapshot: Snapshot, steps: Collection[str]) -> dict[str, Mapping[str, Names]]:
+    """What steps hold, as their operators see it: selections with their query tables."""
+    states = {step: synopses for step, synopses in snapshot.states.items() if step in steps}
+    for step, table in snapshot.query_tables.items():
+        if step in steps and table.admitted:
+            states[step] = {**states.get(step, {}), **table_state(table.admitted)}
+    return states
 
 
-def pending_errors(synopses: Mapping[str, Names]) -> dict[str, Names]:
-    """What a selection holds of errors that are to come."""
-    return {name: names for name, names in synopses.items() if name == EVERYWHERE + PENDING}
+def table_state(admitted: Names) -> dict[str, Names]:
+    """A query table as a part of the state of an operator."""
+    return {EVERYWHERE + QUERIES: admitted}
 
 
 def failure_key(edge: str, query: int) -> str:
     """Under which a snapshot has what stopped one query of a group."""
     return f"{edge}#{query}"
+
+
+# Query tables before format 5: a part of the state of their selections, a synopsis for each shape
+
+
+_OF_OLD: Mapping[str, Kind] = {
+    f"{EVERYWHERE}queries/": "admitted",
+    "waiting/queries/": "waiting",
+    "failed/queries/": "failed",
+}
+
+
+def upgraded(snapshot: Snapshot, store: Store) -> Snapshot:
+    """A snapshot of an earlier format with its query tables where they belong."""
+    tables = dict(snapshot.query_tables)
+    for step, synopses in snapshot.states.items():
+        found: dict[Kind, list[pl.DataFrame]] = {}
+        for synopsis, names in synopses.items():
+            for prefix, kind in _OF_OLD.items():
+                if synopsis.startswith(prefix):
+                    shape = pl.lit(synopsis.removeprefix(prefix)).alias(SHAPE)
+                    found.setdefault(kind, []).extend(store.read(name).with_columns(shape) for name in names)
+        if found:
+            with store.file("queries") as writer:
+                written = {kind: tuple([writer.write(f) for f in packed(frames)]) for kind, frames in found.items()}
+            tables[step] = QueryTable(**written)
+    if tables.keys() == snapshot.query_tables.keys():
+        return snapshot
+    states = {
+        step: {key: names for key, names in synopses.items() if not key.startswith(tuple(_OF_OLD))}
+        for step, synopses in snapshot.states.items()
+    }
+    kept = {step: synopses for step, synopses in states.items() if synopses}
+    return replace(snapshot, states=kept).with_query_tables(tables)

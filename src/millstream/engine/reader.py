@@ -10,9 +10,9 @@ import polars as pl
 from millstream.engine.admitter import Admitter
 from millstream.engine.commits import Commits
 from millstream.engine.extents import Extents, Wanted
-from millstream.engine.groups.admission import Groups
+from millstream.engine.groups.groups import Groups
 from millstream.engine.history.backfill import Backfills
-from millstream.engine.history.replay import Replay
+from millstream.engine.history.evaluation import Evaluation
 from millstream.engine.limits import Limits
 from millstream.engine.plans import Plans
 from millstream.engine.query_tables import failure_key
@@ -40,10 +40,10 @@ class Reader:
         groups: Groups,
         backfills: Backfills,
         admitter: Admitter,
-        replay: Replay,
+        evaluation: Evaluation,
         limits: Limits,
     ) -> None:
-        self.commits, self.sources, self.replay, self.limits = commits, sources, replay, limits
+        self.commits, self.sources, self.evaluation, self.limits = commits, sources, evaluation, limits
         self.plans, self.backfills = plans, backfills
         self._plan, self._groups, self._admitter = plan, groups, admitter
         self._extents = Extents()

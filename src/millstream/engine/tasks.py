@@ -1,16 +1,15 @@
-"""The tasks that are run: of epochs, and of plans over the kept history."""
+"""The tasks that are run, made from what is committed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.parts import Part, late_key
 from millstream.engine.epochs.task import EpochTask
 from millstream.engine.limits import Limits
-from millstream.engine.needs import Asked, needs_of
+from millstream.engine.query_tables import operator_states
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.kernel.pipeline import Pipeline
@@ -38,29 +37,6 @@ class Tasks:
             largest_value=self._limits.value_bytes,
         )
 
-    def over_history(
-        self,
-        pipeline: Pipeline,
-        edge: str,
-        until: Mapping[str, int],
-        snapshot: Snapshot,
-        asked: Asked = MappingProxyType({}),
-        firsts: Mapping[str, int] = MappingProxyType({}),
-    ) -> EpochTask:
-        """A task that runs a pipeline over all that a snapshot keeps of its sources, from some instants on; for some
-        queries of a group."""
-        task, sources = self.from_nothing(pipeline, {}), self._sources
-        read = {
-            source: tuple(
-                sources.history_part(source, file, after=firsts.get(source, 0) - 1, needs=needs)
-                for file in sources.needed_files(source, snapshot, needs)
-                if file.last >= firsts.get(source, 0)
-            )
-            for source in task.empty
-            for needs in [needs_of(pipeline, source, (edge,), asked)]
-        }
-        return replace(task, arrived=read, before=dict.fromkeys(until, -1), after=until, shown=(edge,))
-
     def of_epoch(self, plan: SharedPlan, arrived: Mapping[str, tuple[Part, ...]], moved: Snapshot) -> EpochTask:
         """What an epoch runs: the steps that its rows and heartbeats concern."""
         before, after = self._sources.frontiers(), self._sources.frontiers(moved)
@@ -72,7 +48,7 @@ class Tasks:
             epoch=moved.epoch,
             concerned=frozenset(concerned),
             # A step that is not concerned keeps its state.
-            states={step: synopses for step, synopses in moved.states.items() if step in concerned},
+            states=operator_states(moved, concerned),
             before=before,
             after=after,
             shown=tuple(edge for edge in plan.shown if edge in concerned),

@@ -121,12 +121,12 @@ def counted_now(engine: Engine, bound: BoundQuery, past: Past, options: Options,
         found.append(found_by_counting(bound.plan, past, options, engine, states))
 
     is_stream = bound.kind == "stream" and is_fragile(bound.plan)
-    rows = engine.replay.evaluate(bound.plan, replace(options, is_open=is_stream), now, past.kept, read)
+    rows = engine.evaluation.evaluate(bound.plan, replace(options, is_open=is_stream), now, past.kept, read)
     past = replace(past, first=found[0] if found else OPEN)
     check_now(past, now, bound)
     if is_stream:  # whose elements count from an instant on that is known now
         options = replace(options, first_counted=max(past.first, options.first_counted))
-        rows = engine.replay.evaluate(bound.plan, options, now, past.kept)
+        rows = engine.evaluation.evaluate(bound.plan, options, now, past.kept)
     return rows, replace(past, notices=())
 
 

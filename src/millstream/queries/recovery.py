@@ -19,9 +19,9 @@ from millstream.queries.planner import Planner
 from millstream.queries.registration import Registration, said
 from millstream.queries.registry import Registry
 from millstream.queries.template_recovery import TemplateRecovery
-from millstream.queries.templates import MODE, NAME, TEXT
+from millstream.queries.templates import DROPPED, MODE, NAME, TEXT
 from millstream.queries.unopened import FAILED, UnopenedQuery, is_about_the_query, without_state
-from millstream.query import QueryContext
+from millstream.query import Query, QueryContext
 from millstream.state.notes import Record
 
 
@@ -35,10 +35,11 @@ class Recovery:
         registration: Registration,
         templates: TemplateRecovery,
         context: QueryContext,
+        drop: Callable[[Query], None],
     ) -> None:
         self._planner, self._engine, self._session = planner, planner.engine, planner.session
         self._registry, self._registration, self._templates = registry, registration, templates
-        self._context = context
+        self._context, self._drop = context, drop
         self._put_off: list[Entry] = []
         self._records: list[Record] = []
 
@@ -51,6 +52,7 @@ class Recovery:
         """Find the records of queries that no commit came after: they count until all queries are there."""
         self._records = [*self._engine.journal.notes()]
         self._engine.journal.keeps_notes = self._engine.retention.is_opening = True
+        self._engine.upgrade()
 
     def take_over(self) -> None:
         """Go on with what is kept for queries, or put them off."""
@@ -68,10 +70,13 @@ class Recovery:
         for entry in self._put_off:
             self._register_again(entry)
 
-    def register_recorded(self) -> None:
-        """Queries of which there is no more than a record."""
+    def follow_records(self) -> None:
+        """Queries that have come and gone, of which there is no more than a record."""
         for record in self._records:
-            if record[NAME] not in self._registry:  # else a process that was at the same has come so far
+            if DROPPED in record:
+                if (query := self._registry.get(record[DROPPED])) is not None:
+                    self._drop(query)
+            elif record[NAME] not in self._registry:  # else a process that was at the same has come so far
                 self._register_recorded(record)
 
     def end(self) -> None:
@@ -141,6 +146,6 @@ STEPS: tuple[Callable[[Recovery], None], ...] = (
     Recovery.take_over,
     Recovery.forget_unshown,  # before any is registered again, which would find what was kept of another plan
     Recovery.register_again,
-    Recovery.register_recorded,
+    Recovery.follow_records,
     Recovery.end,
 )

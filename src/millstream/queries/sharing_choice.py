@@ -62,7 +62,7 @@ class SharingChoice:
             raise AssertionError(f"{shape.condition} asks for no value")
         values = constants[value_column(asked[1].index)]
         known = self._values.get((keyed.edge, shape.name), set())
-        count = self._engine.groups.next_query(keyed) + len(values)
+        count = self._engine.groups.tables.next_query(keyed) + len(values)
         return count <= MOST_PER_VALUE * (len(known) + (values.n_unique() if len(values) > 1 else 1))
 
     def has_joined(self, group: Group, shape: Shape, rows: pl.DataFrame) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.queries.bulk_registration import BulkRegistration
@@ -31,17 +33,17 @@ class StandingQueries:
         self.registration = one = Registration(planner, registry, modes, choice, templates, context)
         self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one)
         recovered = TemplateRecovery(planner, modes, templates, none)
-        self.recovery = Recovery(planner, registry, one, recovered, context)
+        self.recovery = Recovery(planner, registry, one, recovered, context, partial(self.drop, recorded=True))
 
-    def drop(self, query: Query) -> None:
-        """Forget a query and what only it needed."""
+    def drop(self, query: Query, *, recorded: bool = False) -> None:
+        """Forget a query and what only it needed; where there is a record of that already, the caller commits."""
         with self._engine.lock:
             self.registry.find(query.name)  # which another thread may just have dropped
             match query.template:
                 case NoneTemplate() as template:
                     self._none_templates.drop(query, template)
                 case Template() as template:
-                    self._templates.drop(query, template)
+                    self._templates.drop(query, template, recorded=recorded)
                 case _:
                     self._drop_own_plan(query)
             self.registry.remove(query)

@@ -10,7 +10,6 @@ import polars as pl
 from millstream.catalog.entries import Entry
 from millstream.engine.groups.group import Group, numbers_of
 from millstream.engine.plans import steps_name
-from millstream.engine.query_tables import WAITING
 from millstream.errors import Error
 from millstream.kernel.batch import value_column
 from millstream.kernel.sharing.keyed_selection import equality_key
@@ -60,7 +59,7 @@ class TemplateRecovery:
         template = self._templates.add(entry["name"], planned, group, shape, kinds, lazy)
         rows = engine.admitter.recover(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
         pasts = {number: past_in(entry, number) for number in rows[QUERY]}
-        waiting = numbers_of(engine.groups.tables(group, WAITING))
+        waiting = numbers_of(engine.groups.tables.rows(group, "waiting"))
         engine.pasts.note(group.edge, {number: past for number, past in pasts.items() if number in waiting})
         self._templates.add_rows(template, rows, pasts.__getitem__)
 
@@ -72,15 +71,15 @@ class TemplateRecovery:
         engine, groups, selection = self._engine, self._engine.groups, entry["selection"]
         options, past = planned.planner.options, of_the_past(engine, planned.bound)
         counts = past.apart and past.covered and past.counted  # a group counts what fails from now on
-        if past.unseen is not None or counts or shape.name not in groups.kept_under(selection):
+        if past.unseen is not None or counts or shape.name not in groups.tables.of_selection(selection):
             raise PlannedOtherwise
         if selection not in self._apart:
-            is_used = bool(groups.kept_under(group_of(options).selection))
+            is_used = bool(groups.tables.of_selection(group_of(options).selection))
             # What others have there goes with another past, and has other numbers.
             self._apart[selection] = selection if past.apart or is_used else ""
         apart = self._apart[selection]
         group = group_of(replace(options, apart=apart))
-        last = max(groups.next_query(group), engine.snapshot.queries.get(entry["edge"], 0))
+        last = max(groups.tables.next_query(group), engine.snapshot.queries.get(entry["edge"], 0))
         changed = {key: value for key, value in entry.items() if key not in ("notices", "apart")}
         steps = groups.steps_of(group.split, group.key, group.options)
         changed |= {
@@ -99,7 +98,7 @@ class TemplateRecovery:
         """The queries of a template as if each had come alone."""
         tables = [rows_of(entry)] if ROWS in entry else []
         if not tables:
-            kept = self._engine.groups.kept_under(entry["selection"]).values()
+            kept = self._engine.groups.tables.of_selection(entry["selection"]).values()
             tables = [table.filter(pl.col(TEMPLATE) == entry["name"]) for table in kept]
         common = {"kind": "query", "settings": entry["settings"], "statistics": entry["statistics"]}
         count = len(entry["parameters"])

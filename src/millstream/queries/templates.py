@@ -40,6 +40,7 @@ from millstream.state.notes import Record
 from millstream.types import DataType
 
 NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
+DROPPED = "dropped"  # in a record: the query that is gone
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class Template:
     def own(self, query: Query) -> BoundQuery:
         """A query as if it had come alone: its text and plan with its own constants."""
         planner = self.planned.planner
-        tables = planner.engine.groups.tables(self.group)
+        tables = planner.engine.groups.tables.rows(self.group)
         row = tables[self.shape.name].row(by_predicate=pl.col(QUERY) == query.number, named=True)
         if row[TEXT] is not None:
             with stored_text():
@@ -160,7 +161,7 @@ class Templates:
         """Register queries of a template, by rows of the query table."""
         session, group = self._session, template.group
         past = past or of_the_past(self._engine, template.bound)
-        first = self._engine.groups.next_query(group)
+        first = self._engine.groups.tables.next_query(group)
         rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
         before = session.declared
         try:
@@ -200,13 +201,14 @@ class Templates:
         reader, edges = self._engine.reader, (group.edge,)
         return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, number)
 
-    def drop(self, query: Query, template: Template) -> None:
-        """A query is gone, and with the last one its template."""
+    def drop(self, query: Query, template: Template, *, recorded: bool = False) -> None:
+        """A query is gone, and with the last one its template; where there is a record of it, the caller commits."""
         if query.number is None:
             raise AssertionError(f"{query.name} is in no group")
         is_last = self._registry.number_of(template) == 1
         declared = self._without(template) if is_last else self._session.declared
-        self._engine.admitter.dismiss(query.edge, [query.number], declared.entries)
+        record = {} if recorded else {DROPPED: query.name}
+        self._engine.admitter.dismiss(query.edge, [query.number], declared.entries, record)
         self._session.declared = declared
 
     def _without(self, template: Template) -> Declarations:

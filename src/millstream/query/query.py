@@ -151,7 +151,7 @@ class Query:
         context, schema, first = self._context, self.common.schema, 0
         if at is None and (pending := self.instants.pending()) is not None:
             options = replace(context.options(), first_counted=pending)
-            tick, rows = pending, self._engine.replay.evaluate(self.bound.plan, options, pending)
+            tick, rows = pending, self._engine.evaluation.evaluate(self.bound.plan, options, pending)
         else:
             context.tick_clocks()
             is_relation = self.kind == "relation"

@@ -27,8 +27,8 @@ from millstream.state.files import checksum, damaged, read_whole, write_new, wri
 from millstream.state.notes import OF_OLD, Notes, Record
 from millstream.state.snapshot import Snapshot, from_json, to_json
 
-FORMAT = 4  # 4: users' code is kept without classes of ours
-READABLE = (3, FORMAT)
+FORMAT = 5  # 4: users' code is kept without classes of ours; 5: query tables are a part of the snapshot
+READABLE = (3, 4, FORMAT)
 _OLD = re.compile(r"(?:catalog|notes)-(\d{10})(?:-\w+)?\.(?:json|log)|.*\.tmp|notes\.log")
 _ATTEMPTS = 100  # to take over from a process that goes on committing
 

@@ -74,6 +74,19 @@ class SinkCursor:
 
 
 @dataclass(frozen=True)
+class QueryTable:
+    """The queries of a group, as rows: those that were admitted, those that wait to be, and those that have failed. The
+    rows of a segment have their parameters in common types, and each says its shape."""
+
+    admitted: Names = ()
+    waiting: Names = ()
+    failed: Names = ()
+
+    def names(self) -> Names:
+        return (*self.admitted, *self.waiting, *self.failed)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The committed state after an epoch. A reader that holds one sees exactly that prefix of all inputs."""
 
@@ -86,6 +99,7 @@ class Snapshot:
     failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # per step: what stopped it
     sinks: Mapping[str, SinkCursor] = field(default_factory=dict)
     queries: Mapping[str, int] = field(default_factory=dict)  # per group: how many queries it has ever had
+    query_tables: Mapping[str, QueryTable] = field(default_factory=dict)  # per step that selects for a group
     backfills: Names = ()  # edges that queries show and whose past is still being worked through
     catalog: Catalog = ()  # what was declared, in order; opaque here
 
@@ -99,6 +113,11 @@ class Snapshot:
         yield from state_names(self.states)
         for names in self.results.values():
             yield from names
+        for table in self.query_tables.values():
+            yield from table.names()
+
+    def query_table(self, selection: str) -> QueryTable:
+        return self.query_tables.get(selection, QueryTable())
 
     # Snapshots that differ from this one in one thing
 
@@ -162,6 +181,11 @@ class Snapshot:
         """Some groups have had so many queries."""
         return replace(self, queries={**self.queries, **numbers})
 
+    def with_query_tables(self, tables: Mapping[str, QueryTable]) -> Snapshot:
+        """Other query tables in place of those of some selections."""
+        found = {**self.query_tables, **tables}
+        return replace(self, query_tables={step: table for step, table in found.items() if table.names()})
+
     def with_backfill(self, edge: str) -> Snapshot:
         """The past of an edge is still to be worked through."""
         return replace(self, backfills=(*self.backfills, edge))
@@ -178,6 +202,7 @@ class Snapshot:
             results=_only(self.results, shown),
             failures={step: told for step, told in self.failures.items() if step.partition("#")[0] in needed},
             queries=_only(self.queries, shown),
+            query_tables=_only(self.query_tables, needed),
             backfills=tuple(edge for edge in self.backfills if edge in shown),
         )
 
@@ -214,6 +239,7 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
         "failures": snapshot.failures,
         "sinks": {name: asdict(cursor) for name, cursor in snapshot.sinks.items()},
         "queries": snapshot.queries,
+        "query_tables": {step: asdict(table) for step, table in snapshot.query_tables.items()},
         "backfills": snapshot.backfills,
     }
 
@@ -232,6 +258,7 @@ def from_json(content: Mapping[str, Any], catalog: Catalog) -> Snapshot:
         failures=content["failures"],
         sinks={name: SinkCursor(**cursor) for name, cursor in content["sinks"].items()},
         queries=content["queries"],
+        query_tables={step: _query_table(table) for step, table in content.get("query_tables", {}).items()},
         backfills=tuple(content.get("backfills", ())),
         catalog=catalog,
     )
@@ -240,6 +267,10 @@ def from_json(content: Mapping[str, Any], catalog: Catalog) -> Snapshot:
 def _progress(entry: Mapping[str, Any]) -> SourceProgress:
     batch = entry["batch"]
     return SourceProgress(**{**entry, "batch": None if batch is None else SparkBatch(**batch)})
+
+
+def _query_table(entry: Mapping[str, Any]) -> QueryTable:
+    return QueryTable(**{kind: tuple(names) for kind, names in entry.items()})
 
 
 def _history_file(entry: Mapping[str, Any]) -> HistoryFile:

@@ -32,7 +32,7 @@ class AdHocQueries:
         options = replace(self._planner.options, first_counted=max(first, 0))
         if past.unseen is None:
             check_now(past, now, bound)
-            rows = self._engine.replay.evaluate(bound.plan, options, now, past.kept)
+            rows = self._engine.evaluation.evaluate(bound.plan, options, now, past.kept)
         else:
             rows, past = counted_now(self._engine, bound, past, options, now)
         if bound.kind == "relation":

@@ -34,7 +34,7 @@ class ExplainStatements:
             bound = self._planner.plan(statement.place.text, statement.query).bound
             text = self._explained(bound)
             if statement.analyze:
-                reports = self._engine.replay.measure(bound.plan, self._planner.options, self._ad_hoc.latest(bound))
+                reports = self._engine.evaluation.measure(bound.plan, self._planner.options, self._ad_hoc.latest(bound))
         if statement.analyze:
             text = f"{text}\n\n{as_text(reports)}"
         return Result(text, table=pa.table({"plan": text.split("\n")}))

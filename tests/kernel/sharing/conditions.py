@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from millstream import types
 from millstream.kernel.batch import batch_schema, value_column, value_columns
-from millstream.kernel.operator import Progress
+from millstream.kernel.operator import Progress, State
 from millstream.kernel.scalar.evaluate import select_true
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, InList, Literal, Parameter
 from millstream.kernel.scalar.functions import call
-from millstream.kernel.sharing.parameters import QUERY, with_values
+from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE, packed, with_values
 from millstream.types import Field, Schema, to_polars
 
 NO_TIME = Progress((0,), (0,))
@@ -199,3 +199,9 @@ def of_each_query(
     """What every query selects by its own condition, with its constants written in."""
     table = pl.concat(segments)
     return {row[0]: selected(batch, with_values(template.condition, row[1:])) for row in table.iter_rows()}
+
+
+def query_state(tables: Mapping[str, Sequence[pl.DataFrame]]) -> State:
+    """The state of a selection whose queries are in some tables, by shape; its segments have queries of all shapes."""
+    named = [rows.with_columns(pl.lit(shape).alias(SHAPE)) for shape, found in tables.items() for rows in found]
+    return {QUERIES: tuple(packed(named[::2]) + packed(named[1::2]))}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 import pytest
-from tests.kernel.sharing.conditions import NO_TIME
+from tests.kernel.sharing.conditions import NO_TIME, query_state
 
 from millstream.errors import InputError
 from millstream.kernel.batch import batch_schema, value_columns
@@ -68,7 +68,7 @@ NESTED = queries([(range(k), (90, 70, 50, 30, 10)[:k]) for k in range(1, 6)])
 def test_the_policy_does_not_change_the_answer(name: str) -> None:
     batch = rows(20_000)
     shapes = {str(i): condition for i, (condition, _) in enumerate(NESTED)}
-    state = {f"queries/{i}": (table,) for i, (_, table) in enumerate(NESTED)}
+    state = query_state({str(i): [table] for i, (_, table) in enumerate(NESTED)})
     output, _ = GroupedSelection(SCHEMA, shapes, name).step([batch], state, NO_TIME)
     values = batch.select("c0", "c1", "c2", "c3", "c4").to_numpy()
     expected = [(values[:, :k] > [90, 70, 50, 30, 10][:k]).all(axis=1) for k in range(1, 6)]
@@ -116,7 +116,7 @@ def test_columns_of_one_name_are_different_modules() -> None:
 
 def test_what_was_learnt_goes_from_step_to_step() -> None:
     shapes = {str(i): condition for i, (condition, _) in enumerate(NESTED)}
-    state = {f"queries/{i}": (table,) for i, (_, table) in enumerate(NESTED)}
+    state = query_state({str(i): [table] for i, (_, table) in enumerate(NESTED)})
     operator = GroupedSelection(SCHEMA, shapes)
     _, learnt = operator.step([rows(20_000)], state, NO_TIME)
     assert list(learnt) == [EDDY]

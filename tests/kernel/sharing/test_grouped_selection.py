@@ -13,6 +13,7 @@ from tests.kernel.sharing.conditions import (
     bag,
     batches,
     of_each_query,
+    query_state,
     query_tables,
     templates,
 )
@@ -29,13 +30,13 @@ def test_every_query_gets_what_its_own_condition_selects(data: st.DataObject) ->
     numbers = data.draw(st.lists(st.integers(0, 3000), unique=True, max_size=10))
     batch = data.draw(batches())
     expected: dict[int, Counter[tuple[object, ...]]] = {}
-    state = {}
+    tables = {}
     for index, template in enumerate(shapes):
         segments = data.draw(query_tables(template, numbers[index :: len(shapes)]))
-        state[f"queries/{index}"] = segments
+        tables[str(index)] = segments
         expected |= of_each_query(batch, template, segments)
     operator = GroupedSelection(SCHEMA, {str(i): template.condition for i, template in enumerate(shapes)})
-    output, _ = operator.step([batch], state, NO_TIME)
+    output, _ = operator.step([batch], query_state(tables), NO_TIME)
     assert output.columns == [*batch.columns, BLOCK, LINEAGE]
     assert all(row.any() for row in lineage_of(output))
     columns = value_columns(len(SCHEMA))

@@ -21,6 +21,7 @@ from millstream.kernel.sharing import eddy, index
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.identity import Recent
 from millstream.kernel.sharing.lineage import wanted_by
+from millstream.kernel.sharing.parameters import QUERIES, SHAPE
 from millstream.types import BIGINT, STRING, DataType, Field, to_polars
 
 
@@ -29,7 +30,8 @@ def at_least(kind: DataType) -> Expression:
 
 
 def table(kind: DataType, queries: Sequence[int], values: Sequence[Any]) -> pl.DataFrame:
-    return pl.DataFrame({"query": queries, "c0": values}, schema={"query": pl.Int64, "c0": to_polars(kind)})
+    schema = {"query": pl.Int64(), "c0": to_polars(kind)}
+    return pl.DataFrame({"query": queries, "c0": values}, schema=schema).with_columns(pl.lit("q").alias(SHAPE))
 
 
 def rows(kind: DataType, values: Sequence[Any]) -> pl.DataFrame:
@@ -39,7 +41,7 @@ def rows(kind: DataType, values: Sequence[Any]) -> pl.DataFrame:
 def wanted(kind: DataType, tables: Sequence[pl.DataFrame], values: Sequence[Any]) -> dict[int, list[Any]]:
     """What each query with `a >= its constant` wants of the values."""
     operator = GroupedSelection((Field("a", kind),), {"q": at_least(kind)})
-    output, _ = operator.step([rows(kind, values)], {"queries/q": tuple(tables)}, NO_TIME)
+    output, _ = operator.step([rows(kind, values)], {QUERIES: tuple(tables)}, NO_TIME)
     queries = [query for part in tables for query in part["query"]]
     return {q: output["c0"].filter(pl.Series(wanted_by(output, q))).to_list() for q in queries}
 
@@ -100,7 +102,7 @@ def test_chunks_of_rows_do_not_matter() -> None:
 
 def test_an_operator_takes_nothing_of_its_process_along() -> None:
     operator = GroupedSelection((Field("a", BIGINT),), {"q": at_least(BIGINT)})
-    state = {"queries/q": (table(BIGINT, [1], [5]),)}
+    state = {QUERIES: (table(BIGINT, [1], [5]),)}
     before, _ = operator.step([rows(BIGINT, [4, 5])], state, NO_TIME)
     copy = pickle.loads(pickle.dumps(operator))
     assert vars(copy) == vars(GroupedSelection(operator.schema, operator.shapes))

@@ -19,6 +19,7 @@ from tests.kernel.sharing.conditions import (
     batches,
     column,
     of_each_query,
+    query_state,
     query_tables,
     templates,
 )
@@ -64,17 +65,17 @@ def test_every_query_gets_the_rows_of_its_key(data: st.DataObject) -> None:
     numbers = data.draw(st.lists(st.integers(0, 3000), unique=True, max_size=10))
     batch = data.draw(batches())
     expected: dict[int, Counter[tuple[object, ...]]] = {}
-    state, parts = {}, {}
+    tables, parts = {}, {}
     for index, template in enumerate(shapes):
         segments = data.draw(query_tables(template, numbers[index :: len(shapes)]))
-        state[f"queries/{index}"] = segments
+        tables[str(index)] = segments
         expected |= of_each_query(batch, template, segments)
         found = equality_key(conjunction([call("=", [key, Parameter(key.type, 0)]), template.condition]))
         assert found is not None
         assert found[:2] == (key, Parameter(key.type, 0))
         parts[str(index)] = (found[1], found[2])
     operator = KeyedSelection(SCHEMA, key, parts)
-    output, _ = operator.step([batch], state, NO_TIME)
+    output, _ = operator.step([batch], query_state(tables), NO_TIME)
     assert output.columns == ["c0", *(f"c{i + 1}" for i in range(WIDTH)), "_start", "_end", "_weight"]
     assert by_query(output) == filled(expected)
 
@@ -90,14 +91,14 @@ def test_expanded_lineage_is_what_each_query_selects_summed_by_cell(data: st.Dat
     batch = data.draw(batches())
     batch = pl.concat([batch] * data.draw(st.integers(1, 5)) + [batch[: data.draw(st.integers(0, batch.height))]])
     batch = batch.with_columns(pl.Series(ARRIVAL, np.arange(batch.height)))
-    state = {"queries/q": data.draw(query_tables(template, numbers))}
-    lineage, _ = GroupedSelection(SCHEMA, {"q": template.condition}).step([batch], state, NO_TIME)
+    tables = data.draw(query_tables(template, numbers))
+    lineage, _ = GroupedSelection(SCHEMA, {"q": template.condition}).step([batch], query_state({"q": tables}), NO_TIME)
     with ExitStack() as stack:
         for name, value in way.items():
             stack.enter_context(patch.object(expansion, name, value))
         output, _ = Expand(SCHEMA).step([lineage], {}, NO_TIME)
     assert output.columns == ["c0", *(f"c{i + 1}" for i in range(WIDTH)), "_start", "_end", "_weight"]
-    assert by_query(output) == filled(of_each_query(batch, template, state["queries/q"]))
+    assert by_query(output) == filled(of_each_query(batch, template, tables))
     assert sum(len(rows) for rows in by_query(output).values()) == output.height
 
 

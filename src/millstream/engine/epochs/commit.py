@@ -8,7 +8,6 @@ from dataclasses import replace
 from millstream.engine.epochs.merging import HistoryMerge, with_merged
 from millstream.engine.epochs.parts import late_key
 from millstream.engine.epochs.task import EpochOutcome
-from millstream.engine.query_tables import query_tables
 from millstream.state.snapshot import HistoryFile, Names, Snapshot, SourceProgress
 
 
@@ -17,18 +16,11 @@ def after_epoch(
 ) -> Snapshot:
     """The snapshot with what an epoch's task made, but for the steps that have failed.
 
-    `moved` has the rows and heartbeats that the epoch took in. A step that is not concerned keeps its state, and
-    queries stay in their tables.
+    `moved` has the rows and heartbeats that the epoch took in. A step that is not concerned keeps its state.
     """
-    states = {
-        step: query_tables(synopses) if step in concerned else synopses for step, synopses in moved.states.items()
-    }
-    for step, names in outcome.states.items():
-        if step not in failed:
-            states[step] = {**states.get(step, {}), **names}
-    empty = {step for step, synopses in states.items() if not synopses}
+    states = {step: names for step, names in outcome.states.items() if step not in failed}
     results = {edge: names for edge, names in outcome.results.items() if edge not in failed}
-    made = moved.with_states(states).without_states(empty).with_results(results).with_history(outcome.history)
+    made = moved.without_states(concerned).with_states(states).with_results(results).with_history(outcome.history)
     return _with_merged(made.with_progress(_progress(moved, outcome)).with_failures(failed), outcome)
 
 

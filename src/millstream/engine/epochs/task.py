@@ -47,8 +47,7 @@ class EpochTask:
     `pipeline` has all that the concerned steps are made of, since that decides where their state is; `empty` the
     columns of its sources, `late` those of the tables of late elements, `before` and `after` the sources' frontiers.
     `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way, `periods` the
-    lengths of those by which the history of each source is laid out. The `settled` edges have been as far as `after`
-    before: rows come on them from the past, and time does not pass. `owner` tells a task that works beside the epochs
+    lengths of those by which the history of each source is laid out. `owner` tells a task that works beside the epochs
     on state of its own, under the names of steps that may be theirs too.
     """
 
@@ -64,7 +63,6 @@ class EpochTask:
     late: Mapping[str, Schema] = field(default_factory=dict)
     merges: tuple[Merge, ...] = ()
     periods: Mapping[str, int] = field(default_factory=dict)
-    settled: frozenset[str] = frozenset()
     owner: str = ""
     synced: bool = True  # what is written is on disk in the end
     largest_value: int = MAX_VALUE_BYTES  # that files may have and functions may make
@@ -151,7 +149,7 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
         task.late,
         task.merges,
         task.states,
-        {edge: (after if edge in task.settled else before)[edge] for edge in edges},
+        {edge: before[edge] for edge in edges},
         {edge: after[edge] for edge in edges},
         frozenset(task.shown),
         {source: task.periods[source] for source in (*task.arrived, *task.late)},

@@ -15,21 +15,23 @@ from dataclasses import replace
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome, EpochTask
-from millstream.engine.groups.admission import Groups
+from millstream.engine.groups.admission import Admission
 from millstream.engine.groups.group import Group, Rows, halves, numbers_of, only_queries
-from millstream.engine.query_tables import TABLE
+from millstream.engine.groups.groups import Groups
+from millstream.engine.query_tables import table_state
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
 from millstream.errors import EvaluationError
-from millstream.state.snapshot import Names, Snapshot, state_names
+from millstream.state.snapshot import Snapshot, state_names
 from millstream.state.written import Written
 
 
 class FailingQueries:
     """Finds out which queries of groups fail, and has the others go on."""
 
-    def __init__(self, groups: Groups, sources: Sources, tasks: Tasks, runner: Runner) -> None:
-        self.groups, self.sources, self.tasks, self.runner = groups, sources, tasks, runner
+    def __init__(self, groups: Groups, admission: Admission, sources: Sources, tasks: Tasks, runner: Runner) -> None:
+        self.groups, self.admission = groups, admission
+        self.sources, self.tasks, self.runner = sources, tasks, runner
 
     def parted(
         self, task: EpochTask, outcome: EpochOutcome, moved: Snapshot, written: Written
@@ -45,7 +47,7 @@ class _Parting:
         self, failing: FailingQueries, group: Group, task: EpochTask, outcome: EpochOutcome, written: Written
     ) -> None:
         self.failing, self.group, self.before, self.written = failing, group, task, written
-        self.rows: Rows = failing.groups.tables(group, TABLE)
+        self.rows: Rows = failing.groups.tables.rows(group, "admitted")
         # What was judged and kept the first time is read from there.
         read: dict[str, tuple[Part, ...]] = {
             source: tuple(part for part in parts if part.is_judged) for source, parts in task.arrived.items()
@@ -75,7 +77,7 @@ class _Parting:
             results={**results, **made.results},
             failures={step: error for step, error in outcome.failures.items() if step not in own},
         )
-        return outcome, self.failing.groups.put_aside(group, errors, moved)
+        return outcome, self.failing.admission.put_aside(group, errors, moved)
 
     def _found(self, parts: Iterable[Rows]) -> dict[int, EvaluationError]:
         """The queries that fail, each with its error."""
@@ -92,9 +94,9 @@ class _Parting:
         """The epoch for some queries, of whom there is what was there before it."""
         failing, group = self.failing, self.group
         steps = {step.name for step in group.pipeline.steps}
-        below = {step: self.before.states[step] for step in steps - group.above if step in self.before.states}
-        kept = failing.groups.only_of(group, self.before.states, numbers_of(rows))
-        tables: dict[str, Names] = failing.groups.written(rows)
+        below = {step: self.before.states[step] for step in group.below if step in self.before.states}
+        kept = failing.admission.held_for(group, self.before.states, numbers_of(rows))
+        tables = table_state(failing.groups.tables.written(rows.values()))
         self.written.add([*state_names(kept), *state_names({"": tables})])
         outcome = failing.runner.run(
             replace(

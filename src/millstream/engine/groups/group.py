@@ -61,6 +61,11 @@ class Group:
         return found
 
     @property
+    def below(self) -> set[str]:
+        """The steps that make what it selects from, which others may read too."""
+        return {step.name for step in self.pipeline.steps} - self.above
+
+    @property
     def query_rows(self) -> ph.QueryRows | None:
         return next((node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows)), None)
 

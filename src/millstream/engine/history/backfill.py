@@ -1,13 +1,14 @@
-"""Backfills: the past of queries that come late, worked through beside the epochs.
+"""Backfills: the past of queries that come late.
 
     history ──slices of time──▶ state and results of its own ──the rest, under the lock──▶ one commit
 
-A job runs the plans of such queries over the kept history, slice after slice, each as an epoch would have: rows up to
-an instant, and the frontiers of all sources up to there. The engine's lock is not held meanwhile, so that epochs go on.
-What they bring is worked through in further rounds, until there is so little left that it can be done under the lock;
-from the next epoch on the queries take part. Rows beyond the heartbeats are taken in the order in which they came.
-Until then nobody sees anything of them, and what a process that stops leaves behind is collected as all orphans are:
-the snapshot only says which edges have no past yet, and the next process begins again.
+Where the past is short there is nothing but the rest. A long one is worked through beside the epochs: a job replays the
+kept history, slice after slice, each as an epoch would have: rows up to an instant, and the frontiers of all sources up
+to there. The engine's lock is not held meanwhile, so that epochs go on. What they bring is worked through in further
+rounds, until there is so little left that it can be done under the lock; from the next epoch on the queries take part.
+Rows beyond the heartbeats are taken in the order in which they came. Until then nobody sees anything of them, and what
+a process that stops leaves behind is collected as all orphans are: the snapshot only says which edges have no past yet,
+and the next process begins again.
 
 Of steps that other queries share the state is worked out as well, since what is above them needs their past, and then
 left: the live one is the same. Queries of a group have a job of their own, for all that wait: it runs the group's plan
@@ -19,32 +20,30 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
 from typing import Any
 
 from millstream.engine.commits import Commits
-from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Beside, Runner
-from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
-from millstream.engine.groups.admission import Groups
+from millstream.engine.epochs.task import EpochTask
+from millstream.engine.groups.admission import Admission
 from millstream.engine.groups.group import Group, Rows, halves, numbers_of, only_queries
+from millstream.engine.groups.groups import Groups
 from millstream.engine.history.merge_producers import Merger, Newcomers
-from millstream.engine.history.slices import FileLeft, Spans, arrivals
-from millstream.engine.needs import Needs, needs_of
+from millstream.engine.history.replay import Replay, Run
+from millstream.engine.history.slices import arrivals
 from millstream.engine.past import Pasts, common
-from millstream.engine.query_tables import failure_key
+from millstream.engine.query_tables import failure_key, table_state
 from millstream.engine.sources import Sources
-from millstream.engine.tasks import Tasks
-from millstream.errors import Error, EvaluationError, told
+from millstream.errors import Error, told
 from millstream.kernel.batch import INF
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.relational.failures import counting_from
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.state.faults import reach
-from millstream.state.snapshot import HistoryFile, Names, Snapshot, state_names
-from millstream.state.written import Written
+from millstream.state.snapshot import Snapshot
 
 _SMALLEST_SLICE, _LARGEST_SLICE = 1_000, 4_000_000  # rows
 _SHRINKING = 0.7  # what is left must have become so much less in a round, or else ingest is as fast as we are
@@ -68,46 +67,10 @@ class Progress:
 
 @dataclass(eq=False)
 class Job:
-    """Plans whose past is worked through together; `shown` are the edges that queries wait for."""
+    """A run through the past for those who wait for it."""
 
-    pipeline: Pipeline
-    shown: frozenset[str]
-    owner: str = ""
-    states: StateNames = field(default_factory=dict)
-    results: dict[str, Names] = field(default_factory=dict)
-    failures: dict[str, EvaluationError] = field(default_factory=dict)
-    reached: dict[str, int] = field(default_factory=dict)  # per source: the last instant whose rows were taken
-    seen: dict[str, int] = field(default_factory=dict)  # per source: how many elements were taken, of any instant
-    rows: int = 0
+    run: Run
     error: Error | None = None  # something else than the queries is wrong
-    group: Group | None = None
-    queries: Rows = field(default_factory=dict)  # of the group
-    tables: StateNames = field(default_factory=dict)  # the query tables that the job's selection reads
-    once: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # what the query tables say as sources
-    common_failure: bool = False  # whatever its queries ask
-    firsts: Mapping[str, int] = field(default_factory=dict)  # per stream: the first instant of what counts of its past
-    _needs: dict[str, Needs] = field(default_factory=dict)
-
-    @property
-    def sources(self) -> set[str]:
-        return self.pipeline.sources
-
-    def needs(self, source: str) -> Needs:
-        """What it needs of a source's rows."""
-        if source not in self._needs:
-            self._needs[source] = needs_of(
-                self.pipeline, source, self.shown or {self.pipeline.steps[-1].name}, self.queries
-            )
-        return self._needs[source]
-
-    def after(self, source: str) -> int:
-        return self.reached.get(source, -1)
-
-    def names(self) -> list[str]:
-        """All that it has written."""
-        results = [name for names in self.results.values() for name in names]
-        once = [part.name for parts in self.once.values() for part in parts]
-        return [*state_names(self.states), *state_names(self.tables), *results, *once]
 
 
 class Backfills:
@@ -117,14 +80,15 @@ class Backfills:
         self,
         commits: Commits,
         sources: Sources,
-        tasks: Tasks,
+        replay: Replay,
         pasts: Pasts,
         groups: Groups,
+        admission: Admission,
         merger: Merger,
         runner: Runner,
     ) -> None:
-        self._commits, self._sources, self._tasks, self._pasts = commits, sources, tasks, pasts
-        self._groups, self._merger, self._runner = groups, merger, runner
+        self._commits, self._sources, self._replay, self._pasts = commits, sources, replay, pasts
+        self._groups, self._admission, self._merger, self._runner = groups, admission, merger, runner
         self._lock = threading.Lock()  # of what follows; taken after the engine's, never before
         self._waiting: dict[str, Pipeline] = {}  # by edge
         self._waiting_groups: dict[str, tuple[Group, list[set[int]]]] = {}  # all together, or in these parts
@@ -146,12 +110,12 @@ class Backfills:
         """Whether the past of an edge is still to be worked through."""
         with self._lock:
             waits = edge in self._waiting or edge in self._waiting_groups
-            return waits or (self._job is not None and edge in self._job.shown)
+            return waits or (self._job is not None and edge in self._job.run.shown)
 
     def pipeline_of(self, edge: str) -> Pipeline | None:
         with self._lock:
-            if self._job is not None and edge in self._job.shown:
-                return self._job.pipeline
+            if self._job is not None and edge in self._job.run.shown:
+                return self._job.run.pipeline
             return self._waiting_groups[edge][0].pipeline if edge in self._waiting_groups else self._waiting.get(edge)
 
     def is_broken(self, edge: str, query: int | None = None) -> bool:
@@ -168,13 +132,14 @@ class Backfills:
         if pipeline is None:
             return None
         with self._lock:
-            job = self._job if self._job is not None and edge in self._job.shown else Job(pipeline, frozenset())
+            job = self._job
+            run = job.run if job is not None and edge in job.run.shown else Run(pipeline, frozenset())
         snapshot = self._commits.snapshot
         frontiers = self._sources.frontiers(snapshot)
-        read = [source for source in job.sources if not source.startswith(QUERY_ROWS)]
-        left = self._rows_left(job, snapshot)
-        reached = min((job.after(source) for source in read), default=-1)
-        return Progress(reached, min((frontiers[source] for source in read), default=-1), job.rows, job.rows + left)
+        read = [source for source in run.sources if not source.startswith(QUERY_ROWS)]
+        left = self._replay.rows_left(run, snapshot)
+        reached = min((run.after(source) for source in read), default=-1)
+        return Progress(reached, min((frontiers[source] for source in read), default=-1), run.rows, run.rows + left)
 
     def needed_from(self, source: str) -> int:
         """The first instant of a source's history that a query still needs whose past is not worked through."""
@@ -188,7 +153,11 @@ class Backfills:
     def is_due(self, pipeline: Pipeline, queries: Rows = MappingProxyType({})) -> bool:
         """Whether the history that a pipeline reads, for some queries of a group, is too long to be worked through at
         once."""
-        rows = self._rows_left(Job(pipeline, frozenset(), queries=queries), self._commits.snapshot)
+        snapshot = self._commits.snapshot
+        kept = sum(file.rows for source in pipeline.sources for file in snapshot.history.get(source, ()))
+        if not kept or kept < self.least_rows:
+            return False
+        rows = self._replay.rows_left(Run(pipeline, frozenset(), queries=queries), snapshot)
         return rows > 0 and rows >= self.least_rows
 
     # Coming and going
@@ -227,10 +196,10 @@ class Backfills:
             self._waiting.pop(edge, None)
             self._waiting_groups.pop(edge, None)
             self._broken.pop(edge, None)
-            if self._job is None or edge not in self._job.shown:
+            if self._job is None or edge not in self._job.run.shown:
                 return
-            self._job.shown -= {edge}
-            is_over = not self._job.shown
+            self._job.run.shown -= {edge}
+            is_over = not self._job.run.shown
         if is_over and self._beside is not None:
             self._beside.cancel()
 
@@ -244,6 +213,58 @@ class Backfills:
             self._beside.cancel()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
+
+    # Short pasts, under the engine's lock
+
+    def fill(self, edge: str, pipeline: Pipeline, changed: Callable[[Snapshot], Snapshot]) -> None:
+        """Work through the past of an edge and let it take part at once, with what else is `changed` in the snapshot;
+        raises what it fails with."""
+        run = Run(pipeline, frozenset([edge]), firsts=self._pasts.firsts.pop(edge, {}))
+        with self._commits.writing() as written:
+            self._finish(run)
+            written.add(run.names())
+            if edge in run.failures:
+                raise run.failures[edge]
+            self._merger.admit(Newcomers(pipeline, run.shown, dict(run.states), run.results), changed)
+
+    def admit(self, group: Group) -> None:
+        """Let those of a group take part that wait and that nobody is busy with."""
+        self._commits.keep_held()
+        for rows in self._groups.by_past(group, self._groups.waiting(group)):
+            self._admit(group, rows)
+
+    def _admit(self, group: Group, rows: Rows) -> None:
+        """Commits for each part of the queries that can be admitted at once; one that fails is kept as failed."""
+        with self._commits.writing() as written:
+            run = self._run_for(group, group.pipeline, rows)
+            written.add(run.names())
+            if run.once or any(self._commits.snapshot.history.get(source) for source in run.sources):
+                self._finish(run)
+            written.add(run.names())
+            if group.edge not in run.failures:
+                self._admission.admit(group, rows, run.states, run.results.get(group.edge, ()))
+                return
+        if run.has_common_failure or len(numbers_of(rows)) == 1:
+            self._admission.fail(group, rows, run.failures[group.edge])
+        else:
+            for half in halves(rows):
+                self._admit(group, half)
+
+    def _run_for(self, group: Group, pipeline: Pipeline, rows: Rows, owner: str = "") -> Run:
+        """For some queries of a group."""
+        pasts = self._pasts.of(group.edge, numbers_of(rows)).values()
+        pipeline = counting_from(pipeline, max((past.counted for past in pasts), default=0))
+        run = Run(pipeline, frozenset([group.edge]), owner, common(pasts), group=group, queries=rows)
+        if rows:
+            run.tables = {group.selection: table_state(self._groups.tables.written(rows.values()))}
+            run.once = self._admission.query_rows(group, rows)
+        return run
+
+    def _finish(self, run: Run) -> None:
+        """What is left, rows beyond the frontiers included."""
+        if run.shown - run.failures.keys():
+            task = self._replay.rest(run, self._commits.snapshot, self._sources.frontiers())
+            self._replay.take(run, task, self._runner.run(task))
 
     # The thread
 
@@ -281,13 +302,13 @@ class Backfills:
                 pipeline = Pipeline()
                 for edge in alike:
                     pipeline = pipeline.with_steps(self._waiting.pop(edge).steps)
-                self._job = Job(pipeline, frozenset(alike), owner, firsts=firsts)
+                self._job = Job(Run(pipeline, frozenset(alike), owner, firsts))
             else:
-                self._job = self._job_of(next(iter(self._waiting_groups)), owner)
+                self._job = Job(self._next_of(next(iter(self._waiting_groups)), owner))
             self._beside = self._runner.beside(self._pause)
             return self._job
 
-    def _job_of(self, edge: str, owner: str) -> Job:
+    def _next_of(self, edge: str, owner: str) -> Run:
         """For the queries of a group that wait, or for a part of them."""
         groups, (group, parts) = self._groups, self._waiting_groups[edge]
         self._commits.keep_held()
@@ -298,36 +319,30 @@ class Backfills:
         parts[:0] = map(numbers_of, others)
         if not parts:
             del self._waiting_groups[edge]
-        pasts = self._pasts.of(edge, numbers_of(rows)).values()
-        pipeline = counting_from(group.another_pipeline(), max((past.counted for past in pasts), default=0))
-        job = Job(pipeline, frozenset([edge]), owner, group=group, queries=rows, firsts=common(pasts))
-        if rows:
-            job.tables = {group.selection: groups.written(rows)}
-            job.once = groups.query_rows(group, rows)
-        return job
+        return self._run_for(group, group.another_pipeline(), rows, owner)
 
     def _end(self, job: Job) -> None:
-        commits = self._commits
+        commits, run = self._commits, job.run
         with commits.lock:
             commits.unpin(job)
             with self._lock:
                 if job.error is not None and not self._is_over(job):
                     stuck = (
-                        [*job.shown]
-                        if job.group is None
-                        else [failure_key(job.group.edge, query) for query in numbers_of(job.queries)]
+                        [*run.shown]
+                        if run.group is None
+                        else [failure_key(run.group.edge, query) for query in numbers_of(run.queries)]
                     )
                     self._broken.update(dict.fromkeys(stuck, job.error))
                 # Of one that was cut short by the end its queries still wait: nobody may take them for filled.
                 self._job, self._beside = self._job if self._is_closed else None, None
-            for edge in job.shown:
+            for edge in run.shown:
                 if edge not in self:
                     self._pasts.firsts.pop(edge, None)
-            commits.sweep(job.names())
+            commits.sweep(run.names())
         commits.notifier.tell()
 
     def _is_over(self, job: Job) -> bool:
-        return self._is_closed or not job.shown
+        return self._is_closed or not job.run.shown
 
     def _run(self, job: Job) -> Iterator[None]:
         """Rounds of slices, each round up to what is final when it begins."""
@@ -336,12 +351,12 @@ class Backfills:
         while not self._is_over(job):
             with commits.lock:
                 snapshot = commits.snapshot
-                left = self._rows_left(job, snapshot)
+                left = self._replay.rows_left(job.run, snapshot)
                 if left <= min(self.most_left, wanted) or left > _SHRINKING * before:
-                    self._finish(job)
+                    self._publish(job)
                     break
                 before = left
-                commits.pin(job, (file.name for source in job.sources for file in snapshot.history.get(source, ())))
+                commits.pin(job, (file.name for source in job.run.sources for file in snapshot.history.get(source, ())))
                 frontiers = self._sources.frontiers(snapshot)
             wanted = yield from self._round(job, snapshot, frontiers, wanted)
             wanted = yield from self._beyond(job, snapshot, frontiers, wanted)
@@ -352,9 +367,10 @@ class Backfills:
         self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: float
     ) -> Generator[None, None, float]:
         """Slices up to the frontiers of a snapshot; gives how many rows the next one should have."""
-        while not self._is_over(job) and any(job.after(source) < frontiers[source] for source in job.sources):
-            after = self._slice(job, snapshot, frontiers, int(wanted))
-            wanted = self._run_slice(job, self._task(job, snapshot, after, after), wanted)
+        run, replay = job.run, self._replay
+        while not self._is_over(job) and any(run.after(source) < frontiers[source] for source in run.sources):
+            after = replay.slice(run, snapshot, frontiers, int(wanted))
+            wanted = self._run_slice(job, replay.task(run, snapshot, after, after), wanted)
             yield
         return wanted
 
@@ -362,17 +378,18 @@ class Backfills:
         self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: float
     ) -> Generator[None, None, float]:
         """Slices of the rows that lie beyond the frontiers of a snapshot, where they are many."""
-        for source in sorted(job.sources):
-            rows, arrived = self._left_of(job, source, snapshot), snapshot.progress(source).arrived
+        run = job.run
+        for source in sorted(run.sources):
+            rows, arrived = self._replay.left_of(run, source, snapshot), snapshot.progress(source).arrived
             if not self._sources.counts_arrivals(source) or rows <= min(self.most_left, wanted):
                 continue
-            for among in arrivals(job.seen.get(source, 0), arrived, rows, wanted):
+            for among in arrivals(run.seen.get(source, 0), arrived, rows, wanted):
                 if self._is_over(job):
                     return wanted
-                reached = {each: INF if each == source else job.after(each) for each in job.sources}
-                task = self._task(job, snapshot, reached, {s: frontiers[s] for s in job.sources}, {source: among})
-                wanted = self._run_slice(job, task, wanted)
-                job.seen[source] = among
+                reached = {each: INF if each == source else run.after(each) for each in run.sources}
+                here = {each: frontiers[each] for each in run.sources}
+                wanted = self._run_slice(job, self._replay.task(run, snapshot, reached, here, {source: among}), wanted)
+                run.seen[source] = among
                 yield
         return wanted
 
@@ -386,7 +403,7 @@ class Backfills:
             if self._is_over(job):
                 return wanted  # because it was cancelled
             raise
-        self._take(job, task, outcome)
+        self._replay.take(job.run, task, outcome)
         reach("backfill-slice-run")
         change = beside.seconds / max(beside.busy, 1e-6)
         if task.arriving < wanted / 2 and change >= 1:
@@ -399,138 +416,45 @@ class Backfills:
         if self._commits.lock.acquire(timeout=_GIVING_WAY):
             self._commits.lock.release()
 
-    def _slice(self, job: Job, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: int) -> dict[str, int]:
-        """How far each source goes in a slice of about so many rows: all to the same instant, or as far as they are
-        final."""
-        behind = [source for source in job.sources if job.after(source) < frontiers[source]]
-        low, high = min(job.after(source) for source in behind), max(frontiers[source] for source in behind)
-        files = [FileLeft(file, job.after(s), frontiers[s]) for s in behind for file in self._files(job, s, snapshot)]
-        high = Spans(files).last_within(low + 1, high, wanted)
-        return {s: max(job.after(s), min(high, frontiers[s])) for s in job.sources}
-
-    def _task(
-        self,
-        job: Job,
-        snapshot: Snapshot,
-        until: Mapping[str, int],
-        frontiers: Mapping[str, int],
-        among: Mapping[str, int] = MappingProxyType({}),
-    ) -> EpochTask:
-        """The rows after those that were taken, up to an instant of each source, with the frontiers that they raise; of
-        some sources those among the first so many to arrive."""
-        read = dict[str, tuple[Part, ...]]()
-        for source in job.sources:
-            after, up_to = job.after(source), until[source]
-            read[source] = tuple(
-                self._sources.history_part(
-                    source,
-                    file,
-                    max(after, job.firsts.get(source, 0) - 1),
-                    up_to,
-                    job.needs(source),
-                    job.seen.get(source, 0),
-                    among.get(source, INF),
-                )
-                for file in self._files(job, source, snapshot)
-                if file.last > after and file.first <= up_to and after < up_to
-            )
-        if not job.reached:
-            read |= job.once
-        task = self._tasks.from_nothing(job.pipeline, read)
-        before = {source: job.after(source) for source in frontiers}
-        states = {step: {**job.states.get(step, {}), **tables} for step, tables in job.tables.items()}
-        return replace(
-            task,
-            states={**job.states, **states},
-            before=before,
-            after=dict(frontiers),
-            shown=tuple(job.shown),
-            owner=job.owner,
-        )
-
-    def _take(self, job: Job, task: EpochTask, outcome: EpochOutcome) -> None:
-        """What a slice has made takes the place of what there was."""
-        written = Written(self._commits.store)
-        written.add([*job.names(), *outcome.names()])
-        job.states = outcome.states
-        for edge, names in outcome.results.items():
-            job.results[edge] = (*job.results.get(edge, ()), *names)
-        job.rows += task.arriving
-        job.reached.update({source: until for source, until in task.after.items() if source in job.sources})
-        if outcome.failures:
-            self._fail(job, outcome.failures)
-        written.keep_only(job.names())
-
-    def _fail(self, job: Job, failures: Mapping[str, EvaluationError]) -> None:
-        """Edges that failed need nothing any more; the others go on without the steps that only those needed."""
-        if job.group is not None and not job.group.above & failures.keys():
-            failures = {job.group.edge: next(iter(failures.values()))}  # not the queries' own: all have failed
-            job.common_failure = True
-        job.failures |= {edge: failures[edge] for edge in job.shown if edge in failures}
-        going_on = job.shown - job.failures.keys()
-        needed = {below for edge in going_on for below in job.pipeline.edges_below(edge)}
-        job.pipeline = job.pipeline.only(needed)
-        job.states = {step: names for step, names in job.states.items() if step in needed}
-        job.results = {edge: names for edge, names in job.results.items() if edge in going_on}
-
-    def _finish(self, job: Job) -> None:
-        """What is left, under the lock, rows beyond the frontiers included; then all of it counts."""
-        frontiers, snapshot = self._sources.frontiers(), self._commits.snapshot
-        if job.shown - job.failures.keys():
-            task = self._task(job, snapshot, dict.fromkeys(job.sources, INF), frontiers)
-            self._take(job, task, self._runner.run(task))
-        self._commits.store.sync(name for name in job.names() if "@" in name)
+    def _publish(self, job: Job) -> None:
+        """What is left, under the lock; then all of it counts."""
+        run = job.run
+        self._finish(run)
+        self._commits.store.sync(name for name in run.names() if "@" in name)
         reach("backfill-finished")
         with self._lock:
-            shown = job.shown
-        if job.group is not None:
-            if shown:
-                self._finish_group(job, job.group)
-            with self._lock:
-                self._job = None
-            return
-        made = shown - job.failures.keys()
-        needed = {below for edge in made for below in job.pipeline.edges_below(edge)}
-        failed = {edge: told(error) for edge, error in job.failures.items() if edge in shown}
-        pipeline = job.pipeline.only(needed)
-        self._merger.admit(
-            Newcomers(pipeline, frozenset(made), _only(job.states, needed), _only(job.results, made)),
-            lambda snapshot: snapshot.with_failures(failed).without_backfills(shown),
-        )
+            shown = run.shown
+        if run.group is None:
+            self._publish_edges(run, shown)
+        elif shown:
+            self._publish_queries(run, run.group)
         with self._lock:
             self._job = None
 
-    def _finish_group(self, job: Job, group: Group) -> None:
+    def _publish_edges(self, run: Run, shown: frozenset[str]) -> None:
+        made = shown - run.failures.keys()
+        needed = {below for edge in made for below in run.pipeline.edges_below(edge)}
+        failed = {edge: told(error) for edge, error in run.failures.items() if edge in shown}
+        self._merger.admit(
+            Newcomers(run.pipeline.only(needed), made, _only(run.states, needed), _only(run.results, made)),
+            lambda snapshot: snapshot.with_failures(failed).without_backfills(shown),
+        )
+
+    def _publish_queries(self, run: Run, group: Group) -> None:
         """The queries that are still there take part, or have failed; where it may be one of several, they go on
         apart."""
-        groups = self._groups
-        rows = only_queries(groups.waiting(group, filling=True), numbers_of(job.queries))
-        if not rows:
-            group.filling -= numbers_of(job.queries)
-        elif group.edge not in job.failures:
-            groups.publish(group, rows, job.states, job.results.get(group.edge, ()))
-            group.filling -= numbers_of(job.queries)
-        elif job.common_failure or sum(frame.height for frame in rows.values()) == 1:
-            groups.fail(group, rows, job.failures[group.edge])
-            group.filling -= numbers_of(job.queries)
-        else:
+        groups, queries = self._groups, numbers_of(run.queries)
+        rows = only_queries(groups.waiting(group, filling=True), queries)
+        if rows and group.edge in run.failures and not run.has_common_failure and len(numbers_of(rows)) > 1:
             self.add_group(group, halves(rows))
+        else:
+            if rows and group.edge in run.failures:
+                self._admission.fail(group, rows, run.failures[group.edge])
+            elif rows:
+                self._admission.admit(group, rows, run.states, run.results.get(group.edge, ()))
+            group.filling -= queries
         if group.edge in groups and groups.waiting(group, filling=True):
             self.add_group(group)  # some have come meanwhile
-
-    def _rows_left(self, job: Job, snapshot: Snapshot) -> int:
-        """About how many rows of history are still to be taken."""
-        return int(sum(self._left_of(job, source, snapshot) for source in job.sources))
-
-    def _left_of(self, job: Job, source: str, snapshot: Snapshot) -> float:
-        left = sum(FileLeft(file, job.after(source)).left for file in self._files(job, source, snapshot))
-        if source not in job.seen:
-            return left
-        return min(left, snapshot.progress(source).arrived - job.seen[source])
-
-    def _files(self, job: Job, source: str, snapshot: Snapshot) -> list[HistoryFile]:
-        first = job.firsts.get(source, 0)
-        return [f for f in self._sources.needed_files(source, snapshot, job.needs(source)) if f.last >= first]
 
 
 def _only(found: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:

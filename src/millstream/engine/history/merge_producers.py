@@ -9,6 +9,7 @@ from millstream.engine.commits import Commits
 from millstream.engine.epochs.commit import after_epoch
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome
+from millstream.engine.query_tables import operator_states
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
@@ -82,12 +83,12 @@ class Merger:
         states = {**new.states, name: _with_other(their_state, our_state)}
         made = there.run(states, {name, *new.pipeline.downstream([name])}, written)
         new.take(made)
-        states = {**snapshot.states, name: _with_other(our_state, their_state)}
         concerned = {name}
-        outcome = here.run(states, concerned, written)
+        ours_too = {name: _with_other(our_state, their_state)}
+        outcome = here.run(ours_too, concerned, written)
         if outcome.rows.get(name):  # which is seldom, and then others may be many
             concerned |= plan.pipeline.downstream([name])
-            outcome = here.run(states, concerned, written)
+            outcome = here.run({**operator_states(snapshot, concerned), **ours_too}, concerned, written)
         snapshot = after_epoch(snapshot, outcome, concerned, {})
         asked = {each: names for each, names in made.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
         return snapshot.with_states({name: {**asked, **snapshot.states.get(name, {})}})

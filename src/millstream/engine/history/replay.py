@@ -1,94 +1,171 @@
-"""Plans that are run over the kept history, beside the epochs; nothing of them is kept."""
+"""Replay: the one way to run a plan over history.
+
+    history ──as epochs would have──▶ states and results of the run's own, as far as some instant of each source
+
+A run is taken as far as one likes, at once or slice by slice: each time its steps go on from the state of the time
+before, with the rows after those that were taken and the frontiers that they raise. Whoever began it decides what comes
+of it: a late query takes part with it (`backfill`), or it was a question, and nothing of it is kept (`evaluation`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-import polars as pl
-
 from millstream.engine.commits import Commits
-from millstream.engine.epochs.runner import Runner
-from millstream.engine.epochs.task import EpochOutcome, StateNames
-from millstream.engine.plans import lowered
-from millstream.engine.reports import OperatorReport, report
+from millstream.engine.epochs.parts import Part
+from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
+from millstream.engine.groups.group import Group, Rows
+from millstream.engine.history.slices import FileLeft, RowsByTime
+from millstream.engine.needs import Needs, needs_of
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
-from millstream.kernel.batch import Batch, empty_batch
+from millstream.errors import EvaluationError
+from millstream.kernel.batch import INF
 from millstream.kernel.pipeline import Pipeline
-from millstream.plan import nodes as lo
-from millstream.plan.lowering.lower import Options
-from millstream.state.snapshot import Snapshot, state_names
+from millstream.state.snapshot import HistoryFile, Names, Snapshot, state_names
 from millstream.state.written import Written
-from millstream.types import Schema
+
+
+@dataclass(eq=False)
+class Run:
+    """Plans on their way through history; `shown` are the edges whose rows are kept."""
+
+    pipeline: Pipeline
+    shown: frozenset[str]
+    owner: str = ""
+    firsts: Mapping[str, int] = field(default_factory=dict)  # per stream: the first instant of what counts of its past
+    states: StateNames = field(default_factory=dict)
+    results: dict[str, Names] = field(default_factory=dict)
+    failures: dict[str, EvaluationError] = field(default_factory=dict)
+    reached: dict[str, int] = field(default_factory=dict)  # per source: the last instant whose rows were taken
+    seen: dict[str, int] = field(default_factory=dict)  # per source: how many elements were taken, of any instant
+    rows: int = 0
+    # For some queries of a group:
+    group: Group | None = None
+    queries: Rows = field(default_factory=dict)
+    tables: StateNames = field(default_factory=dict)  # the query tables that the run's selection reads
+    once: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # what the query tables say as sources
+    has_common_failure: bool = False  # whatever its queries ask
+    _needs: dict[str, Needs] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> set[str]:
+        return self.pipeline.sources
+
+    def needs(self, source: str) -> Needs:
+        """What it needs of a source's rows."""
+        if source not in self._needs:
+            shown = self.shown or {self.pipeline.steps[-1].name}
+            self._needs[source] = needs_of(self.pipeline, source, shown, self.queries)
+        return self._needs[source]
+
+    def after(self, source: str) -> int:
+        return self.reached.get(source, -1)
+
+    def names(self) -> list[str]:
+        """All that it has written."""
+        results = [name for names in self.results.values() for name in names]
+        once = [part.name for parts in self.once.values() for part in parts]
+        return [*state_names(self.states), *state_names(self.tables), *results, *once]
 
 
 class Replay:
-    """Runs plans over history, in any thread."""
+    """Takes runs through the history of snapshots."""
 
-    def __init__(self, commits: Commits, sources: Sources, tasks: Tasks, runner: Runner) -> None:
-        self._commits, self._sources, self._tasks, self.runner = commits, sources, tasks, runner
+    def __init__(self, commits: Commits, sources: Sources, tasks: Tasks) -> None:
+        self._commits, self._sources, self._tasks = commits, sources, tasks
 
-    def evaluate(
+    def task(
         self,
-        plan: lo.Node,
-        options: Options,
-        until: int,
-        firsts: Mapping[str, int] = MappingProxyType({}),
-        read: Callable[[StateNames], None] = lambda states: None,
-    ) -> Batch:
-        """A plan's rows from the kept history, final up to `until`; nothing is kept, and no epoch waits. What the steps
-        hold in the end can be read."""
-        edge, pipeline = lowered(plan, options)  # operators of its own: many may read at a time
-        if edge in self._sources:
-            return self._commits.read(lambda snapshot: self._sources.history_in(edge, snapshot))
-        with self._commits.reading(pipeline.sources) as snapshot:
-            return self.evaluated(edge, pipeline, plan.schema, until, snapshot, firsts, read)
-
-    def evaluated(
-        self,
-        edge: str,
-        pipeline: Pipeline,
-        schema: Schema,
-        until: int,
+        run: Run,
         snapshot: Snapshot,
-        firsts: Mapping[str, int] = MappingProxyType({}),
-        read: Callable[[StateNames], None] = lambda states: None,
-    ) -> Batch:
-        """The same by the history of a snapshot, which must be there as long as it takes."""
-        like = empty_batch(schema)
-        with self._run(edge, pipeline, until, snapshot, firsts) as outcome:
-            names = outcome.results.get(edge, ())
-            read(outcome.states)
-            return pl.concat([like, *(self._commits.store.read(name).select(like.columns) for name in names)])
+        until: Mapping[str, int],
+        frontiers: Mapping[str, int],
+        among: Mapping[str, int] = MappingProxyType({}),
+    ) -> EpochTask:
+        """The rows after those that were taken, up to an instant of each source, with the frontiers that they raise; of
+        some sources those among the first so many to arrive."""
+        read = dict[str, tuple[Part, ...]]()
+        for source in run.sources:
+            after, up_to = run.after(source), until[source]
+            read[source] = tuple(
+                self._sources.history_part(
+                    source,
+                    file,
+                    max(after, run.firsts.get(source, 0) - 1),
+                    up_to,
+                    run.needs(source),
+                    run.seen.get(source, 0),
+                    among.get(source, INF),
+                )
+                for file in self._files(run, source, snapshot)
+                if file.last > after and file.first <= up_to and after < up_to
+            )
+        if not run.reached:
+            read |= run.once
+        states = {step: {**run.states.get(step, {}), **tables} for step, tables in run.tables.items()}
+        return replace(
+            self._tasks.from_nothing(run.pipeline, read),
+            states={**run.states, **states},
+            before={source: run.after(source) for source in frontiers},
+            after=dict(frontiers),
+            shown=tuple(run.shown),
+            owner=run.owner,
+        )
 
-    def measure(self, plan: lo.Node, options: Options, until: int) -> list[OperatorReport]:
-        """What the operators of a plan do over the kept history."""
-        edge, pipeline = lowered(plan, options)
-        with (
-            self._commits.reading(pipeline.sources) as snapshot,
-            self._run(edge, pipeline, until, snapshot) as outcome,
-        ):
-            done = outcome.rows, outcome.seconds, outcome.memory, outcome.states
-            return report(pipeline, edge, *done, {edge: 1}, self._commits.store)
+    def rest(self, run: Run, snapshot: Snapshot, frontiers: Mapping[str, int]) -> EpochTask:
+        """All that is left, with rows beyond the frontiers."""
+        return self.task(run, snapshot, dict.fromkeys(run.sources, INF), frontiers)
 
-    @contextmanager
-    def _run(
-        self,
-        edge: str,
-        pipeline: Pipeline,
-        until: int,
-        snapshot: Snapshot,
-        firsts: Mapping[str, int] = MappingProxyType({}),
-    ) -> Iterator[EpochOutcome]:
-        """What a pipeline makes of the history of a snapshot, final up to `until`; it is removed when the block ends.
-        Epochs go on meanwhile."""
-        final = {source: max(until, frontier) for source, frontier in self._sources.frontiers(snapshot).items()}
-        task = self._tasks.over_history(pipeline, edge, final, snapshot, firsts=firsts)
-        with Written(self._commits.store) as written:
-            outcome = self.runner.another().run(task)
-            written.add([*outcome.results.get(edge, ()), *state_names(outcome.states), *outcome.orphans])
-            if edge in outcome.failures:
-                raise outcome.failures[edge]
-            yield outcome
+    def take(self, run: Run, task: EpochTask, outcome: EpochOutcome) -> None:
+        """What a task of the run has made takes the place of what there was."""
+        written = Written(self._commits.store)
+        written.add([*run.names(), *outcome.names()])
+        run.states = outcome.states
+        for edge, names in outcome.results.items():
+            run.results[edge] = (*run.results.get(edge, ()), *names)
+        run.rows += task.arriving
+        run.reached.update({source: until for source, until in task.after.items() if source in run.sources})
+        if outcome.failures:
+            _fail(run, outcome.failures)
+        written.keep_only(run.names())
+
+    # How much is left
+
+    def rows_left(self, run: Run, snapshot: Snapshot) -> int:
+        """About how many rows of history are still to be taken."""
+        return int(sum(self.left_of(run, source, snapshot) for source in run.sources))
+
+    def left_of(self, run: Run, source: str, snapshot: Snapshot) -> float:
+        left = sum(FileLeft(file, run.after(source)).left for file in self._files(run, source, snapshot))
+        if source not in run.seen:
+            return left
+        return min(left, snapshot.progress(source).arrived - run.seen[source])
+
+    def slice(self, run: Run, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: int) -> dict[str, int]:
+        """How far each source goes in a slice of about so many rows: all to the same instant, or as far as they are
+        final."""
+        behind = [source for source in run.sources if run.after(source) < frontiers[source]]
+        low, high = min(run.after(source) for source in behind), max(frontiers[source] for source in behind)
+        files = [FileLeft(file, run.after(s), frontiers[s]) for s in behind for file in self._files(run, s, snapshot)]
+        high = RowsByTime(files).last_within(low + 1, high, wanted)
+        return {s: max(run.after(s), min(high, frontiers[s])) for s in run.sources}
+
+    def _files(self, run: Run, source: str, snapshot: Snapshot) -> list[HistoryFile]:
+        first = run.firsts.get(source, 0)
+        return [f for f in self._sources.needed_files(source, snapshot, run.needs(source)) if f.last >= first]
+
+
+def _fail(run: Run, failures: Mapping[str, EvaluationError]) -> None:
+    """Edges that failed need nothing any more; the others go on without the steps that only those needed."""
+    if run.group is not None and not run.group.above & failures.keys():
+        failures = {run.group.edge: next(iter(failures.values()))}  # not the queries' own: all have failed
+        run.has_common_failure = True
+    run.failures |= {edge: failures[edge] for edge in run.shown if edge in failures}
+    going_on = run.shown - run.failures.keys()
+    needed = {below for edge in going_on for below in run.pipeline.edges_below(edge)}
+    run.pipeline = run.pipeline.only(needed)
+    run.states = {step: names for step, names in run.states.items() if step in needed}
+    run.results = {edge: names for edge, names in run.results.items() if edge in going_on}

@@ -23,7 +23,7 @@ class FileLeft:
         self.left = file.rows * max(0, self.last - self.first + 1) / ticks
 
 
-class Spans:
+class RowsByTime:
     """How many rows there are up to an instant, about."""
 
     def __init__(self, files: Iterable[FileLeft]) -> None:

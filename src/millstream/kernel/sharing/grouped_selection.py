@@ -3,7 +3,7 @@
     σ_Q(R) = { (r, block, lineage) : r in R, lineage = bits of the queries q of the block whose condition holds on r },
              without rows that no query of the block wants
 
-Queries are rows of query tables, one table for each shape of condition. A row finds its interval on the axis of each
+Queries are rows of a query table. A row finds its interval on the axis of each
 attribute, takes the bitmap of the queries which that interval satisfies, and the AND over the attributes is its
 lineage. Clauses over several attributes are an OR of such bitmaps before. What no index can answer is evaluated last,
 on the pairs of rows and queries that are left.
@@ -16,7 +16,6 @@ blocks anew that it is in.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from operator import is_
 
 import numpy as np
@@ -33,8 +32,8 @@ from millstream.kernel.sharing.block import Residual
 from millstream.kernel.sharing.eddy import Eddy
 from millstream.kernel.sharing.index import Index, index_of
 from millstream.kernel.sharing.lineage import WORD_BITS, Bitmaps, any_bit, expand
-from millstream.kernel.sharing.parameters import synopsis_of
-from millstream.kernel.sharing.predicates import Shape, shape_of
+from millstream.kernel.sharing.parameters import QUERIES, by_shape
+from millstream.kernel.sharing.predicates import shape_of
 from millstream.kernel.sharing.residual import holds
 from millstream.kernel.sharing.selected import Room, Selected
 from millstream.types import Schema
@@ -53,7 +52,7 @@ class GroupedSelection(Operator):
         self.policy = policy
         self.first = 0  # the first instant at which what fails counts
         routing_policy(policy)  # an unknown one is refused at once
-        self._last: tuple[list[tuple[Segment, ...]], Index] | None = None
+        self._last: tuple[tuple[Segment, ...], Index] | None = None
 
     def __getstate__(self) -> dict[str, object]:
         # What is computed on the way has numbers that mean something in this process only.
@@ -93,15 +92,15 @@ class GroupedSelection(Operator):
         return selected.frame(), {EDDY: eddy.memory.segments()}
 
     def _index(self, state: State) -> Index:
-        tables = [state.get(synopsis, ()) for synopsis in self._parts]
-        if self._last is None or not all(map(is_, tables, self._last[0])):
-            parts = [(shape, part) for shape, table in zip(self._parts.values(), tables, strict=True) for part in table]
-            self._last = tables, index_of(parts)
+        table = state.get(QUERIES, ())
+        # The same segments, in one tuple or another: who loads them need not know what was made of them.
+        if self._last is None or len(table) != len(self._last[0]) or not all(map(is_, table, self._last[0])):
+            parts = by_shape(table, self.shapes)
+            self._last = (
+                table,
+                index_of([(shape_of(self.shapes[shape]), rows) for shape, found in parts.items() for rows in found]),
+            )
         return self._last[1]
-
-    @cached_property
-    def _parts(self) -> dict[str, Shape]:
-        return {synopsis_of(name): shape_of(condition) for name, condition in self.shapes.items()}
 
     def _apply(self, residual: Residual, batch: Batch, lineage: Bitmaps, errors: list[Batch]) -> None:
         """Take the bits of those queries from the rows on which their condition is not true."""

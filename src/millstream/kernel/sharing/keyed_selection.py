@@ -33,7 +33,14 @@ from millstream.kernel.scalar.expressions import (
 )
 from millstream.kernel.sharing.identity import Recent, number_of, serial_of
 from millstream.kernel.sharing.normal_form import is_attribute
-from millstream.kernel.sharing.parameters import QUERY, never_fails, parameters_as_columns, parameters_used, synopsis_of
+from millstream.kernel.sharing.parameters import (
+    QUERIES,
+    QUERY,
+    by_shape,
+    never_fails,
+    parameters_as_columns,
+    parameters_used,
+)
 from millstream.kernel.sharing.residual import holds
 from millstream.kernel.storage.probing import equal_pairs, equal_values
 from millstream.kernel.storage.segments import gather
@@ -99,10 +106,9 @@ class KeyedSelection(Operator):
         batch = inputs[0]
         empty = expanded(pl.Series([], dtype=pl.Int64), batch.clear().get_columns())
         tables = [
-            (operand, rest, segment)
-            for name, (operand, rest) in self.shapes.items()
-            for segment in state.get(synopsis_of(name), ())
-            if segment.height
+            (*self.shapes[shape], rows)
+            for shape, found in by_shape(state.get(QUERIES, ()), self.shapes).items()
+            for rows in found
         ]
         errors: list[Batch] = []
         if not batch.height or not tables:

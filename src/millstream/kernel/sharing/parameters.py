@@ -1,22 +1,58 @@
 """Conditions with parameters: what each query of a shape has its own value for.
 
-The query table of a shape has a row per query: its number, and the values of its parameters as columns c0, c1, ...
+A query table has a row per query: its number, its shape, and the values of its parameters as columns c0, c1, ...
+Queries of many shapes are in one segment where the types of their parameters are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+import polars as pl
+
+from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.compiler import compile_expressions
 from millstream.kernel.scalar.expressions import Column, Expression, Literal, Parameter
 from millstream.kernel.scalar.functions_user import UserCall
+from millstream.kernel.sharing.identity import Recent, serial_of
 
-QUERY = "query"
+QUERY, SHAPE = "query", "shape"
+QUERIES = "queries"  # the synopsis in which an operator finds its query table
+
+ByShape = Mapping[str, Sequence[pl.DataFrame]]
+
+_parted: Recent[dict[str, pl.DataFrame]] = Recent(
+    1 << 28, lambda parts: 256 + sum(int(part.estimated_size()) for part in parts.values())
+)
 
 
-def synopsis_of(shape: str) -> str:
-    """The name under which an operator finds the query table of a shape in its state."""
-    return f"queries/{shape}"
+def by_shape(segments: Iterable[Segment], shapes: Collection[str] | None = None) -> dict[str, list[pl.DataFrame]]:
+    """The rows of a query table by shape, or those of some shapes. The frames are the same ones each time."""
+    found: dict[str, list[pl.DataFrame]] = {}
+    for segment in segments:
+        for shape, rows in _parted.get(serial_of(segment), lambda segment=segment: _parts(segment)).items():  # type: ignore[misc]
+            if shapes is None or shape in shapes:
+                found.setdefault(shape, []).append(rows)
+    return found
+
+
+def _parts(segment: Segment) -> dict[str, pl.DataFrame]:
+    if not segment.height:
+        return {}
+    first = segment[SHAPE][0]
+    if segment.height == 1 or bool((segment[SHAPE] == first).all()):
+        return {first: segment}
+    parts = segment.partition_by(SHAPE, maintain_order=True)
+    return {part[SHAPE][0]: part for part in parts}
+
+
+def packed(tables: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Rows of query tables in as few segments as their columns allow."""
+    alike: dict[tuple[tuple[str, pl.DataType], ...], list[pl.DataFrame]] = {}
+    for rows in tables:
+        if rows.height:
+            alike.setdefault(tuple(rows.schema.items()), []).append(rows)
+    return [pl.concat(found) if len(found) > 1 else found[0] for found in alike.values()]
 
 
 def parameters_as_columns(expression: Expression, width: int) -> Expression:

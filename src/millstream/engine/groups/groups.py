@@ -1,0 +1,140 @@
+"""Groups: queries that differ only in what they select, as rows of one query table over one shared plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from millstream.engine.commits import Commits
+from millstream.engine.groups.group import Group, Rows, numbers_of, only_queries
+from millstream.engine.groups.tables import QueryTables, without
+from millstream.engine.past import Pasts, by_beginning
+from millstream.engine.shared_plan import SharedPlan
+from millstream.engine.sources import Sources
+from millstream.errors import StateError
+from millstream.kernel.batch import END, START, WEIGHT, Batch, value_column
+from millstream.kernel.keys import Positions
+from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.sharing.by_query import rows_of_query, taken
+from millstream.kernel.sharing.lineage import wanted_by
+from millstream.kernel.sharing.parameters import QUERY
+from millstream.plan.grouping import Shape, Split
+from millstream.plan.lowering.lower import Options
+from millstream.types import Schema
+
+_REMEMBERED = 10_000
+
+
+class Groups:
+    """The groups of a database, and who waits to be admitted to them; changed under the lock of commits."""
+
+    def __init__(self, commits: Commits, sources: Sources, plan: SharedPlan, pasts: Pasts, tables: QueryTables) -> None:
+        self._commits, self._sources, self._plan, self._pasts = commits, sources, plan, pasts
+        self.tables = tables
+        self._groups: dict[str, Group] = {}
+        self._known: dict[object, Group] = {}  # by skeleton
+
+    def __getitem__(self, edge: str) -> Group:
+        return self._groups[edge]
+
+    def __contains__(self, edge: str) -> bool:
+        return edge in self._groups
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(list(self._groups.values()))
+
+    def find(self, split: Split, key: Expression | None, options: Options) -> Group:
+        """The group of a skeleton, as it is or as it would be."""
+        skeleton = split.skeleton, key, options
+        if skeleton not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            found = Group(split, key, options)
+            self._known[skeleton] = self._groups.get(found.edge, found)
+        return self._known[skeleton]
+
+    def steps_of(self, split: Split, key: Expression | None, options: Options) -> list[str]:
+        """The steps of a group, whatever queries it has."""
+        return [step.name for step in Group(split, key, options).pipeline.steps]
+
+    def open(self, group: Group, shape: Shape) -> None:
+        """Have a group, for queries of this shape too; its steps run once a query is admitted."""
+        group.add(shape)
+        self._groups[group.edge] = group
+        rows = group.query_rows
+        if rows is not None:
+            self._sources.add_query_rows(rows.group, rows.schema)
+
+    def attach(self, group: Group) -> None:
+        """Go on with a group of which the snapshot holds the state."""
+        if self._commits.snapshot.query_table(group.selection).admitted:
+            self._plan.put(group.pipeline.steps)
+
+    def close(self, group: Group) -> None:
+        """The last query is gone."""
+        self._groups.pop(group.edge, None)
+        self._known.clear()
+        self.tables.forget(group)
+
+    def move(self, selection: str, edge: str, group: Group, chosen: pl.Expr, catalog: tuple[Any, ...]) -> None:
+        """Let queries that another version kept under other names wait to be admitted here. What is left there is
+        forgotten when nobody is moved any more."""
+        snapshot, tables = self._commits.snapshot, self.tables
+        own = (rows.filter(chosen) for rows in tables.of_selection(selection).values())
+        moved = {group.selection: tables.table_with(snapshot.query_table(group.selection), "waiting", own)}
+        number = max(tables.next_query(group), snapshot.queries.get(edge, 0))
+        failed = [key for key in snapshot.failures if key.partition("#")[0] == group.edge]
+        # What was made under the other names is of no use, even where some of them are the same.
+        snapshot = snapshot.without_states({*group.above, selection}).without_results((edge, group.edge))
+        snapshot = snapshot.with_query_tables(moved).with_number_of_queries({group.edge: number})
+        self._commits.commit(snapshot.without_failures(failed).with_catalog(catalog))
+
+    # Who waits
+
+    def is_waited_for(self, group: Group) -> bool:
+        """Whether queries of a group wait to be admitted that nobody is busy with."""
+        if not self.tables.has_waiting(group):
+            return False
+        try:
+            return not group.filling or bool(self.waiting(group))
+        except StateError:
+            return True  # a commit came between: whoever asks without the lock looks again with it
+
+    def waiting(self, group: Group, *, filling: bool = False) -> Rows:
+        """The queries that wait: those that nobody is busy with, or those whose past is worked through."""
+        rows = self.tables.rows(group, "waiting")
+        if filling:
+            return only_queries(rows, group.filling)
+        return without(rows, group.filling) if group.filling else rows
+
+    def by_past(self, group: Group, rows: Rows) -> list[Rows]:
+        """Queries that may be run over the past together: what one of them sees of it must not depend on others."""
+        apart = by_beginning(self._pasts.of(group.edge, sorted(numbers_of(rows))))
+        return [only_queries(rows, queries) for queries in apart] if len(apart) > 1 else [rows] if rows else []
+
+    def admitted(self, group: Group) -> list[int]:
+        """The queries that take part."""
+        return [query for rows in self.tables.rows(group, "admitted").values() for query in rows[QUERY]]
+
+    def broken(self, failures: Iterable[str]) -> list[Group]:
+        """The groups that must find out which of their queries failed: a step of their own did."""
+        failed = set(failures)
+        return [g for g in self._groups.values() if g.above & failed and not g.below & failed]
+
+    # Reading
+
+    def rows_of(self, group: Group, schema: Schema, query: int, frames: Iterable[pl.DataFrame]) -> list[Batch]:
+        """One query's rows of the group's results, with the query's own columns."""
+        shift = int(group.lifted.expanded)
+        columns = {value_column(index + shift): value_column(index) for index in range(len(schema))}
+        columns |= {name: name for name in (START, END, WEIGHT)}
+        find = rows_of_query if group.lifted.expanded else _wanted_rows
+        found = ((frame, find(frame, query)) for frame in frames)
+        return [taken(frame, columns, rows) for frame, rows in found if rows.size]
+
+
+def _wanted_rows(frame: pl.DataFrame, query: int) -> Positions:
+    return np.flatnonzero(wanted_by(frame, query))
