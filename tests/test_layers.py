@@ -66,7 +66,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
     ),
     "engine": (
         {"answers", "extents", "life", "limits", "lock", "needs", "past", "query_tables", "results"},
-        {"notifier", "epochs"},
+        {"background", "notifier", "epochs"},
         {"commits"},
         {"sources"},
         {"plans", "shared_plan"},

@@ -53,7 +53,7 @@ class Database:
         feeds = Feeds(engine, self.catalog, inputs, lambda: session.settings, now)
         self._pump = pump = Pump(feeds, inputs, sinks, external, checkpoints, now)
         self.planner = planner = Planner(engine, session)
-        context = QueryContext(engine, lambda: planner.options, inputs.tick_clocks, self.drop_query)
+        context = QueryContext(engine, lambda: planner.options, inputs.ask_for_ticks, self.drop_query)
         self._queries = queries = StandingQueries(engine, session, planner, context)
         self._executor = Executor(engine, session, planner, queries, inputs, sinks, pump, external, pickler)
         self._on_close = on_close

@@ -61,7 +61,7 @@ class SliceBySlice(SideBySide):
     def _hand_over(self) -> None:
         """Queries of groups begin when they are asked, and would then wait for slices that nobody runs."""
         for name in self.queries:
-            self.db.engine.admitter.settle(self.db.query(name).edge)
+            self.db.engine.admitter.ask(self.db.query(name).edge)
 
     @property
     def answering(self) -> dict[str, str]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import polars as pl
 
+from millstream.engine.background import Background
 from millstream.engine.commits import Commits
 from millstream.engine.groups.group import Group, Rows, numbers_of
 from millstream.engine.groups.groups import Groups
@@ -26,9 +28,17 @@ from millstream.state.snapshot import Catalog
 class Admitter:
     """Lets queries into groups: at once, or by a backfill where their past is long."""
 
-    def __init__(self, commits: Commits, plan: SharedPlan, pasts: Pasts, groups: Groups, backfills: Backfills) -> None:
+    def __init__(
+        self,
+        commits: Commits,
+        plan: SharedPlan,
+        pasts: Pasts,
+        groups: Groups,
+        backfills: Backfills,
+        background: Background,
+    ) -> None:
         self._commits, self._plan, self._pasts = commits, plan, pasts
-        self._groups, self._backfills = groups, backfills
+        self._groups, self._backfills, self._background = groups, backfills, background
 
     def enlist(
         self,
@@ -110,10 +120,14 @@ class Admitter:
         """What edges are made of, those of groups too of which no query takes part yet."""
         return self._plan.needed(shown, [step for group in self._groups for step in group.pipeline.steps])
 
-    def settle(self, edge: str) -> None:
-        """Admit the queries of a group that wait."""
+    def ask(self, edge: str) -> None:
+        """Have the queries of a group admitted that wait: for those who read."""
         if edge in self._groups and self._groups.is_waited_for(self._groups[edge]):
-            with self._commits.lock:
+            self._background.do(partial(self._admit_those_of, edge))
+
+    def _admit_those_of(self, edge: str) -> None:
+        with self._commits.lock:
+            if edge in self._groups:
                 self._admit(self._groups[edge])
 
     def admit(self) -> None:

@@ -4,6 +4,7 @@
     shared_plan  the steps that run, and who shows their edges      tasks      what is run, in an epoch or over history
     groups       queries that share a plan, as rows of a table      backfills  the past of queries that come late
     reader       results of a snapshot                              retention  what may be forgotten
+    admitter     who comes to groups and goes                       background commits for those who read
 
 Between epochs the shared plan may change: that is how queries come and go. A query that comes late is first run over
 the kept history, up to exactly the committed snapshot, and goes on from there.
@@ -17,6 +18,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from millstream.engine.admitter import Admitter
+from millstream.engine.background import Background
 from millstream.engine.commits import Commits
 from millstream.engine.enforcement import Enforcement
 from millstream.engine.epochs.commit import after_epoch
@@ -86,7 +88,10 @@ class Engine:
         self.backfills = Backfills(
             self.commits, self.sources, replay, self.pasts, self.groups, admission, merger, runner
         )
-        self.admitter = Admitter(self.commits, self.shared_plan, self.pasts, self.groups, self.backfills)
+        self.background = Background(self.life, self.lock)
+        self.admitter = Admitter(
+            self.commits, self.shared_plan, self.pasts, self.groups, self.backfills, self.background
+        )
         self.reader = Reader(
             self.commits,
             self.sources,
@@ -134,6 +139,7 @@ class Engine:
     def close(self) -> None:
         """Nothing is committed any more."""
         self.backfills.close()
+        self.background.close()
         with self.lock:
             self.life.is_closing = self.life.is_over = True
         self.notifier.tell()

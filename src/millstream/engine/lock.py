@@ -21,17 +21,21 @@ class CommitLock:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
+        self._owner: int | None = None
         self._before: dict[int, Any] = {}
         self._came: list[tuple[int, FrameType | None]] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         if self._lock.acquire(blocking, timeout):
             self._depth += 1
+            self._owner = threading.get_ident()
             return True
         return False
 
     def release(self) -> None:
         self._depth -= 1
+        if not self._depth:
+            self._owner = None
         ended = not self._depth and bool(self._before)
         before: dict[int, Any] = {}
         came: list[tuple[int, FrameType | None]] = []
@@ -43,6 +47,11 @@ class CommitLock:
         self._lock.release()
         for number, frame in came:
             before[number](number, frame)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread has it."""
+        return self._owner == threading.get_ident()
 
     def __enter__(self) -> None:
         self.acquire()

@@ -100,12 +100,12 @@ class Eager:
 
     def check(self) -> None:
         if self.number is not None:
-            self.reader.settle(self.edge)
+            self.reader.await_admission(self.edge)
         self.reader.check(self.edge, self.number)
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
         if self.number is not None:
-            self.reader.settle(self.edge)
+            self.reader.await_admission(self.edge)
         return self.reader.read(lambda snapshot: self._answer(snapshot, span, whole))
 
     def _answer(self, snapshot: Snapshot, span: Span, whole: bool) -> Answer:
@@ -146,7 +146,7 @@ class Lazy:
     def check(self) -> None:
         for edge in self.edges:
             if self.number is not None:
-                self.reader.settle(edge)
+                self.reader.await_admission(edge)
             self.reader.check(edge, self.number)
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:

@@ -54,9 +54,9 @@ class Reader:
         """What a reader makes of the committed snapshot."""
         return self.commits.read(reader)
 
-    def settle(self, edge: str) -> None:
-        """Let the queries of a group that wait take part."""
-        self._admitter.settle(edge)
+    def await_admission(self, edge: str) -> None:
+        """Have the queries of a group admitted that wait."""
+        self._admitter.ask(edge)
 
     def final(self, sources: Collection[str], snapshot: Snapshot) -> int:
         """The last instant up to which what is made from sources is final; -1 where nothing is, or there are none."""

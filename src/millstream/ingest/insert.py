@@ -105,11 +105,22 @@ class Inputs:
 
     def tick_clocks(self) -> None:
         """Streams whose timestamp is the arrival time have a heartbeat just before now."""
-        for stream in self.catalog.feeds():
-            tick = self.clock_tick(stream)
-            behind = tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick - 1
-            if behind and tick is not None:
-                self.advance([stream], tick - 1)
+        for stream, tick in self._behind():
+            self.advance([stream], tick - 1)
+
+    def ask_for_ticks(self) -> None:
+        """The same for those who read."""
+        if self._behind():
+            self.engine.background.do(self.tick_clocks)
+
+    def _behind(self) -> list[tuple[StreamDefinition, int]]:
+        """The streams that follow the clock and are behind it, and what it says."""
+        found = ((stream, self.clock_tick(stream)) for stream in self.catalog.feeds())
+        return [
+            (stream, tick)
+            for stream, tick in found
+            if tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick - 1
+        ]
 
     def clock_tick(self, stream: StreamDefinition) -> int | None:
         if stream.heartbeat.kind != "CLOCK" or stream.domain.tick is None:

@@ -60,7 +60,8 @@ class Instants:
         if self._query.past.first == OPEN and finding is not None and not self._query.is_filling:
             found = engine.reader.read(lambda snapshot: finding(snapshot.states))
             if found < OPEN:
-                engine.count_from(self._query.edge, max(found, self._query.past.counted))
+                first = max(found, self._query.past.counted)
+                engine.background.do(lambda: engine.count_from(self._query.edge, first))
             self._query.past = replace(self._query.past, first=found)
         return self._query.past.first
 

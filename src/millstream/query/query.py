@@ -137,7 +137,7 @@ class Query:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
         engine = self._engine
         if self.number is not None:
-            engine.admitter.settle(self.edge)
+            engine.admitter.ask(self.edge)
         engine.notifier.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         engine.life.check_goes_on()
         self.check_open()
@@ -175,7 +175,7 @@ class Query:
         self.wait()
         engine = self._engine
         self._context.tick_clocks()
-        engine.admitter.settle(self.edge)
+        engine.admitter.ask(self.edge)
         rows, snapshot = engine.reader.rows(self.edge, (QUERY, *self.common.schema))
         final = engine.sources.final(self.keeping.inputs, snapshot)
         return rows, self.instants.asked(at, final)

@@ -24,7 +24,7 @@ class AdHocQueries:
 
     def run(self, statement: st.Query) -> Result:
         bound = self._planner.plan(statement.place.text, statement.query).bound
-        self._inputs.tick_clocks()
+        self._inputs.ask_for_ticks()
         now = self.latest(bound)
         limit, past = self._planner.settings.max_rstream_rows, of_the_past(self._engine, bound)
         # The answer of a relation has only this instant, that of a stream all elements up to it.
