@@ -75,6 +75,8 @@ def mixed(words: Sequence[Codes]) -> Codes:
 
 def physical(series: pl.Series) -> Ticks:
     """Integers, and what is kept as integers; 0 for NULL."""
+    if series.dtype.is_integer() and not series.null_count():
+        return series.to_numpy().astype(np.int64, copy=False)  # without a query of Polars
     whole = series if series.dtype == pl.Int64 else series.to_physical().cast(pl.Int64)
     return (whole.fill_null(0) if whole.null_count() else whole).to_numpy()
 

@@ -120,7 +120,9 @@ class QueryTables:
             if changes.gone:
                 table = self.table_without(table, changes.gone)
                 forgotten |= {failure_key(edge, query) for query in changes.gone}
-            held = [rows.filter(~_among(rows, changes.gone)) for rows in changes.held]
+            held = changes.held
+            if changes.gone:
+                held = [rows.filter(~_among(rows, changes.gone)) for rows in packed(held)]
             tables[group.selection] = self.table_with(table, "waiting", held)
             numbers[edge] = self.next_query(group)
         if not tables:
