@@ -38,9 +38,9 @@ from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
 from millstream.errors import EvaluationError, StateError, told
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
+from millstream.kernel.first_counted import counting_from
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Operator, Segment, State
-from millstream.kernel.relational.failures import counting_from
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.by_query import rows_of_query, taken
 from millstream.kernel.sharing.lineage import wanted_by

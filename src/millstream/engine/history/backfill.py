@@ -39,8 +39,8 @@ from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
 from millstream.errors import Error, EvaluationError, told
 from millstream.kernel.batch import INF
+from millstream.kernel.first_counted import counting_from
 from millstream.kernel.pipeline import Pipeline
-from millstream.kernel.relational.failures import counting_from
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.state.faults import reach
 from millstream.state.snapshot import HistoryFile, Names, Snapshot, state_names
