@@ -1,0 +1,20 @@
+"""The papers' variants that do not pay by default: the one place where settings for experiments choose them."""
+
+from __future__ import annotations
+
+from millstream.kernel.storage.expiry_groups import ExpiryGrouped, Fifo
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis
+from millstream.plan import nodes as lo
+from millstream.plan.analysis.lifetime import longest_window
+from millstream.plan.analysis.patterns import Pattern, pattern_of
+
+
+def synopsis_by_pattern(plan: lo.Node, groups: int, lazy_interval: int) -> Synopsis:
+    """How an input whose rows are never taken back is kept under `SET expiry_groups`: by how its rows leave. Without
+    groups, and where rows leave at instants that are not known, as any other input."""
+    pattern = pattern_of(plan)
+    if not groups or pattern == Pattern.STR:
+        return Consolidated()
+    span = longest_window(plan)
+    lazy = max(1, span * lazy_interval // 100)
+    return ExpiryGrouped(span, groups, lazy) if pattern == Pattern.WK else Fifo(span, groups, lazy)
