@@ -62,7 +62,7 @@ from millstream.plan.analysis.monotonic import is_non_retroactive, is_static
 from millstream.plan.analysis.patterns import Pattern, pattern_of
 from millstream.plan.explain import describe
 from millstream.plan.fingerprint import Fingerprints, producer_of
-from millstream.plan.lowering.variants import synopsis_by_pattern
+from millstream.plan.lowering.variants import DETECTIONS, synopsis_by_pattern
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 from millstream.plan.tags import STEP_TAGS
 from millstream.types import Schema
@@ -410,15 +410,12 @@ class Lowering:
         retracting = frozenset(number for number, edge in enumerate(edges) if edge in self._retracting)
         if isinstance(node, ph.JoinTree):
             static = frozenset(number for number, child in enumerate(node.inputs) if is_static(child))
-            ways = node.detection.split()
-            combined = "all" in ways or "lattice" in ways
-            jit = JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways)
             return JoinTree(
                 schemas,
                 node.shape,
                 node.condition,
                 synopses,
-                jit,
+                JustInTime(DETECTIONS[node.detection]),
                 retracting,
                 alternatives,
                 static,
