@@ -199,3 +199,14 @@ def of_each_query(
     """What every query selects by its own condition, with its constants written in."""
     table = pl.concat(segments)
     return {row[0]: selected(batch, with_values(template.condition, row[1:])) for row in table.iter_rows()}
+
+
+def by_query(output: pl.DataFrame, width: int = len(SCHEMA)) -> dict[int, Counter[tuple[object, ...]]]:
+    """Rows that have their query in front, by it."""
+    parts = output.partition_by("c0", as_dict=True)
+    return {int(query): bag(part, value_columns(width + 1)[1:]) for (query,), part in parts.items()}
+
+
+def filled(expected: dict[int, Counter[tuple[object, ...]]]) -> dict[int, Counter[tuple[object, ...]]]:
+    """Without the queries that want nothing."""
+    return {query: rows for query, rows in expected.items() if rows}
