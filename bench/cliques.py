@@ -15,7 +15,8 @@ import polars as pl
 from bench.experiment import Sample, with_more
 
 from millstream.kernel.batch import END, START, WEIGHT
-from millstream.kernel.just_in_time.gates import COUNTS, JustInTime, Tally
+from millstream.kernel.just_in_time.gates import JustInTime
+from millstream.kernel.just_in_time.tally import COUNTS, Tally
 from millstream.kernel.just_in_time.tree_shape import Shape, left_deep
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.multiway.stem_join import StemJoin

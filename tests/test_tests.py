@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+from tests.support.operators import operators
+
 TESTS = Path(__file__).parent
 KERNEL = TESTS.parent / "src" / "millstream" / "kernel"
 FILES = sorted(TESTS.rglob("*.py"))
@@ -39,3 +42,13 @@ def test_the_kernels_tests_lie_as_the_kernel_does() -> None:
     folders = {path.name for path in (TESTS / "kernel").iterdir() if path.is_dir() and [*path.glob("test_*.py")]}
     assert folders <= {path.name for path in KERNEL.iterdir() if path.is_dir()}
     assert not [*(TESTS / "kernel").glob("test_*.py")]
+
+
+@pytest.mark.parametrize("module", sorted({operator.__module__ for operator in operators()}))
+def test_every_module_of_operators_has_a_test_of_its_name(module: str) -> None:
+    """It imports the module, and so has something to say of it."""
+    *folders, name = module.split(".")[2:]
+    test = TESTS.joinpath("kernel", *folders, f"test_{name}.py")
+    assert test.exists(), f"{module} has operators, and no {test.relative_to(TESTS)}"
+    missing = {one.__name__ for one in operators() if one.__module__ == module and one.__name__ not in test.read_text()}
+    assert not missing, f"{test.relative_to(TESTS)} says nothing of {sorted(missing)}"

@@ -21,19 +21,13 @@ from bench.experiment import Bar, Experiment, Measurement, Sample, Settings, Tri
 from bench.pictures import bars as bar_of_each
 
 from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.just_in_time.detection import Detection
 from millstream.kernel.just_in_time.gates import JustInTime
 from millstream.kernel.multiway.join_tree import JoinTree
+from millstream.plan.lowering.variants import DETECTIONS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-DETECTIONS = {
-    "all": JustInTime(),
-    "lattice": JustInTime(lattice=True),
-    "lattice bloom": JustInTime(lattice=True, bloom=True),
-    "single": JustInTime(combinations=False),
-    "bloom": JustInTime(combinations=False, bloom=True),
-}
 
 
 @dataclass(frozen=True)
@@ -78,10 +72,10 @@ def _measured(case: str, settings: Settings) -> list[Measurement]:
     inputs, everyone = clique.inputs(), range(clique.sources)
     condition = clique.condition(everyone, combinations(everyone, 2))
 
-    def sample(jit: JustInTime) -> Sample:
-        return run(JoinTree(clique.schemas, clique.shape, condition, jit=jit), clique, inputs)
+    def sample(detection: Detection) -> Sample:
+        return run(JoinTree(clique.schemas, clique.shape, condition, jit=JustInTime(detection)), clique, inputs)
 
-    best = in_turns({name: partial(sample, jit) for name, jit in DETECTIONS.items()}, settings.repetitions)
+    best = in_turns({name: partial(sample, detection) for name, detection in DETECTIONS.items()}, settings.repetitions)
     results = {found.rows_out for found in best.values()}
     if len(results) != 1:
         raise AssertionError(f"{case}: the results differ: {results}")

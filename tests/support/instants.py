@@ -196,7 +196,7 @@ def outputs_of(operator: Operator, schemas: Sequence[Schema], inputs: Sequence[S
         after = tuple(source.frontiers[step] for source in inputs)
         batches = [batch(schema, source.rows[step]) for schema, source in zip(schemas, inputs, strict=True)]
         output, state = operator.step(batches, state, Progress(before, after))
-        outputs.append(sorted(output.rows()))
+        outputs.append(sorted(output.rows(), key=repr))
         before = after
     return outputs
 

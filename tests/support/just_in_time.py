@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.just_in_time.gates import JustInTime
+from millstream.kernel.just_in_time.tally import Tally
+from millstream.kernel.just_in_time.variants.lattice_gate import Lattice
 from millstream.kernel.operator import State
 from millstream.kernel.scalar.expressions import Column
 from millstream.types import BIGINT, Field, Schema
 
 ALWAYS = JustInTime(adaptive=False)
-LATTICE = JustInTime(lattice=True, adaptive=False)
+LATTICE = JustInTime(Lattice(), adaptive=False)
 
 
 def tally(state: State) -> Tally:

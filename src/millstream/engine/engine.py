@@ -51,9 +51,9 @@ from millstream.engine.tasks import Tasks
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import empty_batch
 from millstream.kernel.distribution import HASH
+from millstream.kernel.first_counted import found_from
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
-from millstream.kernel.relational.failures import found_from
 from millstream.kernel.stepping import stepped
 from millstream.plan import nodes as lo
 from millstream.plan.lowering.lower import Options

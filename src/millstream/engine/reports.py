@@ -11,7 +11,7 @@ from millstream.engine.commits import Commits
 from millstream.engine.epochs.exchange import Skew
 from millstream.engine.epochs.task import EpochOutcome
 from millstream.engine.shared_plan import SharedPlan
-from millstream.kernel.just_in_time.gates import COUNTS, Tally
+from millstream.kernel.just_in_time.tally import COUNTS, Tally
 from millstream.kernel.pipeline import Pipeline
 from millstream.state.pool import PROCESSES, PoolUse
 from millstream.state.snapshot import Names, state_names

@@ -11,8 +11,9 @@ from tests.support.join_conditions import compare
 from tests.support.just_in_time import A, B, S, Y
 
 from millstream.kernel.just_in_time.consumers import Consumer
-from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.just_in_time.gates import JustInTime
 from millstream.kernel.just_in_time.producers import Taken
+from millstream.kernel.just_in_time.tally import Tally
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
 

@@ -18,13 +18,16 @@ from tests.support.just_in_time import ALWAYS, LATTICE, tally
 
 from millstream.kernel.batch import END, INF
 from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
-from millstream.kernel.just_in_time import lattice_gate
 from millstream.kernel.just_in_time.blacklist import Flags
-from millstream.kernel.just_in_time.gates import JustInTime, Tally
-from millstream.kernel.just_in_time.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
-from millstream.kernel.just_in_time.marks import Marks
+from millstream.kernel.just_in_time.gates import JustInTime
 from millstream.kernel.just_in_time.partners import Link, Words, words_of
+from millstream.kernel.just_in_time.tally import Tally
 from millstream.kernel.just_in_time.tree_shape import Join, Shape, left_deep, tree_of
+from millstream.kernel.just_in_time.variants import lattice_gate
+from millstream.kernel.just_in_time.variants.bloom import BloomLink
+from millstream.kernel.just_in_time.variants.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
+from millstream.kernel.just_in_time.variants.lattice_gate import Lattice
+from millstream.kernel.just_in_time.variants.marks import Marks
 from millstream.kernel.keys import Codes, mixed
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
@@ -288,7 +291,7 @@ def test_a_sub_tuple_within_a_side_travels_down_and_everything_is_made_once() ->
 
 @pytest.mark.parametrize("bloom", [False, True])
 def test_marks_leave_with_the_rows_that_carry_them(bloom: bool) -> None:
-    tree = Steps(3, ((0, 1), 2), JustInTime(lattice=True, bloom=bloom, adaptive=False))
+    tree = Steps(3, ((0, 1), 2), JustInTime(Lattice(BloomLink if bloom else Link), adaptive=False))
     tree.step((A, (1, 1), 3), (B, (1, 2), INF), *BESIDE)
     assert tree.marks == (0, 1, 0)
     tree.step((A, (1, 1), 5))
@@ -322,7 +325,7 @@ def test_the_same_is_withheld_as_without_marks(data: st.DataObject, seed: int, c
 def check_withdrawing(data: st.DataObject, seed: int, count: int, room: int, *, bloom: bool = False) -> None:
     schemas, condition = clique(count)
     inputs, shape = random_inputs(seed, count, 12, 3), data.draw(shapes(range(count)))
-    variants = (None, JustInTime(lattice=True, bloom=bloom, adaptive=False))
+    variants = (None, JustInTime(Lattice(BloomLink if bloom else Link), adaptive=False))
     with patch.object(lattice_gate, "_WORTH_REWRITING", 10**6), patch.object(lattice_gate, "_LEAST_ROOM", room):
         results = [outputs_of(JoinTree(schemas, shape, condition, jit=jit), schemas, inputs) for jit in variants]
     assert results[0] == results[1]

@@ -96,3 +96,12 @@ def test_what_is_asked_by_is_made_before_the_producer() -> None:
     )
     names = [step.name for step in Pipeline(steps).steps]
     assert names == ["made late", "made", "p"]
+
+
+@pytest.mark.parametrize("generated", [False, True])
+def test_who_takes_rows_has_them_from_its_first_open_instant_on(generated: bool) -> None:
+    """Of a row that waited until now nobody wanted what is past; if it counts when it was generated, none of it."""
+    rows = batch(S, [(1, 2, 9, 1), (2, 2, 5, -1), (3, 7, 8, 1)])
+    output, state = Taken(S, ((),), generated=generated).step([rows], NO_STATE, Progress((4,), (6,)))
+    assert output.rows() == ([(3, 7, 8, 1)] if generated else [(1, 5, 9, 1), (3, 7, 8, 1)])
+    assert state == NO_STATE

@@ -15,8 +15,9 @@ from tests.support.just_in_time import ALWAYS
 
 from millstream.kernel.batch import INF
 from millstream.kernel.just_in_time import resuspension as turns
-from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.just_in_time.gates import JustInTime
 from millstream.kernel.just_in_time.resuspension import Turns
+from millstream.kernel.just_in_time.tally import Tally
 from millstream.kernel.keys import key_codes
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State

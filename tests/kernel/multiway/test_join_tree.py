@@ -35,8 +35,13 @@ from tests.support.join_conditions import (
 from tests.support.just_in_time import ALWAYS, LATTICE, tally
 
 from millstream.kernel.batch import BORN, INF
-from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.just_in_time.detection import Detection
+from millstream.kernel.just_in_time.gates import JustInTime
+from millstream.kernel.just_in_time.tally import Tally
 from millstream.kernel.just_in_time.tree_shape import Shape, demands_of, left_deep, tree_of
+from millstream.kernel.just_in_time.variants.bloom import BloomLink
+from millstream.kernel.just_in_time.variants.lattice_gate import Lattice
+from millstream.kernel.just_in_time.variants.single import SingleRows
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Progress
@@ -46,14 +51,14 @@ from millstream.types import BIGINT, BOOLEAN, DATE, DOUBLE, STRING, DataType, Fi
 VARIANTS = {
     "off": None,
     "on": ALWAYS,
-    "by Bloom filters": JustInTime(bloom=True, adaptive=False),
+    "by Bloom filters": JustInTime(Detection(BloomLink), adaptive=False),
     "nothing foreseen": JustInTime(foreseen=False, adaptive=False),
-    "no combinations": JustInTime(combinations=False, adaptive=False),
+    "no combinations": JustInTime(SingleRows(), adaptive=False),
     "adaptive": JustInTime(),
     "never again": JustInTime(adaptive=False, again=False),
     "by the lattice": LATTICE,
-    "by the lattice and Bloom filters": JustInTime(lattice=True, bloom=True, adaptive=False),
-    "by the lattice, adaptive": JustInTime(lattice=True),
+    "by the lattice and Bloom filters": JustInTime(Lattice(BloomLink), adaptive=False),
+    "by the lattice, adaptive": JustInTime(Lattice()),
 }
 SHAPES_OF_THREE: list[Shape] = [((0, 1), 2), (0, (1, 2)), ((0, 2), 1)]
 
@@ -346,7 +351,7 @@ def test_every_step_gives_the_same_as_without(
 SEEDS = st.integers(0, 2**32)
 AGAIN = {
     "again": ALWAYS,
-    "again, single rows": JustInTime(combinations=False, adaptive=False),
+    "again, single rows": JustInTime(SingleRows(), adaptive=False),
     "adaptive": JustInTime(),
     "again, by the lattice": LATTICE,
 }

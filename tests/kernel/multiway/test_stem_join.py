@@ -24,7 +24,10 @@ from tests.support.join_conditions import (
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT
 from millstream.kernel.distribution import by_key
 from millstream.kernel.eddy.stems import STEM_POLICIES, Experience
-from millstream.kernel.just_in_time.gates import JustInTime, Tally
+from millstream.kernel.just_in_time.detection import Detection
+from millstream.kernel.just_in_time.gates import JustInTime
+from millstream.kernel.just_in_time.tally import Tally
+from millstream.kernel.just_in_time.variants.bloom import BloomLink
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Progress
 from millstream.kernel.scalar.expressions import Call, Expression, Literal, conjunction
@@ -170,7 +173,7 @@ def _rows(keys: np.ndarray[Any, Any], start: int) -> pl.DataFrame:
     collide=st.booleans(),
     policy=st.sampled_from(sorted(STEM_POLICIES)),
     steps=st.integers(1, 4),
-    jit=st.sampled_from([None, JustInTime(), JustInTime(bloom=True), JustInTime(adaptive=False)]),
+    jit=st.sampled_from([None, JustInTime(), JustInTime(Detection(BloomLink)), JustInTime(adaptive=False)]),
 )
 def test_any_condition_is_right_at_every_instant(
     name: str, data: st.DataObject, collide: bool, policy: str, steps: int, jit: JustInTime | None

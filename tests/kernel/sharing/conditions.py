@@ -205,3 +205,14 @@ def query_state(tables: Mapping[str, Sequence[pl.DataFrame]]) -> State:
     """The state of a selection whose queries are in some tables, by shape; its segments have queries of all shapes."""
     named = [rows.with_columns(pl.lit(shape).alias(SHAPE)) for shape, found in tables.items() for rows in found]
     return {QUERIES: tuple(packed(named[::2]) + packed(named[1::2]))}
+
+
+def by_query(output: pl.DataFrame, width: int = len(SCHEMA)) -> dict[int, Counter[tuple[object, ...]]]:
+    """Rows that have their query in front, by it."""
+    parts = output.partition_by("c0", as_dict=True)
+    return {int(query): bag(part, value_columns(width + 1)[1:]) for (query,), part in parts.items()}
+
+
+def filled(expected: dict[int, Counter[tuple[object, ...]]]) -> dict[int, Counter[tuple[object, ...]]]:
+    """Without the queries that want nothing."""
+    return {query: rows for query, rows in expected.items() if rows}

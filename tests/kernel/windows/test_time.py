@@ -1,12 +1,27 @@
-"""The span of a window is the other side of its interval: elements are in the window at t iff they lie in its span."""
+"""Windows by time hold what the oracle says, with ends that are foretold or by negative tuples. The span of a window is
+the other side of its interval: elements are in the window at t iff they lie in its span."""
 
 from __future__ import annotations
 
 import polars as pl
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kernel.windows.streams import SCHEMA, Stream, as_batch, check_window, streams
+from tests.oracle.inputs import Element
+from tests.support.instants import run
 
-from millstream.kernel.windows.time import BeginEnd, Now, Range, TimeSpecification, Tumble, Unbounded
+from millstream.kernel.batch import INF
+from millstream.kernel.windows.time import (
+    BeginEnd,
+    NegativeTimeWindow,
+    Now,
+    Range,
+    TimeSpecification,
+    TimeWindow,
+    Tumble,
+    Unbounded,
+)
 
 small = st.integers(0, 9)
 
@@ -24,6 +39,22 @@ def windows(draw: st.DrawFn) -> TimeSpecification:
         BeginEnd(begin, 0 if begin is not None else age, end, end_age),
     ]
     return draw(st.sampled_from(options))
+
+
+@pytest.mark.parametrize("operator", [TimeWindow, NegativeTimeWindow])
+@given(window=windows(), stream=streams())
+@settings(max_examples=60)
+def test_the_window_is_what_the_oracle_says(
+    operator: type[TimeWindow], window: TimeSpecification, stream: Stream
+) -> None:
+    check_window(operator(SCHEMA, window), window, stream)
+
+
+def test_negative_tuples_come_when_time_reaches_the_end() -> None:
+    element = as_batch([Element(3, (0, 7), 0)])
+    window = NegativeTimeWindow(SCHEMA, Range(10))
+    first, second, third = run(window, [([element], [3]), ([element.clear()], [13]), ([element.clear()], [14])])
+    assert (first, second, third) == ([(0, 7, 3, INF, 1, 0)], [], [(0, 7, 14, INF, -1, 0)])
 
 
 def interval(window: TimeSpecification, instant: int) -> tuple[int, int]:

@@ -39,8 +39,8 @@ from millstream.engine.query_tables import failure_key, table_state
 from millstream.engine.sources import Sources
 from millstream.errors import Error, told
 from millstream.kernel.batch import INF
+from millstream.kernel.first_counted import counting_from
 from millstream.kernel.pipeline import Pipeline
-from millstream.kernel.relational.failures import counting_from
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.state.faults import reach
 from millstream.state.snapshot import Snapshot

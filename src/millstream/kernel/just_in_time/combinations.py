@@ -22,9 +22,9 @@ import polars as pl
 
 from millstream.kernel.joins.graph import Access, JoinGraph
 from millstream.kernel.just_in_time.blacklist import Flags
-from millstream.kernel.just_in_time.gates import Surroundings
 from millstream.kernel.just_in_time.look_ahead import Usual
 from millstream.kernel.just_in_time.partners import Link, Stored, rows_at, words_of
+from millstream.kernel.just_in_time.surroundings import Surroundings
 from millstream.kernel.just_in_time.tree_shape import Demand, Join, inputs_of
 from millstream.kernel.keys import Positions, mixed, word_of
 from millstream.kernel.operator import Segment, State

@@ -25,8 +25,8 @@ from millstream.kernel.batch import END, START, WEIGHT, value_column, value_colu
 from millstream.kernel.joins.graph import Access, EqualColumns, JoinGraph, equal_column
 from millstream.kernel.joins.stem import Probe
 from millstream.kernel.just_in_time.blacklist import Flags
-from millstream.kernel.just_in_time.gates import JustInTime, Surroundings
 from millstream.kernel.just_in_time.partners import Link, Rows, number_of
+from millstream.kernel.just_in_time.surroundings import Surroundings
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.expressions import TRUE, Expression
@@ -88,7 +88,7 @@ class Placed:
         return f"{ASKED}{self.edge} {','.join(map(str, self.hashed_by))}"
 
     def question(
-        self, consumer: Consumer, graph: JoinGraph, asker: int, usual: Access, start: int
+        self, consumer: Consumer, graph: JoinGraph, asker: int, usual: Access, start: int, link: type[Link]
     ) -> Wanted | Refused | None:
         """What the rows of an input, whose columns are counted from a place on, ask: by those of the keys that they
         know."""
@@ -96,7 +96,7 @@ class Placed:
         known = [None if column is None else value_column(start + column) for column in found]
         pairs = [(own, key) for own, key in zip(known, self.columns, strict=True) if own is not None]
         own, keys = tuple(own for own, _ in pairs), tuple(key for _, key in pairs)
-        to_keys, to_own = Link(Access(keys, own), self.usual, TRUE), Link(Access(own, keys), usual, TRUE)
+        to_keys, to_own = link(Access(keys, own), self.usual, TRUE), Link(Access(own, keys), usual, TRUE)
         if not consumer.refuses:
             return Wanted((self.source,), to_keys, to_own)
         whole = own and len(own) == len(known)
@@ -124,9 +124,9 @@ class Asked:
         own = [() if shared is None else (shared.column_of(source),) for source in inputs]
         return [*own, *(one.hashed_by for one in self.by)]
 
-    def question(self, asker: int, usual: Access, start: int) -> AnyOf:
+    def question(self, asker: int, usual: Access, start: int, link: type[Link] = Link) -> AnyOf:
         """What the rows of an input ask. Of consumers who want the same columns it is asked at once."""
-        asked = [self._questions(consumers, asker, usual, start) for consumers in self.alternatives]
+        asked = [self._questions(consumers, asker, usual, start, link) for consumers in self.alternatives]
         single: dict[Wanted, list[int]] = {}
         others = []
         for questions in dict.fromkeys(asked):
@@ -142,15 +142,15 @@ class Asked:
         once."""
         first, *others = self.alternatives or ((),)
         always = [one for one in first if one.static and all(one in consumers for consumers in others)]
-        found = self._questions(always, asker, usual, start)
+        found = self._questions(always, asker, usual, start, Link)
         return [one for one in found if isinstance(one, Wanted) and one.to_keys.access.probing]
 
     def _questions(
-        self, consumers: Sequence[Consumer], asker: int, usual: Access, start: int
+        self, consumers: Sequence[Consumer], asker: int, usual: Access, start: int, link: type[Link]
     ) -> tuple[Wanted | Refused, ...]:
         places = {(one.edge, one.hashed_by): one for one in self.by}
         asked = ((places[one.edge, self._columns(one)], one) for one in consumers)
-        found = (place.question(one, self._graph, asker, usual, start) for place, one in asked)
+        found = (place.question(one, self._graph, asker, usual, start, link) for place, one in asked)
         return tuple(one for one in found if one is not None)
 
 
@@ -195,9 +195,9 @@ class _Keyed:
 class Wanted(_Keyed):
     """That there is a row of the key."""
 
-    def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
+    def is_met(self, rows: Rows, around: Surroundings) -> Flags:
         stored = [each for source in self.sources for each in around.arrived_rows(source)]
-        return self.to_keys.has_partner(rows, stored, bloom=jit.bloom)
+        return self.to_keys.has_partner(rows, stored)
 
     def answered(self, around: Surroundings, segments: Sequence[Segment]) -> list[Positions]:
         found = (self.to_own.partners(around.arrived[source], segments) for source in self.sources)
@@ -223,7 +223,7 @@ class Refused(_Keyed):
     def own_columns(self) -> tuple[str, ...]:
         return (*self.to_keys.access.probing, START, END)
 
-    def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
+    def is_met(self, rows: Rows, around: Surroundings) -> Flags:
         if not isinstance(rows, pl.DataFrame):
             raise AssertionError("values are needed")
         # What is over does not matter: of a row from before only the rest.
@@ -277,10 +277,10 @@ class AnyOf:
     def own_columns(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for question in self._questions for name in question.own_columns))
 
-    def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
+    def is_met(self, rows: Rows, around: Surroundings) -> Flags:
         if self.takes_all:
             return np.ones(number_of(rows), np.bool_)
-        met = {question: question.is_met(rows, around, jit) for question in self._questions}
+        met = {question: question.is_met(rows, around) for question in self._questions}
         needed = (reduce(np.logical_and, (met[one] for one in questions)) for questions in self.alternatives)
         return reduce(np.logical_or, needed)
 

@@ -24,15 +24,17 @@ import polars as pl
 from millstream.kernel.batch import value_column
 from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
 from millstream.kernel.just_in_time.blacklist import ANY, IN, Blacklist, Flags, Waits
+from millstream.kernel.just_in_time.detection import ALL, Detection
 from millstream.kernel.just_in_time.look_ahead import Foreseen, Path, Usual
 from millstream.kernel.just_in_time.partners import Link, Rows, Stored, rows_at, words_of
+from millstream.kernel.just_in_time.surroundings import Surroundings
 from millstream.kernel.just_in_time.tree_shape import Demand, Join, demands_of, inputs_of
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.expressions import TRUE
 from millstream.kernel.storage.segments import gather
 
-COUNTS, KNOWN = "counts", "demands"  # synopses: the tally, and what is known of the demands
+KNOWN = "demands"  # synopsis: what is known of the demands
 _DECAY = 0.9  # per step, of what is known of a demand
 _ENOUGH = 200.0  # rows to have asked for before a demand is judged
 _EVERY = 32  # steps after which a demand that was given up is tried again
@@ -45,56 +47,19 @@ MOST_MET = {
     "consumers": 0.8,
     "combinations": 0.7,
     "again": 0.9,
-    "sub-tuples": 0.9,  # of a lattice
-    "distinct": 0.5,
 }
 
 
 @dataclass(frozen=True)
 class JustInTime:
-    """How rows are held back: whether partners are looked for in Bloom filters instead of indexes, whether joins are
-    looked through that are not made yet, whether combinations are held back too, whether demands that nearly all rows
-    meet are given up for a while, whether rows are suspended again when their partners have left, and whether
-    combinations are held back by minimal sub-tuples, which are remembered."""
+    """How rows are held back: what detects that they are not demanded, whether joins are looked through that are not
+    made yet, whether demands that nearly all rows meet are given up for a while, and whether rows are suspended again
+    when their partners have left."""
 
-    bloom: bool = False
+    detection: Detection = ALL
     foreseen: bool = True
-    combinations: bool = True
     adaptive: bool = True
     again: bool = True
-    lattice: bool = False
-
-
-class Surroundings(Protocol):
-    """What a gate can ask about the rest of the tree during a step."""
-
-    def stored(self, side: Join | int) -> list[Stored]:
-        """The rows of an input that are in, or of a join, with the new ones."""
-        ...
-
-    def new(self, side: Join | int) -> Segment: ...
-
-    @property
-    def open_from(self) -> int:
-        """The first instant of which the output was not final before the step."""
-        ...
-
-    @property
-    def arrived(self) -> Sequence[Segment]:
-        """The new rows of each input, let in or not."""
-        ...
-
-    def all_rows(self, source: int) -> list[Segment]:
-        """Those of an input, in or not."""
-        ...
-
-    def arrived_rows(self, source: int) -> list[Stored]:
-        """The same, those left out that nothing can meet any more."""
-        ...
-
-    def foreseen(self, join: Join, view: Foreseen) -> Rows:
-        """The new combinations."""
-        ...
 
 
 @dataclass
@@ -106,10 +71,10 @@ class Experience:
     steps: int = 0
     given_up: bool = False
 
-    def judge(self, kind: str) -> None:
-        """Now and then a demand that was given up is tried again."""
+    def judge(self, most: float) -> None:
+        """Given up from this part of the rows on; now and then a demand that was given up is tried again."""
         self.steps += 1
-        self.given_up = self.is_met_mostly(kind) and self.steps % _EVERY != 0
+        self.given_up = self.is_met_mostly(most) and self.steps % _EVERY != 0
         if not self.given_up:
             self.asked, self.met = self.asked * _DECAY, self.met * _DECAY
 
@@ -117,8 +82,8 @@ class Experience:
     def part_met(self) -> float:
         return self.met / self.asked if self.asked else 1.0
 
-    def is_met_mostly(self, kind: str) -> bool:
-        return self.asked >= _ENOUGH and self.met > MOST_MET[kind] * self.asked
+    def is_met_mostly(self, most: float) -> bool:
+        return self.asked >= _ENOUGH and self.met > most * self.asked
 
     def add(self, met: Flags, more: int = 0) -> None:
         """`more` are questions that cost as much and save nothing."""
@@ -147,7 +112,7 @@ class Question(Protocol):
         """Those of the rows that ask."""
         ...
 
-    def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
+    def is_met(self, rows: Rows, around: Surroundings) -> Flags:
         """Which of the rows have partners by now."""
         ...
 
@@ -181,10 +146,10 @@ class Asking:
         read = self.path.read if self.path is not None else self.to_opposite.access.probing
         return tuple(dict.fromkeys((*self.to_own.access.stored, *read)))
 
-    def is_met(self, rows: Rows, around: Surroundings, jit: JustInTime) -> Flags:
+    def is_met(self, rows: Rows, around: Surroundings) -> Flags:
         if self.path is not None:
-            return self.path.exists(rows, around.all_rows, bloom=jit.bloom)
-        return self.to_opposite.has_partner(rows, self._stored(around), bloom=jit.bloom)
+            return self.path.exists(rows, around.all_rows)
+        return self.to_opposite.has_partner(rows, self._stored(around))
 
     def _stored(self, around: Surroundings) -> list[Stored]:
         if self.kind == "arrived" and isinstance(self.opposite, int):
@@ -208,7 +173,7 @@ class Gate:
     def __init__(
         self, asking: Sequence[Question], jit: JustInTime, usual: Access, columns: Sequence[str] | None = None
     ) -> None:
-        self.asking, self.jit = tuple(asking), jit
+        self.asking, self.is_adaptive = tuple(asking), jit.adaptive
         alike = Access(tuple(columns), tuple(columns)) if columns is not None else None
         self.alike = Link(alike, usual, TRUE) if alike is not None else None
         read = dict.fromkeys(name for one in self.asking for name in one.own_columns)
@@ -227,9 +192,9 @@ class Gate:
         self, arrived: Segment, blacklist: Blacklist, around: Surroundings, known: Sequence[Experience]
     ) -> Waits:
         """What the rows that arrived wait for; rows that waited and are let in now are resumed."""
-        if self.jit.adaptive:
+        if self.is_adaptive:
             for asking, experience in zip(self.asking, known, strict=True):
-                experience.judge(asking.kind)
+                experience.judge(MOST_MET[asking.kind])
         waits = self._asked(self._words(arrived, None), arrived.height, around, known)
         if self.alike is not None and waits.any():
             # A row and its retraction must be in both or not at all, or they would never cancel.
@@ -265,7 +230,7 @@ class Gate:
             left = np.flatnonzero(waits == IN if found is None else (waits == IN) & ~found[number])
             if not left.size:
                 continue
-            met = asking.is_met(rows if left.size == count else rows_at(rows, left), around, self.jit)
+            met = asking.is_met(rows if left.size == count else rows_at(rows, left), around)
             if found is None:
                 experience.add(met)
             waits[left[~met]] = number + 1
@@ -330,6 +295,7 @@ def tree_gates(
 ) -> list[Gate]:
     """For each input of a tree, by what the joins above ask of it, and `more` at last. Joins that are not made yet are
     not looked through for some of the inputs: that is done for their combinations, of which far fewer pass."""
+    link = jit.detection.link
     views: dict[Join, Foreseen | None] = {}
     for join in root.walk() if jit.foreseen else ():
         for side in join.sides:
@@ -339,7 +305,7 @@ def tree_gates(
     def asking(source: int, demand: Demand) -> Asking | None:
         own, opposite = frozenset({source}), demand.opposite
         to_own = Link.between(graph, own, demand.inputs, usual[source])
-        to_opposite = Link.between(graph, demand.inputs, own, usual[opposite])
+        to_opposite = link.between(graph, demand.inputs, own, usual[opposite])
         if demand.kind == "arrived" and not to_opposite.by_code:
             return None
         if demand.kind == "foreseen" and source in looked_through:
@@ -347,7 +313,7 @@ def tree_gates(
         if demand.kind != "foreseen":
             return Asking(demand.kind, opposite, to_opposite, to_own)
         view = views.get(opposite) if isinstance(opposite, Join) else None
-        path = Path.of(graph, own, demand.inputs, usual)
+        path = Path.of(graph, own, demand.inputs, usual, link=link)
         return Asking(demand.kind, opposite, to_opposite, to_own, path, view) if view is not None else None
 
     gates = []
@@ -378,8 +344,9 @@ def stem_gates(
             shared = [c for c in graph.classes if {source, other} <= c.inputs] if other != source else []
             own, others = (tuple(value_column(c.column_of(one)) for c in shared) for one in (source, other))
             if shared:
-                links = Link(Access(others, own), usual[other], TRUE), Link(Access(own, others), usual[source], TRUE)
-                asked.append(Asking("input", other, *links))
+                to_other = jit.detection.link(Access(others, own), usual[other], TRUE)
+                to_own = Link(Access(own, others), usual[source], TRUE)
+                asked.append(Asking("input", other, to_other, to_own))
         asked += [more[source]] if source in more else []
         columns = [value_column(index) for index in range(graph.widths[source])]
         gates.append(Gate(asked, jit, usual[source], columns if source in retracting else None))
@@ -397,35 +364,3 @@ def experiences(counts: Sequence[int], kept: Sequence[Segment]) -> list[list[Exp
 def kept_experiences(known: Sequence[Sequence[Experience]]) -> Segment:
     every = [each for one in known for each in one]
     return pl.DataFrame([pl.Series(f.name, [getattr(each, f.name) for each in every]) for f in fields(Experience)])
-
-
-@dataclass
-class Tally:
-    """What a tree did so far: rows its inner joins made, rows suspended as they arrived, rows resumed, combinations
-    withheld; how many rows wait; and rows that were dropped, since nothing will ever be made of them. With a lattice:
-    rows of inner joins that were withdrawn, and how many sub-tuples of one component, of two and of more are known not
-    to be demanded."""
-
-    made: int = 0
-    suspended: int = 0
-    resumed: int = 0
-    withheld: int = 0
-    waiting: int = 0
-    dropped: int = 0
-    withdrawn: int = 0
-    marks_of_1: int = 0
-    marks_of_2: int = 0
-    marks_of_more: int = 0
-
-    @classmethod
-    def of(cls, kept: Sequence[Segment]) -> Tally:
-        return cls(*kept[0].row(0)) if kept else cls()
-
-    def segment(self) -> Segment:
-        return pl.DataFrame([pl.Series(f.name, [getattr(self, f.name)]) for f in fields(self)])
-
-    def shown(self) -> dict[str, int]:
-        """What there is to say of any tree, and of a lattice where it has found something."""
-        counts = {f.name: int(getattr(self, f.name)) for f in fields(self)}
-        of_lattice = ("withdrawn", "marks_of_1", "marks_of_2", "marks_of_more")
-        return {name: n for name, n in counts.items() if n or name not in of_lattice}

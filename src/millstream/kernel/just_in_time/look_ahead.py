@@ -36,20 +36,28 @@ class Path:
     steps: tuple[_Step, ...]
 
     @classmethod
-    def of(cls, graph: JoinGraph, origin: Inputs, through: Inputs, usual: Usual, wanted: Sequence[str] = ()) -> Path:
+    def of(
+        cls,
+        graph: JoinGraph,
+        origin: Inputs,
+        through: Inputs,
+        usual: Usual,
+        wanted: Sequence[str] = (),
+        link: type[Link] = Link,
+    ) -> Path:
         joined, links = origin, list[tuple[int, Link]]()
         while through - joined:
-            found = {t: Link.between(graph, frozenset({t}), joined, usual[t]) for t in sorted(through - joined)}
+            found = {t: link.between(graph, frozenset({t}), joined, usual[t]) for t in sorted(through - joined)}
             # By as many equal columns as can be, since these leave the fewest combinations.
             source = max(found, key=lambda t: (len(found[t].access.probing), not found[t].says_nothing))
             links.append((source, found[source]))
             joined |= {source}
         steps = list[_Step]()
         later = list(wanted)
-        for source, link in reversed(links):
+        for source, by in reversed(links):
             kept = [name for name in dict.fromkeys(later) if graph.places[name][0] in joined]
-            steps.insert(0, _Step(source, link, tuple(kept)))
-            later += link.read
+            steps.insert(0, _Step(source, by, tuple(kept)))
+            later += by.read
             joined -= {source}
         return cls(tuple(steps))
 
@@ -75,7 +83,7 @@ class Path:
         """The columns that are needed on the way."""
         return tuple(dict.fromkeys(name for step in self.steps for name in step.link.read))
 
-    def exists(self, rows: Rows, stored: Stored, *, bloom: bool) -> Flags:
+    def exists(self, rows: Rows, stored: Stored) -> Flags:
         """For which of the rows there is a combination."""
         last, asker = self.steps[-1], np.arange(number_of(rows))
         asked: Rows
@@ -84,7 +92,7 @@ class Path:
         else:
             asked = {**rows, _ASKER: asker.view(np.uint64)}
         combined = Path(self.steps[:-1]).follow(asked, stored)
-        ends = last.link.has_partner(combined, [(segment, None) for segment in stored(last.source)], bloom=bloom)
+        ends = last.link.has_partner(combined, [(segment, None) for segment in stored(last.source)])
         found = np.zeros(asker.size, np.bool_)
         askers = combined[_ASKER]
         found[(askers if isinstance(askers, np.ndarray) else askers.to_numpy())[ends].astype(np.intp)] = True

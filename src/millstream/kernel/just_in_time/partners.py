@@ -89,8 +89,8 @@ class Link:
     def codes(self, rows: Rows) -> Codes:
         return mixed(words_of(rows, self.access.probing))
 
-    def has_partner(self, rows: Rows, stored: Sequence[Stored], *, bloom: bool = False) -> Flags:
-        """Which of the rows find one; by Bloom filters some seem to that do not."""
+    def has_partner(self, rows: Rows, stored: Sequence[Stored]) -> Flags:
+        """Which of the rows find one."""
         count = number_of(rows)
         found = np.zeros(count, np.bool_)
         filled = [(segment, flags) for segment, flags in stored if segment.height]
@@ -102,10 +102,8 @@ class Link:
         codes = self.codes(rows) if self.by_code else None
         left = np.arange(count)
         for segment, flags in filled:
-            if codes is not None and bloom:
-                there = bloom_of(segment, self.access.stored).may_have(codes[left])
-            elif codes is not None:
-                there = self._has_code(segment, flags, codes[left])
+            if codes is not None:
+                there = self.has_code(segment, flags, codes[left])
             else:
                 assert isinstance(rows, pl.DataFrame)
                 asked = rows if left.size == count else pl.DataFrame(gather(rows, rows.columns, left))
@@ -189,7 +187,8 @@ class Link:
         by_value, columns = self.usual.order
         return code_index(segment, self.access.stored, () if by_value else columns)
 
-    def _has_code(self, segment: Segment, flags: Flags | None, codes: Codes) -> Flags:
+    def has_code(self, segment: Segment, flags: Flags | None, codes: Codes) -> Flags:
+        """Which of the codes are those of rows that count."""
         found = np.ones(codes.size, np.bool_)
         if codes.size > _MANY:
             found = bloom_of(segment, self.access.stored).may_have(codes)

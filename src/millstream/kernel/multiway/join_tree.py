@@ -7,6 +7,7 @@ and of the joins have their columns by their places in the row of all inputs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -29,20 +30,19 @@ from millstream.kernel.just_in_time.blacklist import IN, Blacklist, Flags, Waits
 from millstream.kernel.just_in_time.combinations import CombinationGate, distinct_pairs
 from millstream.kernel.just_in_time.consumers import Alternatives, AnyOf, Asked
 from millstream.kernel.just_in_time.gates import (
-    COUNTS,
     KNOWN,
+    MOST_MET,
     Gate,
     JustInTime,
-    Tally,
     experiences,
     kept_experiences,
     tree_gates,
 )
-from millstream.kernel.just_in_time.lattice_gate import LatticeGate
 from millstream.kernel.just_in_time.look_ahead import Foreseen
 from millstream.kernel.just_in_time.partners import Link, Rows, Stored
 from millstream.kernel.just_in_time.producers import OTHER, Producer, let_in_alike
-from millstream.kernel.just_in_time.tree_shape import Join, Shape, demands_of, inputs_of, tree_of
+from millstream.kernel.just_in_time.tally import COUNTS, Tally
+from millstream.kernel.just_in_time.tree_shape import Join, Shape, inputs_of, tree_of
 from millstream.kernel.keys import Positions
 from millstream.kernel.multiway.tree_sides import Pair, Side, StoredRows
 from millstream.kernel.operator import Progress, Segment, State
@@ -116,7 +116,11 @@ class JoinTree(Producer):
             # Others too, since several may have to need a row, and one of them may lag behind.
             self.lasting[one.source] = everyone - {one.source}
         self.static = self._static(static) if jit is not None else []
-        self.combination_gates = self._combination_gates(jit, retracting)
+        self.combination_gates: dict[Join, CombinationGate] = {}
+        if jit is not None:
+            self.combination_gates = jit.detection.combination_gates(
+                self.graph, self.root, self.usual, retracting, adaptive=jit.adaptive
+            )
         through = (join.inputs for join, gate in self.combination_gates.items() if gate.looks_through)
         looked_through = frozenset(chain.from_iterable(through))
         self.gates = self._gates(jit, retracting, looked_through)
@@ -154,18 +158,9 @@ class JoinTree(Producer):
             return []
         more: dict[int, AnyOf] = {}
         if self.asked is not None:
-            more = {n: self.asked.question(n, self.usual[n], start) for n, start in enumerate(self.graph.starts)}
+            starts, link = enumerate(self.graph.starts), jit.detection.link
+            more = {n: self.asked.question(n, self.usual[n], start, link) for n, start in starts}
         return tree_gates(self.graph, self.root, self.usual, jit, retracting, looked_through, more)
-
-    def _combination_gates(self, jit: JustInTime | None, retracting: Inputs) -> dict[Join, CombinationGate]:
-        if jit is None or not jit.combinations:
-            return {}
-        demands = demands_of(self.root)
-        inner = [join for join in self.root.walk() if join != self.root and not join.inputs & retracting]
-        gates = [CombinationGate(self.graph, join, demands[join], self.usual) for join in inner]
-        if jit.lattice:
-            gates = [LatticeGate(self.graph, join, demands[join], self.usual, jit) for join in inner]
-        return {join: gate for join, gate in zip(inner, gates, strict=True) if gate.asking}
 
     def _again(self, jit: JustInTime | None, retracting: Inputs) -> Inputs:
         """The inputs whose rows may be suspended again. A row that is taken back has to wait like the row itself; what
@@ -324,7 +319,7 @@ class _Run:
             known = self.known_of[join]
             was_given_up = known.given_up
             if self.tree.is_adaptive:
-                known.judge("combinations")
+                known.judge(MOST_MET["combinations"])
             gate.prepare(self, given_up=known.given_up)
             rows = self.made(join, gate if not known.given_up and not was_given_up else None)
             rows = self._needed(join, gate, rows, segments, was_given_up=was_given_up)
@@ -346,7 +341,7 @@ class _Run:
         if was_given_up:
             if not known.given_up:
                 known.add(gate.is_met(rows, self), min(rows.height, gate.new_partners(self) // _LOOKUPS))
-                known.given_up = known.is_met_mostly("combinations")
+                known.given_up = known.is_met_mostly(MOST_MET["combinations"])
             return rows
         if known.given_up:
             return concat([rows, self._due(join, gate, made, self._met_before(join), everyone=True)], rows)
@@ -421,7 +416,7 @@ class _Run:
         if self.tree.letting_in:
             let_in_alike(blacklist, self.tree.letting_in, *self.ever_in[source])
         if step is not None and self.tree.is_adaptive:
-            self.known_of[source].judge("again")
+            self.known_of[source].judge(MOST_MET["again"])
         self.tally.suspended += int(np.count_nonzero(waits))
         self.tally.resumed += sum(rows.height for rows, _ in blacklist.resumed)
         self.blacklists[source] = blacklist, waits
@@ -482,24 +477,17 @@ class _Run:
             before, after = (self._horizon(one.source, to) for to in (self.progress.before, self.progress.after))
             stored = list(self._rows_before(one.source))
             kept[one.synopsis] = Consolidated().retain(stored, self.arrived[one.source], after, before)
-        self._keep_marks(kept)
+        if self.tree.jit is not None:
+            gates = self.combination_gates
+            given_up = [join for join in gates if self.known_of[join].given_up]
+            horizon = partial(self._horizon, frontiers=self.progress.after)
+            self.tree.jit.detection.remember(gates, given_up, kept, horizon, self.tally)
         kept[COUNTS] = (self.tally.segment(),)
         if self.tree.again:
             kept[_STEP] = (pl.DataFrame({_STEP: [self.step]}),)
         if any(self.known):
             kept[KNOWN] = (kept_experiences(self.known),)
         return kept
-
-    def _keep_marks(self, kept: dict[str, tuple[Segment, ...]]) -> None:
-        lattices = {join: gate for join, gate in self.combination_gates.items() if isinstance(gate, LatticeGate)}
-        given_up = [join for join in lattices if self.known_of[join].given_up]
-        for gate in lattices.values():
-            self.tally.withdrawn += gate.hand_down(lattices, given_up, kept)
-        for join, gate in lattices.items():
-            kept |= gate.kept(kept, self._horizon(join, self.progress.after))
-        if lattices:
-            sizes = (sum(each) for each in zip(*(gate.sizes() for gate in lattices.values()), strict=True))
-            self.tally.marks_of_1, self.tally.marks_of_2, self.tally.marks_of_more = sizes
 
     def _horizon(self, side: Join | int, frontiers: Sequence[int]) -> int:
         """The first instant that any row which can still meet those of the side may reach."""

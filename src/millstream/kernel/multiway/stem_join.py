@@ -29,11 +29,10 @@ from millstream.kernel.joins.stem import Arrangement, Probe, arranged, arranged_
 from millstream.kernel.just_in_time.blacklist import IN, Blacklist
 from millstream.kernel.just_in_time.consumers import Alternatives, Asked
 from millstream.kernel.just_in_time.gates import (
-    COUNTS,
     KNOWN,
+    MOST_MET,
     Gate,
     JustInTime,
-    Tally,
     experiences,
     kept_experiences,
     stem_gates,
@@ -42,6 +41,7 @@ from millstream.kernel.just_in_time.look_ahead import Foreseen
 from millstream.kernel.just_in_time.partners import Rows, Stored
 from millstream.kernel.just_in_time.producers import OTHER, Producer, let_in_alike
 from millstream.kernel.just_in_time.resuspension import Turn, Turns, waits_of
+from millstream.kernel.just_in_time.tally import COUNTS, Tally
 from millstream.kernel.just_in_time.tree_shape import Join
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, State
@@ -108,7 +108,8 @@ class StemJoin(Producer):
 
     def _gates(self, jit: JustInTime, retracting: Inputs) -> list[Gate]:
         inputs = range(len(self.schemas))
-        more = {n: self.asked.question(n, self.usual[n], 0) for n in inputs} if self.asked is not None else {}
+        asked, link = self.asked, jit.detection.link
+        more = {n: asked.question(n, self.usual[n], 0, link) for n in inputs} if asked is not None else {}
         return stem_gates(self.graph, self.usual, jit, retracting, more)
 
     def asked_by(self, alternatives: Alternatives) -> StemJoin:
@@ -244,7 +245,7 @@ class _HeldBack:
         gate, blacklist = self.join.gates[turn.stem], self.blacklists[turn.stem]
         known, experience = self.known[turn.stem], self.known[-1][turn.stem]
         if self.join.is_adaptive:
-            experience.judge("again")
+            experience.judge(MOST_MET["again"])
         if experience.given_up:
             return
         for number, part in enumerate(blacklist.parts):

@@ -10,9 +10,7 @@ ever taken back an error is certain, and is only awaited until its instant is fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from copy import copy
-from dataclasses import replace
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -41,14 +39,11 @@ from millstream.kernel.pending_errors import (
     error_in,
     pending_of_queries,
 )
-from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.evaluate import failures, select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.scalar.program import DETAIL, HINT, PRIMARY, ROW
 from millstream.kernel.sharing.expand import Expand
-from millstream.kernel.sharing.expanded_selection import ExpandedSelection
-from millstream.kernel.sharing.grouped_selection import GroupedSelection
-from millstream.kernel.sharing.keyed_selection import KeyedSelection, with_query
+from millstream.kernel.sharing.keyed_selection import with_query
 from millstream.kernel.sharing.lineage import BLOCK, LINEAGE
 from millstream.types import Schema
 
@@ -141,33 +136,6 @@ def _kept(points: pl.DataFrame, columns: Sequence[str], low: int) -> State:
     carried = before.filter(pl.col(WEIGHT) != 0).with_columns(pl.lit(low, pl.Int64).alias(START)).select(points.columns)
     kept = pl.concat([carried, points.filter(pl.col(START) > low)])
     return {PENDING: (kept,)} if kept.height else NO_STATE
-
-
-def counting_from(pipeline: Pipeline, first: int) -> Pipeline:
-    """The same steps, counting what fails from another instant on."""
-    changed = []
-    for step in pipeline.steps if first else ():
-        operator = copy(step.operator)
-        if isinstance(operator, ExpandedSelection):
-            operator.selection = copy(operator.selection)
-            operator.selection.first = first
-        elif isinstance(operator, Failures | Checked | GroupedSelection | KeyedSelection):
-            operator.first = first
-        else:
-            continue
-        changed.append(replace(step, operator=operator))
-    return pipeline.replacing(tuple(changed)) if changed else pipeline
-
-
-def found_from(steps: Iterable[Step], first: int) -> tuple[Step, ...]:
-    """Those of some steps that wait to be told from when on what fails counts, now that it is known."""
-    found = []
-    for step in steps:
-        if isinstance(step.operator, Failures | Checked) and step.operator.first == OPEN:
-            operator = copy(step.operator)
-            operator.first = first
-            found.append(replace(step, operator=operator))
-    return tuple(found)
 
 
 class Checked(Operator):

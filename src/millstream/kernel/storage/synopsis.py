@@ -1,15 +1,8 @@
-"""Synopses: what an operator keeps of an input, by how the input's rows leave.
+"""Synopses: what an operator keeps of an input.
 
 A synopsis is a tuple of segments, each sorted by key. `retain` takes the segments, the rows that arrived, and the
-horizon before which nothing matters any more, and gives the segments to keep; the update pattern of the input decides
-how:
-
-    Consolidated    STR, and whatever is not known     merged by size, a row and its retraction cancel
-    ExpiryGrouped   WK                                 partitioned by end, a partition dropped whole when it has passed
-    Fifo            WKS, MONO                          as they come: the oldest segments are dropped whole
-
-In the latter two no row is looked at to expire it. Expiry is lazy: segments go when the horizon enters the next lazy
-interval, since nothing but space depends on it (rows that have ended match nothing).
+horizon before which nothing matters any more, and gives the segments to keep. They are consolidated: merged by size,
+so that a row and its retraction cancel. `expiry_groups` has other ways, for experiments.
 """
 
 from __future__ import annotations
@@ -20,14 +13,13 @@ from itertools import groupby
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.keys import KEY
 from millstream.kernel.operator import Horizons, Keeping, Segment
 from millstream.kernel.storage.memory import can_merge
-from millstream.kernel.storage.segments import alive, codes_of, numbers, only, summed
+from millstream.kernel.storage.segments import alive, codes_of, numbers, summed
 from millstream.kernel.storage.shared_work import once
 
 _SAMPLE = 64  # rows of a segment looked at to judge how much of it has expired
@@ -58,65 +50,6 @@ class Consolidated:
         return retain(segments, arrived, horizon)
 
 
-@dataclass(frozen=True)
-class ExpiryGrouped:
-    """Rows partitioned by their ends into `groups` groups over `span` ticks."""
-
-    span: int
-    groups: int
-    lazy: int
-
-    def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
-        width = max(1, self.span // self.groups)
-        kept = (
-            [s for s in segments if not self._passed(s, width, horizon)]
-            if _is_due(self.lazy, before, horizon)
-            else segments
-        )
-        members: dict[int, list[Segment]] = {}
-        for segment in kept:
-            members.setdefault(int(numbers(segment, END)[0]) // width, []).append(segment)
-        group = numbers(arrived, END) // width
-        for number in np.unique(group[numbers(arrived, END) > horizon]):
-            members.setdefault(int(number), []).append(self._group(arrived, group == number, int(number)))
-        return tuple(segment for parts in members.values() for segment in merged_by_size(parts))
-
-    def _group(self, arrived: Segment, members: npt.NDArray[np.bool_], number: int) -> Segment:
-        return once(lambda: only(arrived, members), [arrived], "group", self.span // self.groups, number)
-
-    @staticmethod
-    def _passed(segment: Segment, width: int, horizon: int) -> bool:
-        """All rows of a segment are of one group, so that one of them tells when the group ends."""
-        return (int(numbers(segment, END)[0]) // width + 1) * width - 1 <= horizon
-
-
-@dataclass(frozen=True)
-class Fifo:
-    """Rows that leave in the order in which they came: segments in that order, merged within a part of the span."""
-
-    span: int
-    groups: int
-    lazy: int
-
-    def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
-        kept = list(segments)
-        if _is_due(self.lazy, before, horizon):
-            while kept and int(numbers(kept[0], END).max()) <= horizon:
-                kept.pop(0)
-        if not arrived.height:
-            return tuple(kept)
-        # The youngest segment grows until it spans a group; older ones are never touched again.
-        width = max(1, self.span // self.groups)
-        young = [arrived]
-        while kept and int(numbers(arrived, END).max()) - int(numbers(kept[-1], END).min()) < width:
-            if _size_class(kept[-1].height) > _size_class(sum(part.height for part in young)):
-                break
-            if not can_merge([kept[-1], *young]):
-                break
-            young.insert(0, kept.pop())
-        return (*kept, merged(young))
-
-
 def have_same_rows(some: Sequence[Segment], others: Sequence[Segment], horizon: int) -> bool:
     """Whether two lists of segments mean the same from the horizon on, however their rows are spread over them."""
     if not some or not others:
@@ -129,11 +62,6 @@ def _signed(segment: Segment, horizon: int, sign: int) -> Segment:
     live = alive(segment, horizon)
     starts, weights = np.maximum(numbers(live, START), horizon), sign * numbers(live, WEIGHT)
     return live.with_columns(pl.Series(START, starts), pl.Series(WEIGHT, weights))
-
-
-def _is_due(lazy: int, before: int, horizon: int) -> bool:
-    """Whether the horizon has entered another lazy interval."""
-    return before // max(lazy, 1) != horizon // max(lazy, 1)
 
 
 def merged(parts: Sequence[Segment]) -> Segment:
@@ -158,18 +86,18 @@ def size_classes_to_merge(segments: Sequence[Segment], fan: int = 2) -> tuple[li
     largest of them where there is no room for all."""
     by_size = sorted(segments, key=lambda segment: -segment.height)
     shared = None
-    for size_class, members in groupby(by_size, key=lambda segment: _size_class(segment.height)):
+    for one, members in groupby(by_size, key=lambda segment: size_class(segment.height)):
         if shared is None and len(list(members)) >= fan:
-            shared = size_class
+            shared = one
     if shared is None:
         return by_size, []
-    kept = sum(_size_class(segment.height) > shared for segment in by_size)
+    kept = sum(size_class(segment.height) > shared for segment in by_size)
     while kept < len(by_size) - 1 and not can_merge(by_size[kept:]):
         kept += 1
     return (by_size[:kept], by_size[kept:]) if kept < len(by_size) - 1 else (by_size, [])
 
 
-def _size_class(height: int) -> int:
+def size_class(height: int) -> int:
     """Classes are a factor of four apart: half the segments to search of a factor of two, equal rewriting."""
     return max(height.bit_length(), _SMALLEST_CLASS) // 2
 

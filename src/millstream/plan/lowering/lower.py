@@ -44,7 +44,7 @@ from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
-from millstream.kernel.storage.synopsis import Consolidated, ExpiryGrouped, Fifo, Synopsis
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis
 from millstream.kernel.windows.elements import Elements
 from millstream.kernel.windows.rows import RowsWindow
 from millstream.kernel.windows.sample import Sample
@@ -57,11 +57,12 @@ from millstream.plan.algebra.existence import existence_of
 from millstream.plan.algebra.outer_joins import columns, expand_join, swapped_join
 from millstream.plan.algebra.user_calls import called_once, once_possible
 from millstream.plan.analysis.births import has_runs, refuse_compared, refuse_untraced
-from millstream.plan.analysis.lifetime import Counting, longest_window
+from millstream.plan.analysis.lifetime import Counting
 from millstream.plan.analysis.monotonic import is_non_retroactive, is_static
 from millstream.plan.analysis.patterns import Pattern, pattern_of
 from millstream.plan.explain import describe
 from millstream.plan.fingerprint import Fingerprints, producer_of
+from millstream.plan.lowering.variants import DETECTIONS, synopsis_by_pattern
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 from millstream.plan.tags import STEP_TAGS
 from millstream.types import Schema
@@ -409,15 +410,12 @@ class Lowering:
         retracting = frozenset(number for number, edge in enumerate(edges) if edge in self._retracting)
         if isinstance(node, ph.JoinTree):
             static = frozenset(number for number, child in enumerate(node.inputs) if is_static(child))
-            ways = node.detection.split()
-            combined = "all" in ways or "lattice" in ways
-            jit = JustInTime(bloom="bloom" in ways, combinations=combined, lattice="lattice" in ways)
             return JoinTree(
                 schemas,
                 node.shape,
                 node.condition,
                 synopses,
-                jit,
+                JustInTime(DETECTIONS[node.detection]),
                 retracting,
                 alternatives,
                 static,
@@ -464,14 +462,10 @@ class Lowering:
         return DistinctStar(schema) if foretold else Multiplicity(schema, SetOperation.DISTINCT)
 
     def _synopsis(self, plan: lo.Node, edge: str) -> Synopsis:
-        """How a join keeps an input: by how its rows leave."""
-        pattern, groups = pattern_of(plan), self.options.expiry_groups
-        if not groups or self.options.strategy != "upa" or edge in self._retracting or pattern == Pattern.STR:
+        """How a join keeps an input."""
+        if self.options.strategy != "upa" or edge in self._retracting:
             return Consolidated()
-        span = longest_window(plan)
-        lazy = max(1, span * self.options.lazy_interval // 100)
-        kind = ExpiryGrouped if pattern == Pattern.WK else Fifo
-        return kind(span, groups, lazy)
+        return synopsis_by_pattern(plan, self.options.expiry_groups, self.options.lazy_interval)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
         name = f"{STEP_TAGS[type(operator)]}-{self._fingerprints.of(node)}"

@@ -29,6 +29,7 @@ from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
 from millstream.kernel.just_in_time.blacklist import Flags
 from millstream.kernel.just_in_time.partners import Link, Words
 from millstream.kernel.just_in_time.tree_shape import Join, inputs_of
+from millstream.kernel.just_in_time.variants.bloom import BloomLink
 from millstream.kernel.keys import Codes, Positions, mixed, word_of
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.expressions import TRUE
@@ -62,8 +63,12 @@ class Node:
         return sum(1 << component for component in self.components)
 
 
-def nodes_of(graph: JoinGraph, join: Join, to_opposite: Link, like: Link) -> tuple[Node, ...]:
-    """All nodes for the combinations of a join that look for partners by the link, the smaller ones first."""
+def nodes_of(graph: JoinGraph, join: Join, to_opposite: Link, like: Link, link: type[Link] = Link) -> tuple[Node, ...]:
+    """All nodes for the combinations of a join that look for partners as `to_opposite` does, the smaller ones first.
+
+    What is asked of a whole combination is as it is without a lattice; that a part of it seems to be demanded that is
+    not, by its `link`, only costs asking for more.
+    """
     access = to_opposite.access
     owner = {name: graph.places[name][0] for name in access.probing}
     components = sorted(set(owner.values()))
@@ -74,12 +79,17 @@ def nodes_of(graph: JoinGraph, join: Join, to_opposite: Link, like: Link) -> tup
     for chosen in (frozenset(some) for size in sizes for some in combinations(components, size)):
         both = [pair for pair in zip(access.stored, access.probing, strict=True) if owner[pair[1]] in chosen]
         own = tuple(name for _, name in both)
-        there = Link(Access(tuple(name for name, _ in both), own), to_opposite.usual, TRUE)
+        is_whole = len(chosen) == count
+        there, alike = (Link, Link) if is_whole else (link, BloomLink)
         sides = (
             tuple(name for name in own if owner[name] in left),
             tuple(name for name in own if owner[name] not in left),
         )
-        nodes.append(Node(chosen, own, sides, there, Link(Access(own, own), like.usual, TRUE), len(chosen) == count))
+        ways = (
+            there(Access(tuple(name for name, _ in both), own), to_opposite.usual, TRUE),
+            alike(Access(own, own), like.usual, TRUE),
+        )
+        nodes.append(Node(chosen, own, sides, *ways, is_whole))
     return tuple(nodes)
 
 

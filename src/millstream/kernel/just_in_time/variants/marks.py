@@ -17,7 +17,7 @@ import polars as pl
 
 from millstream.kernel.batch import END
 from millstream.kernel.just_in_time.blacklist import Flags
-from millstream.kernel.just_in_time.lattice import Ends
+from millstream.kernel.just_in_time.variants.lattice import Ends
 from millstream.kernel.keys import KEY, Codes, mixed, word_of
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage.bloom import bloom_of

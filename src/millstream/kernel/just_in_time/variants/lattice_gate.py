@@ -13,7 +13,7 @@ made again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import cast
@@ -24,19 +24,23 @@ from millstream.kernel.batch import END, INF
 from millstream.kernel.joins.graph import JoinGraph
 from millstream.kernel.just_in_time.blacklist import Flags
 from millstream.kernel.just_in_time.combinations import CombinationGate, Found
-from millstream.kernel.just_in_time.gates import Experience, JustInTime, Surroundings, experiences, kept_experiences
-from millstream.kernel.just_in_time.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
+from millstream.kernel.just_in_time.detection import Detection, Kept
+from millstream.kernel.just_in_time.gates import Experience, experiences, kept_experiences
 from millstream.kernel.just_in_time.look_ahead import Usual
-from millstream.kernel.just_in_time.marks import Marks, Name, codes_over, is_in, latest_ends
-from millstream.kernel.just_in_time.partners import Stored, Words, rows_at
+from millstream.kernel.just_in_time.partners import Link, Stored, Words, rows_at
+from millstream.kernel.just_in_time.surroundings import Surroundings
+from millstream.kernel.just_in_time.tally import Tally
 from millstream.kernel.just_in_time.tree_shape import Demand, Join, inputs_of
+from millstream.kernel.just_in_time.variants.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
+from millstream.kernel.just_in_time.variants.marks import Marks, Name, codes_over, is_in, latest_ends
 from millstream.kernel.keys import Codes, Positions
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.storage.segments import codes_of, numbers, only
 
 _LEAST_ROOM = 1000  # for sub-tuples across the join; more only as long as they are no more than the rows of the sides
 _WORTH_REWRITING = 8  # rows are withdrawn if they are at least one in so many
-Kept = dict[str, tuple[Segment, ...]]
+# The part of the sub-tuples from which on asking is not worth it: of parts of combinations, and of whole ones
+_MOST_MET, _MOST_DISTINCT = 0.9, 0.5
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,19 @@ class _Descent:
 class LatticeGate(CombinationGate):
     """For a step it is copied, with the marks of the join."""
 
-    def __init__(self, graph: JoinGraph, join: Join, demands: Sequence[Demand], usual: Usual, jit: JustInTime) -> None:
+    def __init__(
+        self,
+        graph: JoinGraph,
+        join: Join,
+        demands: Sequence[Demand],
+        usual: Usual,
+        link: type[Link] = Link,
+        *,
+        adaptive: bool,
+    ) -> None:
         super().__init__(graph, join, demands, usual)
-        self.join, self.jit = join, jit
-        self.nodes = [nodes_of(graph, join, asking.to_opposite, asking.like) for asking in self.asking]
+        self.join, self.is_adaptive = join, adaptive
+        self.nodes = [nodes_of(graph, join, asking.to_opposite, asking.like, link) for asking in self.asking]
         self.by_name = {(a, node.number): node for a, nodes in enumerate(self.nodes) for node in nodes}
         self.left_column = next(name for name, (source, _) in graph.places.items() if source in inputs_of(join.left))
         self.marks, self.known = Marks({}, 0), dict[Name, Experience]()
@@ -79,10 +92,10 @@ class LatticeGate(CombinationGate):
         if given_up:
             self.marks.clear()
             return
-        if self.jit.adaptive:
+        if self.is_adaptive:
             for name, experience in self.known.items():
                 is_whole = self.by_name[name].is_whole
-                experience.judge("distinct" if is_whole else "sub-tuples")
+                experience.judge(_MOST_DISTINCT if is_whole else _MOST_MET)
                 if experience.given_up and is_whole:
                     self.marks.forget(name)  # which is found again by asking
         for name, node in self.by_name.items():
@@ -107,7 +120,7 @@ class LatticeGate(CombinationGate):
 
     # What travels down
 
-    def hand_down(self, gates: Mapping[Join, CombinationGate], given_up: Sequence[Join], kept: Kept) -> int:
+    def hand_down(self, gates: Mapping[Join, CombinationGate], given_up: Collection[Join], kept: Kept) -> int:
         """Sends sub-tuples that were found within a side down, and withdraws what is kept with them: so many rows."""
         withdrawn = 0
         for name in sorted(self.descending):
@@ -209,13 +222,11 @@ class _Opposite:
         return not self.gate.known[self.number, node.number].given_up
 
     def demands(self, node: Node, words: Words) -> Flags:
-        """What is asked of a whole combination is as it is without a lattice; that a part of it seems to be demanded
-        that is not only costs asking for more."""
-        met = node.to_opposite.has_partner(words, self.stored, bloom=self.gate.jit.bloom and not node.is_whole)
+        met = node.to_opposite.has_partner(words, self.stored)
         unmet = np.flatnonzero(~met)
         if unmet.size and self.made:
             made: list[Stored] = [(segment, None) for segment in self.made]
-            met[unmet] = node.like.has_partner(rows_at(words, unmet), made, bloom=not node.is_whole)
+            met[unmet] = node.like.has_partner(rows_at(words, unmet), made)
         if not node.is_whole:
             self.gate.known[self.number, node.number].add(met)
         return met
@@ -230,6 +241,33 @@ class _Opposite:
     def count(self, node: Node, pairs: int, asked: int) -> None:
         experience = self.gate.known[self.number, node.number]
         experience.asked, experience.met = experience.asked + pairs, experience.met + asked
+
+
+@dataclass(frozen=True)
+class Lattice(Detection):
+    """Combinations are held back by minimal sub-tuples, whose parts are judged by the link."""
+
+    def combination_gate(
+        self, graph: JoinGraph, join: Join, demands: Sequence[Demand], usual: Usual, *, adaptive: bool
+    ) -> CombinationGate:
+        return LatticeGate(graph, join, demands, usual, self.link, adaptive=adaptive)
+
+    def remember(
+        self,
+        gates: Mapping[Join, CombinationGate],
+        given_up: Collection[Join],
+        kept: Kept,
+        horizon: Callable[[Join], int],
+        tally: Tally,
+    ) -> None:
+        lattices = {join: gate for join, gate in gates.items() if isinstance(gate, LatticeGate)}
+        for gate in lattices.values():
+            tally.withdrawn += gate.hand_down(lattices, given_up, kept)
+        for join, gate in lattices.items():
+            kept |= gate.kept(kept, horizon(join))
+        if lattices:
+            sizes = (sum(each) for each in zip(*(gate.sizes() for gate in lattices.values()), strict=True))
+            tally.marks_of_1, tally.marks_of_2, tally.marks_of_more = sizes
 
 
 def _synopsis_of(side: Join | int) -> str:

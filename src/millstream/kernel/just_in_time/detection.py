@@ -1,0 +1,54 @@
+"""How a join just in time detects what is not demanded.
+
+The default looks for partners in indexes of keys, for the rows of inputs and for combinations of them. `variants` has
+the paper's other ways; each is a detection as well, and nothing but lowering knows which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from millstream.kernel.joins.graph import Inputs, JoinGraph
+from millstream.kernel.just_in_time.combinations import CombinationGate
+from millstream.kernel.just_in_time.look_ahead import Usual
+from millstream.kernel.just_in_time.partners import Link
+from millstream.kernel.just_in_time.tally import Tally
+from millstream.kernel.just_in_time.tree_shape import Demand, Join, demands_of
+from millstream.kernel.operator import Segment
+
+Kept = dict[str, tuple[Segment, ...]]
+
+
+@dataclass(frozen=True)
+class Detection:
+    """`link` says how rows of inputs are judged: exactly, or by what is cheaper and takes more of them for needed."""
+
+    link: type[Link] = Link
+
+    def combination_gates(
+        self, graph: JoinGraph, root: Join, usual: Usual, retracting: Inputs, *, adaptive: bool
+    ) -> dict[Join, CombinationGate]:
+        """The inner joins whose combinations are held back. Those with rows that may be taken back are not."""
+        demands = demands_of(root)
+        inner = [join for join in root.walk() if join != root and not join.inputs & retracting]
+        gates = {join: self.combination_gate(graph, join, demands[join], usual, adaptive=adaptive) for join in inner}
+        return {join: gate for join, gate in gates.items() if gate.asking}
+
+    def combination_gate(
+        self, graph: JoinGraph, join: Join, demands: Sequence[Demand], usual: Usual, *, adaptive: bool
+    ) -> CombinationGate:
+        return CombinationGate(graph, join, demands, usual)
+
+    def remember(
+        self,
+        gates: Mapping[Join, CombinationGate],
+        given_up: Collection[Join],
+        kept: Kept,
+        horizon: Callable[[Join], int],
+        tally: Tally,
+    ) -> None:
+        """Adds what was learnt in a step to what is kept after it; by default nothing is."""
+
+
+ALL = Detection()
