@@ -1,4 +1,4 @@
-"""The tests themselves: what they share lies in modules of its own, and the kernel's folders are those of its tests."""
+"""The tests themselves: what they share lies in modules of its own, and their folders are the layers of the source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ import pytest
 from tests.support.operators import operators
 
 TESTS = Path(__file__).parent
-KERNEL = TESTS.parent / "src" / "millstream" / "kernel"
+SOURCE = TESTS.parent / "src" / "millstream"
+KERNEL = SOURCE / "kernel"
+# Folders of tests that belong to no layer, and what they are about instead.
+ACROSS_LAYERS = {
+    "bench": "the benchmarks",
+    "cql": "behaviour as scripts, for whatever can run them",
+    "examples": "the examples",
+    "formats": "directories of earlier versions",
+    "oracle": "the semantics as plain code, and its own tests",
+    "paper": "the queries of the papers",
+    "properties": "random plans against the oracle",
+    "support": "what tests share, no tests",
+    "text_oracle": "random texts against an oracle of their own",
+}
 FILES = sorted(TESTS.rglob("*.py"))
 
 
@@ -52,3 +65,10 @@ def test_every_module_of_operators_has_a_test_of_its_name(module: str) -> None:
     assert test.exists(), f"{module} has operators, and no {test.relative_to(TESTS)}"
     missing = {one.__name__ for one in operators() if one.__module__ == module and one.__name__ not in test.read_text()}
     assert not missing, f"{test.relative_to(TESTS)} says nothing of {sorted(missing)}"
+
+
+def test_every_layer_has_a_folder_of_tests() -> None:
+    layers = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    folders = {path.name for path in TESTS.iterdir() if [*path.rglob("*.py")]}
+    assert layers <= {path.name for path in TESTS.iterdir() if [*path.rglob("test_*.py")]}
+    assert folders - layers == {*ACROSS_LAYERS}

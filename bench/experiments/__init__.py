@@ -1,1 +1,1 @@
-"""One file per experiment, each with an `EXPERIMENT`."""
+"""One file per experiment, each with an `EXPERIMENT`, in the folder of the paper whose claim it measures."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from bench.resident import peak_of, processes_of, resident
+from bench.harness.resident import peak_of, processes_of, resident
 
 MIB = 1 << 20
 # A process that starts another one, which fills memory when it is told to, and then lets it go.

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.answers import ByValue
-from bench.experiment import Bar, Experiment, Measurement, Sample, Settings, Trial, find, in_turns
-from bench.experiments import adaptivity, update_patterns
-from bench.network import Generator
-from bench.pictures import bars as draw_bars
-from bench.queries import QUERIES
+from bench.experiments.cacq import adaptivity
+from bench.experiments.upa import update_patterns
+from bench.harness import runner
+from bench.harness.answers import ByValue
+from bench.harness.experiment import Bar, Experiment, Measurement, Sample, Settings, Trial, find, in_turns
+from bench.harness.pictures import bars as draw_bars
+from bench.workloads.network import Generator
+from bench.workloads.queries import QUERIES
 from rich.console import Console
 from typer.testing import CliRunner
 
-from bench import runner
 from millstream import cli
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def test_the_command_says_where_benchmarks_are_missing(monkeypatch: pytest.Monke
 def test_experiments_with_many_queries_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     experiment = runner.load(name)
     if name == "shared_queries":
-        monkeypatch.setattr("bench.experiments.shared_queries.ROWS", {1: 10_000, 10: 10_000})
+        monkeypatch.setattr("bench.experiments.cacq.shared_queries.ROWS", {1: 10_000, 10: 10_000})
     measurements, _ = runner.run(experiment, Settings(quick=True, out=tmp_path), Console(quiet=True))
     assert all(m.sample.elements > 0 and m.sample.cpu > 0 for m in measurements)
     assert (tmp_path / f"{name}.png").stat().st_size > 1000

@@ -59,7 +59,7 @@ def bench(
     options = [*(["--quick"] if quick else []), *(["--trace", str(trace.absolute())] if trace else [])]
     # A process of its own, since Polars reads how many threads it may have when it is first imported.
     done = subprocess.run(
-        [sys.executable, "-m", "bench.runner", *(names or []), *options],
+        [sys.executable, "-m", "bench.harness.runner", *(names or []), *options],
         cwd=root,
         env={**os.environ, "POLARS_MAX_THREADS": "1"},
         check=False,
@@ -70,7 +70,7 @@ def bench(
 def _checkout() -> Path:
     """The root of the source tree that this package runs from."""
     root = Path(__file__).parents[3]
-    if not (root / "bench" / "runner.py").exists():
+    if not (root / "bench" / "harness" / "runner.py").exists():
         raise ms.SetupError(
             "there is no bench folder",
             detail=f"millstream is installed in {Path(__file__).parents[1]}, without its benchmarks",

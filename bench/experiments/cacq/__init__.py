@@ -1,0 +1,1 @@
+"""CACQ: grouped filters, lineage, SteMs and eddies."""

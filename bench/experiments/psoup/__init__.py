@@ -1,0 +1,1 @@
+"""PSoup: late queries, and invocations of materialized and lazy ones."""

@@ -1,0 +1,1 @@
+"""Beside plain Spark Structured Streaming."""

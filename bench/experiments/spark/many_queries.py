@@ -1,0 +1,109 @@
+"""Many standing queries in one pipeline, beside plain Spark: the same files, the same session, in turns.
+
+Plain Spark has two ways: one streaming job that joins the stream with a table of rules, or a job per question.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.compute as pc
+from bench.harness import plain_spark
+from bench.harness.beside_spark import MILLSTREAM, SPARK, compare
+from bench.harness.experiment import Bar, Experiment, Measurement, Settings, Trial
+from bench.harness.pictures import times_wanted
+from bench.workloads.files import source, wide_rows, write_files
+
+import millstream as ms
+from millstream.spark.session import embedded_session
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pyspark.sql import SparkSession
+
+AT_ONCE, BY_FILE, SEPARATE = "1,000 queries, one trigger", "1,000 queries, a file per trigger", "50 queries"
+WANTED = {AT_ONCE: 10.0, BY_FILE: 7.0, SEPARATE: 7.0}  # times plain Spark
+COLUMNS = "idx BIGINT, a INT, b INT, c INT, d INT, e INT"
+# Each query counts its matches; the count is shown once, when the input is over.
+ATTRIBUTES = "abcde"
+RANGES = " AND ".join(f"{name} > ? AND {name} < ?" for name in ATTRIBUTES)
+TEMPLATE = f"SELECT COUNT(*) AS n FROM s [TUMBLE {{}}] WHERE {RANGES}"
+
+Rule = tuple[int, ...]
+
+
+def rules(count: int) -> list[Rule]:
+    """Conditions on random attributes, as in the workload of CACQ's figure 6: a bound from above or from below on about
+    half of them, and on one at least. Where there is none, the bound lies outside."""
+    dice = np.random.default_rng(11)
+    found = []
+    for _ in range(count):
+        bounded = dice.random(len(ATTRIBUTES)) < 0.5
+        bounded[dice.integers(len(ATTRIBUTES))] = True
+        above, at = dice.random(len(ATTRIBUTES)) < 0.5, dice.integers(0, 100, len(ATTRIBUTES))
+        lows, highs = np.where(bounded & above, at, -1), np.where(bounded & ~above, at, 100)
+        found.append(tuple(int(bound) for pair in zip(lows, highs, strict=True) for bound in pair))
+    return found
+
+
+def on_millstream(
+    spark: SparkSession, place: Path, directory: Path, files: int | None, size: int, queries: Sequence[Rule]
+) -> tuple[float, int]:
+    """The seconds to take all files in, and how many matches all queries counted together."""
+    shutil.rmtree(place, ignore_errors=True)
+    with ms.connect(place, spark=spark) as db:
+        db.execute(source("s", COLUMNS, directory, files).format("idx"))
+        registered = db.register_many(TEMPLATE.format(size), queries)
+
+        def fed() -> int:
+            db.run(until="idle")
+            db.advance("s", to=size)
+            return int(pc.sum(db.results(registered, at=size)["n"]).as_py())
+
+        return plain_spark.measured(fed)
+
+
+def trials(settings: Settings) -> list[Trial]:
+    size = 200_000 if settings.quick else 1_000_000
+    spark = embedded_session().session
+    root = Path(tempfile.mkdtemp(prefix="millstream-bench-"))
+    directory = write_files(root / "wide", wide_rows(size), 4)
+    many, few = rules(1_000), rules(50)
+    ours = partial(on_millstream, spark, root / "db", directory)
+    theirs = partial(plain_spark.rules_join, spark, directory, root / "checkpoint")
+    separate = partial(plain_spark.job_per_rule, spark, directory, root / "checkpoint", few)
+    cases: list[tuple[str, Callable[[], tuple[float, int]], Callable[[], int]]] = [
+        (AT_ONCE, lambda: ours(None, size, many), lambda: theirs(None, many)),
+        (BY_FILE, lambda: ours(1, size, many), lambda: theirs(1, many)),
+        (SEPARATE, lambda: ours(None, size, few), separate),
+    ]
+    return [Trial(name, partial(compare, name, size, mine, plain, settings)) for name, mine, plain in cases]
+
+
+def ratios(measurements: Sequence[Measurement]) -> dict[str, float]:
+    """How many times as fast as plain Spark; both must have counted the same."""
+    found = {}
+    for case in WANTED:
+        pair = {m.variant: m.sample for m in measurements if m.case == case}
+        if len(pair) == 2:
+            if pair[MILLSTREAM].rows_out != pair[SPARK].rows_out:
+                raise AssertionError(f"{case}: {pair[MILLSTREAM].rows_out} matches, and {pair[SPARK].rows_out}")
+            found[case] = pair[SPARK].wall / pair[MILLSTREAM].wall
+    return found
+
+
+def bars(measurements: Sequence[Measurement]) -> list[Bar]:
+    return [Bar(f"{case}: times plain Spark", ratio, WANTED[case]) for case, ratio in ratios(measurements).items()]
+
+
+def draw(figure: Figure, measurements: Sequence[Measurement]) -> None:
+    times_wanted(figure.subplots(), ratios(measurements), WANTED)
+
+
+EXPERIMENT = Experiment("many_queries", "many queries in one pipeline, and plain Spark", trials, bars, draw)

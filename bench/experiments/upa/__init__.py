@@ -1,0 +1,1 @@
+"""Update patterns: strategies, state by expiration, and the cost model."""
