@@ -311,7 +311,7 @@ def test_a_damaged_log_is_named(reopen: Open, tmp_path: Path) -> None:
     with pytest.raises(ms.StateError, match=r"notes-\d+\.log is damaged"):
         reopen()
     log.write_bytes(content[:0])  # cut short before anybody was told
-    assert len(reopen().queries()) == 1
+    assert not reopen().queries()
 
 
 @pytest.mark.parametrize("kind", ["a", "COUNT(*) AS n"])
