@@ -53,7 +53,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"joins", "lazy"},
         {"just_in_time"},
         {"multiway", "pipeline"},
-        {"first_counted"},
+        {"first_counted", "examples"},
     ),
     "plan": (
         {"nodes", "explain_groups"},

@@ -56,6 +56,16 @@ class Aggregate(Operator):
 
     `retractions` tells whether the input may have rows of negative weight. Where it may not (patterns MONOTONIC,
     WEAKEST and WEAK), MIN, MAX, FIRST and LAST keep undominated rows only.
+
+    >>> total = AggregateCall("sum", 1, distinct=False, type=BIGINT)
+    >>> run = Run(Aggregate(integers("k", "v"), keys=(0,), calls=(total,)))
+    >>> run.step(batch((1, 10, 0, 9, +1), (1, 20, 3, 6, +1), (2, 5, 0, 2, +1)), to=4)
+    (1, 10, [0, 3), +1)
+    (2, 5, [0, 2), +1)
+    (1, 30, [3, INF), +1)
+    >>> run.wait(to=6)
+    (1, 10, [6, INF), +1)
+    (1, 30, [6, INF), -1)
     """
 
     def __init__(

@@ -39,6 +39,16 @@ class ExistenceJoin(KeyedJoin):
 
     Keeps what `presence` does of B, and the rows of A until the frontier has reached their ends. A NULL among the key's
     columns has no partner, unless NULLs are equal there: such rows of A are not kept.
+
+    >>> from millstream.kernel.storage.synopsis import Consolidated
+    >>> presence = DistinctStar(integers("k"))
+    >>> run = Run(ExistenceJoin(integers("k"), presence, (0,), (False,), Consolidated(), negated=True))
+    >>> run.step(batch((1, 0, 9, +1), (2, 0, 9, +1)), batch((1, 0, 4, +1)), to=1)
+    (1, [0, 4), -1)
+    (1, [0, 9), +1)
+    (2, [0, 9), +1)
+    >>> run.step(None, batch((2, 5, 7, +1)), to=5)
+    (2, [5, 7), -1)
     """
 
     def __init__(

@@ -120,6 +120,12 @@ class InnerJoin(KeyedJoin):
     keys are null-safe.
 
     `_born` of a result is the greatest of its components; a side without the column has no say in it.
+
+    >>> run = Run(InnerJoin(integers("k", "a"), integers("k", "b"), keys=((0, 0),)))
+    >>> run.step(batch((1, 10, 0, 9, +1)), batch((1, 20, 4, 12, +1), (2, 30, 0, 9, +1)), to=4)
+    (1, 10, 1, 20, [4, 9), +1)
+    >>> run.step(batch((1, 10, 6, 9, -1)), None, to=6)
+    (1, 10, 1, 20, [6, 9), -1)
     """
 
     def __init__(
@@ -190,6 +196,12 @@ class NonRetroactiveJoin(KeyedJoin):
     reaches them. A version is forgotten when nothing can be born into it any more: `lag` says that no row
     starts more than so many ticks after it was born. It is 0 without `_born`; where it is not known (None),
     all versions are kept.
+
+    >>> run = Run(NonRetroactiveJoin(integers("k"), integers("k", "v"), keys=((0, 0),)))
+    >>> run.step(batch((1, 2, 9, +1)), batch((1, 10, 0, INF, +1)), to=2)
+    (1, 1, 10, [2, 9), +1)
+    >>> run.step(batch((1, 5, 9, +1)), batch((1, 10, 4, INF, -1), (1, 11, 4, INF, +1)), to=5)
+    (1, 1, 11, [5, 9), +1)
     """
 
     def __init__(

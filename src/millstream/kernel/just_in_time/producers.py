@@ -82,7 +82,14 @@ class Producer(Operator):
 
 class Taken(Operator):
     """The rows of a producer for one of the plans that read it, by the consumers that this has: from the first instant
-    on that was not final before, since until then it needed none of them, whoever else did."""
+    on that was not final before, since until then it needed none of them, whoever else did.
+
+    >>> run = Run(Taken(integers("v"), alternatives=((),)))
+    >>> run.step(batch((7, 2, 9, +1)), to=4)
+    (7, [2, 9), +1)
+    >>> run.step(batch((8, 3, 9, +1)), to=6)
+    (8, [5, 9), +1)
+    """
 
     def __init__(self, schema: Schema, alternatives: Alternatives, *, generated: bool = False) -> None:
         self.schema, self.alternatives, self.generated = schema, alternatives, generated

@@ -55,7 +55,20 @@ class KeptSelection(Operator):
 
 class MatchedSelection(KeptSelection):
     """`projection` makes the columns of the matches from the rows that are selected, `matches` says which of them are
-    instants."""
+    instants.
+
+    >>> from millstream.kernel.lazy.postings import Postings
+    >>> above = GroupedSelection(integers("v", "t"), {"above": call(">", [column(0), parameter(0)])})
+    >>> matches = Matches(integers("v", "t"), instants=1, kept=None, timed=False)
+    >>> project = Project(integers("v", "t"), [column(0), column(1)])
+    >>> run = Run(MatchedSelection(above, project, matches), queries(above={1: [5], 2: [8]}))
+    >>> _ = run.step(batch((7, 0, 0, 1, +1), (9, 3, 3, 4, +1)), to=3)
+    >>> show(Postings(run.output).rows_of(1, 0, 9))
+    (7, t0 0)
+    (9, t0 3)
+    >>> show(Postings(run.output).rows_of(2, 0, 9))
+    (9, t0 3)
+    """
 
     def __init__(self, selection: GroupedSelection | KeyedSelection, projection: Project, matches: Matches) -> None:
         super().__init__(selection, projection, matches.schema)

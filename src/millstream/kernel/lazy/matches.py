@@ -38,6 +38,16 @@ class Matches(Operator):
     """Takes the instants of the elements, the last value columns of its input, and orders the rows by the oldest.
 
     Keeps nothing: what it gives is what is kept. Rows may be forgotten `kept` ticks after their oldest element.
+
+    >>> from millstream.kernel.batch import empty_batch
+    >>> from millstream.kernel.windows.time import Range
+    >>> run = Run(Matches(integers("v", "t1", "t2"), instants=2, kept=None, timed=False))
+    >>> run.step(batch((7, 1, 4, 4, INF, +1), (8, 3, 2, 3, INF, +1)), to=4)
+    (7, t0 1, t1 4, oldest 1)
+    (8, t0 3, t1 2, oldest 2)
+    >>> windows = Range(2), Range(9)
+    >>> show(in_windows([run.output], empty_batch(integers("v")), windows, since=3, until=9))
+    (8, [3, 6), +1)
     """
 
     def __init__(self, schema: Schema, instants: int, kept: int | None, *, timed: bool) -> None:

@@ -95,7 +95,14 @@ def _extreme(call: AggregateCall) -> str:
 
 
 class RankedTree(Operator):
-    """Makes a tree of what comes; instants are the last value columns of its input. Keeps nothing itself."""
+    """Makes a tree of what comes; instants are the last value columns of its input. Keeps nothing itself.
+
+    >>> total = AggregateCall("sum", 0, distinct=False, type=BIGINT)
+    >>> run = Run(RankedTree(TreeShape(integers("v"), keys=0, calls=(total,)), kept=None))
+    >>> _ = run.step(batch((7, 0, 0, 1, +1), (9, 3, 3, 4, +1), (5, 4, 4, 5, +1)), to=4)
+    >>> show(aggregate([run.output], run.operator.shape, first=1, last=4, at=4))
+    (14, [4, 5), +1)
+    """
 
     def __init__(self, shape: TreeShape, kept: int | None) -> None:
         self.schema = shape.schema

@@ -23,7 +23,20 @@ Int64s = npt.NDArray[np.int64]
 
 
 class TreeSelection(KeptSelection):
-    """`projection` makes the columns of the tree from the rows that are selected, instants being the last."""
+    """`projection` makes the columns of the tree from the rows that are selected, instants being the last.
+
+    >>> from millstream.kernel.aggregation.aggregate_calls import AggregateCall
+    >>> from millstream.kernel.lazy.ranked_tree import aggregate
+    >>> above = GroupedSelection(integers("v", "t"), {"above": call(">", [column(0), parameter(0)])})
+    >>> project = Project(integers("v", "t"), [column(0), column(1)])
+    >>> shape = TreeShape(integers("v"), keys=0, calls=(AggregateCall("sum", 0, distinct=False, type=BIGINT),))
+    >>> run = Run(TreeSelection(above, project, shape, kept=None), queries(above={1: [5], 2: [8]}))
+    >>> _ = run.step(batch((7, 0, 0, 1, +1), (9, 3, 3, 4, +1), (5, 4, 4, 5, +1)), to=4)
+    >>> show(aggregate([run.output], shape, first=0, last=4, at=4, query=1))
+    (16, [4, 5), +1)
+    >>> show(aggregate([run.output], shape, first=0, last=4, at=4, query=2))
+    (9, [4, 5), +1)
+    """
 
     def __init__(
         self,

@@ -70,6 +70,16 @@ class JoinTree(Producer):
     others': rows that waited may come from any input as late as that.
 
     `_born` of a result is the greatest of its components; an input without the column has no say in it.
+
+    >>> equal = call("and", [call("=", [column(0), column(1)]), call("=", [column(1), column(2)])])
+    >>> tree = JoinTree([integers("k")] * 3, ((0, 1), 2), equal, jit=JustInTime())
+    >>> run = Run(tree)
+    >>> run.step(batch((1, 0, 9, +1)), batch((1, 2, 7, +1)), batch((2, 0, 9, +1)), to=2)
+    nothing
+    >>> Tally.of(run.state[COUNTS]).waiting
+    3
+    >>> run.step(None, None, batch((1, 3, 5, +2)), to=3)
+    (1, 1, 1, [3, 5), +2)
     """
 
     def __init__(

@@ -75,6 +75,13 @@ class StemJoin(Producer):
     kept. With `jit`, rows that another SteM has nothing for are kept, but neither sent nor met until it has.
 
     `_born` of a result is the greatest of its components; an input without the column has no say in it.
+
+    >>> equal = call("and", [call("=", [column(0), column(1)]), call("=", [column(1), column(2)])])
+    >>> run = Run(StemJoin([integers("k")] * 3, equal))
+    >>> run.step(batch((1, 0, 9, +1)), batch((1, 2, 7, +1)), batch((2, 0, 9, +1)), to=2)
+    nothing
+    >>> run.step(None, None, batch((1, 3, 5, +2)), to=3)
+    (1, 1, 1, [3, 5), +2)
     """
 
     def __init__(

@@ -27,7 +27,17 @@ _LIFE, _ORDER, _SUM, _LOST, _NEXT = "_life", "_order", "_sum", "_lost", "_next"
 
 class ChangeLog(Operator):
     """The input's last value column is the operation. `malformed` asks for the rejected changes instead: their rows
-    and operations, from their instants on."""
+    and operations, from their instants on.
+
+    >>> run = Run(ChangeLog(integers("k", "v"), key=(0,)))
+    >>> run.step(stream((1, 10, "+", 0), (2, 20, "+", 0), (1, 11, "update", 5)), to=5)
+    (1, 10, [0, INF), +1)
+    (2, 20, [0, INF), +1)
+    (1, 10, [5, INF), -1)
+    (1, 11, [5, INF), +1)
+    >>> run.step(stream((2, 20, "-", 7), (3, 30, "-", 7)), to=7)
+    (2, 20, [7, INF), -1)
+    """
 
     def __init__(self, schema: Schema, key: tuple[int, ...], *, malformed: bool = False) -> None:
         self.schema = schema

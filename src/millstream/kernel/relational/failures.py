@@ -51,7 +51,13 @@ from millstream.types import Schema
 class Failing(Operator):
     """The errors of expressions, on the rows on which `where`, which cannot fail, is true; with the `carried` columns
     of the rows, which say where they lie and tell them from others. Of rows with `lineage`, before those, each query
-    that wants the row: an error of a group is that of a query."""
+    that wants the row: an error of a group is that of a query.
+
+    >>> remainder = call("%", [column(0), column(1)])
+    >>> rows = batch((7, 2, 0, 10, +1), (8, 0, 4, 9, +1))
+    >>> Run(Failing([remainder], carried=integers("v"))).step(rows, to=5)
+    (remainder by zero in (c0 % c1), for c0 = 8, c1 = 0, use NULLIF(divisor, 0) to get NULL instead, 8, [4, 9), +1)
+    """
 
     def __init__(
         self,
@@ -96,7 +102,16 @@ class Failing(Operator):
 
 class Failures(Operator):
     """Keeps how often there is each error after the frontier, as change points; `first` is the first instant that
-    counts."""
+    counts.
+
+    >>> run = Run(Failures(ERROR))
+    >>> run.step(batch(("no", "", "", 5, 9, +1)), to=4)
+    nothing
+    >>> run.wait(to=5)
+    Traceback (most recent call last):
+        ...
+    millstream.errors.EvaluationError: no
+    """
 
     def __init__(self, errors: Schema, first: int = 0) -> None:
         self.schema: Schema = ()
@@ -141,7 +156,16 @@ def _kept(points: pl.DataFrame, columns: Sequence[str], low: int) -> State:
 class Checked(Operator):
     """Its first input as it is, and a failure with what is awaited; or once one of the errors that come on the others,
     which are of rows that are never taken back, is at a final instant. Without `rows` all inputs are such. In a group
-    (`by_query`) errors have their query, and that of each is awaited."""
+    (`by_query`) errors have their query, and that of each is awaited.
+
+    >>> run = Run(Checked(integers("v")))
+    >>> run.step(batch((7, 0, 9, +1)), batch(("no", "", "", 5, 9, +1)), to=4)
+    (7, [0, 9), +1)
+    >>> run.wait(to=5)
+    Traceback (most recent call last):
+        ...
+    millstream.errors.EvaluationError: no
+    """
 
     def __init__(self, schema: Schema, first: int = 0, *, rows: bool = True, by_query: bool = False) -> None:
         self.schema = schema

@@ -31,6 +31,13 @@ from millstream.types import Schema
 
 
 class Filter(Operator):
+    """σ_p(R) = { (r, s, e, w) in R : p(r) }: rows on which the condition is neither false nor NULL.
+
+    >>> above = call(">", [column(0), literal(7)])
+    >>> Run(Filter(integers("v"), above)).step(batch((7, 0, 10, +1), (8, 2, 4, +1)), to=5)
+    (8, [2, 4), +1)
+    """
+
     def __init__(self, schema: Schema, condition: Expression) -> None:
         self.schema = schema
         self.condition = condition
@@ -44,6 +51,13 @@ class Filter(Operator):
 
 
 class Project(Operator):
+    """π_f(R) = { (f(r), s, e, w) : (r, s, e, w) in R }, f being a list of expressions.
+
+    >>> twice = call("+", [column(0), column(0)])
+    >>> Run(Project(integers("v", "twice"), [column(0), twice])).step(batch((7, 0, 10, +1)), to=5)
+    (7, 14, [0, 10), +1)
+    """
+
     def __init__(self, schema: Schema, expressions: Sequence[Expression]) -> None:
         self.schema = schema
         self.expressions = tuple(expressions)
@@ -67,7 +81,11 @@ class Project(Operator):
 
 
 class Stamp(Operator):
-    """{ (r s, s, e, w) : (r, s, e, w) in R }: the start of a row as its last value."""
+    """{ (r s, s, e, w) : (r, s, e, w) in R }: the start of a row as its last value.
+
+    >>> Run(Stamp(integers("v", "t"))).step(batch((7, 3, 10, +1)), to=5)
+    (7, 3, [3, 10), +1)
+    """
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -83,7 +101,11 @@ class Stamp(Operator):
 
 
 class Shorten(Operator):
-    """{ (r, s, min(e, r.c + n ...), w) : (r, s, e, w) in R } for pairs (column c, ticks n), what is left of it."""
+    """{ (r, s, min(e, r.c + n ...), w) : (r, s, e, w) in R } for pairs (column c, ticks n), what is left of it.
+
+    >>> Run(Shorten(integers("v", "t"), ends=[(1, 4)])).step(batch((7, 3, 3, 10, +1), (8, 0, 5, 10, +1)), to=5)
+    (7, 3, [3, 7), +1)
+    """
 
     def __init__(self, schema: Schema, ends: Sequence[tuple[int, int]]) -> None:
         self.schema = schema
@@ -100,7 +122,12 @@ class Shorten(Operator):
 
 
 class UnionAll(Operator):
-    """Arrival numbers of different inputs cannot be compared, so they end here."""
+    """R + S: the rows of all inputs. Arrival numbers of different inputs cannot be compared, so they end here.
+
+    >>> Run(UnionAll(integers("v"))).step(batch((7, 3, 10, +1)), batch((7, 4, 5, -1)), to=5)
+    (7, [3, 10), +1)
+    (7, [4, 5), -1)
+    """
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -117,7 +144,11 @@ class UnionAll(Operator):
 
 
 class OneRow(Operator):
-    """The row without columns, from instant 0 on; its input is a source that never says anything."""
+    """The row without columns, from instant 0 on; its input is a source that never says anything.
+
+    >>> Run(OneRow()).step(batch(), to=0)
+    ([0, INF), +1)
+    """
 
     schema: Schema = ()
 

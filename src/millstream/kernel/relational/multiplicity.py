@@ -246,6 +246,15 @@ class Multiplicity(_SetOperator):
 
     Keeps the counts of every value that occurs in an input, and the change points beyond the frontier. A
     count is forgotten when it is zero, a change point when the frontier has passed it.
+
+    >>> run = Run(Multiplicity(integers("v"), SetOperation.EXCEPT_ALL))
+    >>> run.step(batch((7, 0, 9, +1), (7, 2, 9, +1)), batch((7, 4, 6, +1)), to=4)
+    (7, [0, 2), +1)
+    (7, [2, 4), +2)
+    (7, [4, INF), +1)
+    >>> run.wait(to=9)
+    (7, [6, 9), +1)
+    (7, [9, INF), -1)
     """
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
@@ -312,6 +321,13 @@ class DirectMultiplicity(_SetOperator):
     Keeps the change points of all values by value, with those up to the frontier summed up, so that a value's
     are forgotten when all its rows have ended; and the rows that start beyond the frontier. A step costs as
     much as there are rows of the values that it touches: for values with many copies, counting is cheaper.
+
+    >>> run = Run(DirectMultiplicity(integers("v"), SetOperation.EXCEPT_ALL))
+    >>> run.step(batch((7, 0, 9, +1), (7, 2, 9, +1)), batch((8, 0, 5, +1)), to=3)
+    (7, [0, 2), +1)
+    (7, [2, 9), +2)
+    >>> run.step(None, batch((7, 4, 6, +1)), to=4)
+    (7, [4, 6), -1)
     """
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
@@ -370,6 +386,13 @@ class DistinctStar(_ByValue):
 
     Keeps E for every value, until the frontier has reached E - 1, and the rows that start beyond the
     frontier: rows are taken in the order of their starts, so that E is all there is to know of the past.
+
+    >>> run = Run(DistinctStar(integers("v")))
+    >>> run.step(batch((7, 0, 5, +1), (7, 2, 4, +1)), to=2)
+    (7, [0, 5), +1)
+    >>> run.step(batch((7, 3, 8, +1), (7, 9, 12, +1)), to=9)
+    (7, [5, 8), +1)
+    (7, [9, 12), +1)
     """
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:

@@ -29,6 +29,12 @@ class CountedRuns(Multiplicity):
 
     Keeps beside the count of each value the start of its run: as a sum to which every step adds what it has changed, as
     counts are, and which is zero where the count is.
+
+    >>> run = Run(CountedRuns(integers("v"), SetOperation.DISTINCT))
+    >>> run.step(batch((7, 2, 5, +1), (7, 4, 8, +1)), to=7)
+    (7, [2, INF), +1, born 2)
+    >>> run.wait(to=8)
+    (7, [8, INF), -1, born 2)
     """
 
     def __init__(self, schema: Schema, operation: SetOperation) -> None:
@@ -77,6 +83,13 @@ class ForetoldRuns(DistinctStar):
 
     Keeps E and s for every value until the frontier has reached E: what starts at E itself prolongs the run. Of the
     same value a later E never goes with an earlier s, so that the greatest of each belong together.
+
+    >>> run = Run(ForetoldRuns(integers("v")))
+    >>> run.step(batch((7, 2, 5, +1)), to=2)
+    (7, [2, 5), +1, born 2)
+    >>> run.step(batch((7, 5, 8, +1), (7, 9, 12, +1)), to=9)
+    (7, [5, 8), +1, born 2)
+    (7, [9, 12), +1, born 9)
     """
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:

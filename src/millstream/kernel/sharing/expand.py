@@ -56,7 +56,20 @@ Counts = tuple[Positions, Positions, Numbers]  # of a group, by its place, and a
 
 
 class Expand(Operator):
-    """`schema` in is that of the rows with lineage; out, the query stands before it."""
+    """`schema` in is that of the rows with lineage; out, the query stands before it.
+
+    >>> rows = batch((7, 0, 9, +1), (7, 0, 9, +1), (8, 2, 4, +1))
+    >>> lineage = pl.Series(LINEAGE, [[0b110], [0b010], [0b100]], dtype=pl.Array(pl.UInt64, 1))
+    >>> rows = rows.with_columns(pl.lit(0, pl.UInt32).alias(BLOCK), lineage)
+    >>> show(rows)
+    (7, [0, 9), +1, for 1 2)
+    (7, [0, 9), +1, for 1)
+    (8, [2, 4), +1, for 2)
+    >>> Run(Expand(integers("v"))).step(rows, to=2)
+    (1, 7, [0, 9), +2)
+    (2, 7, [0, 9), +1)
+    (2, 8, [2, 4), +1)
+    """
 
     def __init__(self, schema: Schema) -> None:
         self.schema = with_query(schema)

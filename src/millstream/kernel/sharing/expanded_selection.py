@@ -22,7 +22,15 @@ _PIECE = 1 << 15  # rows; smaller pieces cost more calls, larger ones more memor
 
 
 class ExpandedSelection(Operator):
-    """`row_wise` are the operators between the selection and the expansion; they look at one row at a time."""
+    """`row_wise` are the operators between the selection and the expansion; they look at one row at a time.
+
+    >>> above = GroupedSelection(integers("v"), {"above": call(">", [column(0), parameter(0)])})
+    >>> run = Run(ExpandedSelection(above, [], Expand(integers("v"))), queries(above={1: [5], 2: [8]}))
+    >>> run.step(batch((4, 0, 9, +1), (7, 0, 9, +1), (9, 2, 4, +1)), to=2)
+    (1, 7, [0, 9), +1)
+    (1, 9, [2, 4), +1)
+    (2, 9, [2, 4), +1)
+    """
 
     def __init__(self, selection: GroupedSelection, row_wise: Sequence[Operator], expand: Expand) -> None:
         self.schema = expand.schema

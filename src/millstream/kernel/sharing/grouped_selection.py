@@ -44,7 +44,14 @@ _PAIRS = 1 << 18  # pairs of a row and a query that are evaluated together
 
 
 class GroupedSelection(Operator):
-    """Rows with `_block` and `_lineage`: once for each block in which a query wants them."""
+    """Rows with `_block` and `_lineage`: once for each block in which a query wants them.
+
+    >>> above = call(">", [column(0), parameter(0)])
+    >>> run = Run(GroupedSelection(integers("v"), {"above": above}), queries(above={1: [5], 2: [8]}))
+    >>> run.step(batch((4, 0, 9, +1), (7, 0, 9, +1), (9, 2, 4, +1)), to=2)
+    (7, [0, 9), +1, for 1)
+    (9, [2, 4), +1, for 1 2)
+    """
 
     def __init__(self, schema: Schema, shapes: Mapping[str, Expression], policy: str = "ticket") -> None:
         self.schema = schema

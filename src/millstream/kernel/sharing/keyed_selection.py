@@ -89,7 +89,14 @@ def expanded(queries: pl.Series, columns: Sequence[pl.Series]) -> Batch:
 
 
 class KeyedSelection(Operator):
-    """Rows with their query in front, for queries of the shapes name -> (operand, rest of the condition)."""
+    """Rows with their query in front, for queries of the shapes name -> (operand, rest of the condition).
+
+    >>> of_key = KeyedSelection(integers("k", "v"), column(0), {"of": (parameter(0), TRUE)})
+    >>> run = Run(of_key, queries(of={1: [5], 2: [8], 3: [5]}))
+    >>> run.step(batch((5, 70, 0, 9, +1), (6, 80, 0, 9, +1)), to=2)
+    (1, 5, 70, [0, 9), +1)
+    (3, 5, 70, [0, 9), +1)
+    """
 
     def __init__(self, schema: Schema, key: Expression, shapes: Mapping[str, tuple[Expression, Expression]]) -> None:
         self.schema = with_query(schema)

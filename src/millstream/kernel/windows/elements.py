@@ -21,6 +21,16 @@ from millstream.types import Schema
 
 
 class Elements(Operator):
+    """An element for every copy at every instant; at most `max_rows` of them at once.
+
+    >>> Run(Elements(integers("v"), max_rows=100)).step(batch((7, 0, 2, +2), (8, 1, 9, +1)), to=1)
+    (7, [0, 1), +1)
+    (7, [0, 1), +1)
+    (7, [1, 2), +1)
+    (7, [1, 2), +1)
+    (8, [1, 2), +1)
+    """
+
     def __init__(self, schema: Schema, max_rows: int) -> None:
         self.schema = schema
         self.max_rows = max_rows

@@ -30,6 +30,17 @@ _NUMBER, _ENTERS, _LEAVES, _SHOWN = "_number", "_enters", "_leaves", "_shown"
 
 
 class RowsWindow(Operator):
+    """The window of a stream whose elements have arrival numbers; `born` adds the instants at which they entered.
+
+    >>> run = Run(RowsWindow(integers("v"), Rows(2)))
+    >>> run.step(stream((7, 3), (8, 5)), to=5)
+    (7, [3, INF), +1)
+    (8, [5, INF), +1)
+    >>> run.step(stream((9, 6)), to=6)
+    (7, [6, INF), -1)
+    (9, [6, INF), +1)
+    """
+
     def __init__(
         self, schema: Schema, window: Rows, *, born: bool = False, since: int | None = None, before: int = 0
     ) -> None:

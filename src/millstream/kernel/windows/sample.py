@@ -21,7 +21,14 @@ from millstream.types import Schema
 
 
 class Sample(Operator):
-    """Keeps nothing; `derived` says that the input's arrival numbers count within each instant only."""
+    """Keeps nothing; `derived` says that the input's arrival numbers count within each instant only.
+
+    >>> run = Run(Sample(integers("v"), percent=50, seed=4, derived=False))
+    >>> run.step(stream((1, 0), (2, 0), (3, 0), (4, 0), (5, 0)), to=0)
+    (3, [0, 1), +1)
+    (4, [0, 1), +1)
+    (5, [0, 1), +1)
+    """
 
     def __init__(self, schema: Schema, percent: float, seed: int, *, derived: bool) -> None:
         self.schema = schema

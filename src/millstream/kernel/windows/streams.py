@@ -25,7 +25,15 @@ from millstream.types import Schema
 
 
 class ChangeStream(Operator):
-    """ISTREAM or DSTREAM. Keeps the change points beyond the frontier, and forgets each as it is said."""
+    """ISTREAM or DSTREAM. Keeps the change points beyond the frontier, and forgets each as it is said.
+
+    >>> rows = batch((7, 0, 5, +1), (7, 5, 9, +1), (8, 2, 5, +1))
+    >>> Run(ChangeStream(integers("v"), "istream")).step(rows, to=5)
+    (7, [0, 1), +1)
+    (8, [2, 3), +1)
+    >>> Run(ChangeStream(integers("v"), "dstream")).step(rows, to=5)
+    (8, [5, 6), +1)
+    """
 
     def __init__(self, schema: Schema, operator: OneOf["istream", "dstream"]) -> None:
         self.schema = schema

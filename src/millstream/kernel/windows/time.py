@@ -172,6 +172,10 @@ class TimeWindow(Operator):
     """S [w] = { (r, w.start(t), w.end(t), +1) : (r, t) in S }. Linear: keeps nothing.
 
     `born` adds the instant of generation, for the sake of a NON RETROACTIVE join further up.
+
+    >>> Run(TimeWindow(integers("v"), Range(10))).step(stream((7, 4), (8, 6)), to=6)
+    (7, [4, 15), +1)
+    (8, [6, 17), +1)
     """
 
     def __init__(self, schema: Schema, window: TimeSpecification, *, born: bool = False) -> None:
@@ -198,6 +202,12 @@ class NegativeTimeWindow(TimeWindow):
     """The same relation by negative tuples: (r, start, INF, +1), and (r, end, INF, -1) once the end is due.
 
     Keeps every row until then. It is how the negative-tuple strategy says expirations, for comparison.
+
+    >>> run = Run(NegativeTimeWindow(integers("v"), Range(10)))
+    >>> run.step(stream((7, 4)), to=4)
+    (7, [4, INF), +1)
+    >>> run.wait(to=15)
+    (7, [15, INF), -1)
     """
 
     @property
