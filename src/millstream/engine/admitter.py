@@ -6,7 +6,6 @@ when somebody asks for an answer of their group; where their past is long, a bac
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -106,19 +105,18 @@ class Admitter:
     def _close(self, group: Group, catalog: Catalog) -> None:
         """The last queries of a group are gone."""
         edge, commits, plan = group.edge, self._commits, self._plan
-        shown = plan.shown - Counter({edge: plan.shown[edge]})
+        gone = plan.steps_only_for(edge) | group.above
         self._backfills.cancel(edge)
         self._groups.close(group)
-        needed = self.needed(shown)
-        commits.commit(commits.snapshot.only(shown, needed).with_catalog(catalog))
-        plan.keep_only(needed)
-        plan.shown = shown
+        commits.commit(commits.snapshot.without_edge(edge, gone).with_catalog(catalog))
+        plan.remove(gone)
+        del plan.shown[edge]
         group.filling.clear()
         self._pasts.forget_all(edge)
 
-    def needed(self, shown: Counter[str]) -> set[str]:
-        """What edges are made of, those of groups too of which no query takes part yet."""
-        return self._plan.needed(shown, [step for group in self._groups for step in group.pipeline.steps])
+    def needed(self) -> set[str]:
+        """What shown edges are made of, those of groups too of which no query takes part yet."""
+        return self._plan.needed([step for group in self._groups for step in group.pipeline.steps])
 
     def ask(self, edge: str) -> None:
         """Have the queries of a group admitted that wait: for those who read."""

@@ -110,7 +110,8 @@ class Enforcement:
 
     def _least_row(self, edge: str) -> float:
         """The bytes that a row of one query takes at least."""
-        operator = next((step.operator for step in self._plan.pipeline.steps if step.name == edge), None)
+        step = self._plan.pipeline.by_name.get(edge)
+        operator = None if step is None else step.operator
         if isinstance(operator, MatchedSelection):
             return _LEAST_POSTING
         if isinstance(operator, TreeSelection):

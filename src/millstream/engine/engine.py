@@ -12,7 +12,6 @@ the kept history, up to exactly the committed snapshot, and goes on from there.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -190,7 +189,7 @@ class Engine:
                 reach("epoch-run")
                 self.commit(after_epoch(moved, outcome, task.concerned, failed))
             self.reports.count(outcome)
-            self.shared_plan.remove(failed)
+            self.shared_plan.fail(failed)
             self.enforcement.enforce(task.concerned)
 
     def count_from(self, edge: str, first: int) -> None:
@@ -230,7 +229,7 @@ class Engine:
                 self.pasts.firsts[edge] = firsts
                 self.backfills.add(edge, pipeline)
                 return
-            self.shared_plan.add([step for step in pipeline.steps if step.name not in self.snapshot.failures])
+            self.shared_plan.add(pipeline.steps, failed=self.snapshot.failures.keys())
 
     def show(
         self, plan: lo.Node, options: Options, catalog: Catalog, firsts: Mapping[str, int] = MappingProxyType({})
@@ -259,18 +258,20 @@ class Engine:
     def hide(self, edge: str, catalog: Catalog) -> None:
         """A query over the edge is gone; forget what no other one needs."""
         with self.lock:
-            remaining = self.shared_plan.shown - Counter([edge])
-            if edge not in remaining:
-                self.backfills.cancel(edge)
-            needed = self.admitter.needed(remaining)
-            self.commit(self.snapshot.only(remaining, needed).with_catalog(catalog))
-            self.shared_plan.shown = remaining
-            self.shared_plan.keep_only(needed)
+            plan, snapshot = self.shared_plan, self.snapshot.with_catalog(catalog)
+            if plan.shown[edge] > 1:
+                self.commit(snapshot)
+                plan.shown[edge] -= 1
+                return
+            self.backfills.cancel(edge)
+            gone = plan.steps_only_for(edge)
+            self.commit(snapshot.without_edge(edge, gone))
+            plan.remove(gone)
+            del plan.shown[edge]
 
     def forget_unshown(self) -> None:
         """Forget what no query shows: what a version that planned differently has left."""
         with self.lock:
-            shown = self.shared_plan.shown
-            snapshot = self.snapshot.only(shown, self.admitter.needed(shown))
+            snapshot = self.snapshot.only(self.shared_plan.shown, self.admitter.needed())
             if snapshot != self.snapshot:
                 self.commit(snapshot)

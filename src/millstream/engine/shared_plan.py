@@ -11,41 +11,91 @@ from millstream.kernel.pipeline import Pipeline, Step
 
 
 class SharedPlan:
-    """One pipeline for all queries. It changes between epochs, under the lock."""
+    """One pipeline for all queries. It changes between epochs, under the lock.
+
+    What a change costs goes by the steps that come or go, and not by those that are there: the pipeline is made when it
+    is next needed.
+    """
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
-        self.pipeline = Pipeline()
+        self._steps: dict[str, Step] = {}
+        self._failed: dict[str, Step] = {}  # which run no more, and are there until nobody shows them
+        self._users: dict[str, set[str]] = {}  # per edge: the steps that are made from it
+        self._pipeline: Pipeline | None = Pipeline()
         self.shown: Counter[str] = Counter()  # per edge: by how many queries
 
-    def add(self, steps: Sequence[Step]) -> None:
-        """Steps take part; those that are there already stay."""
-        self.pipeline = self.pipeline.with_steps(tuple(steps))
+    @property
+    def pipeline(self) -> Pipeline:
+        if self._pipeline is None:
+            self._pipeline = Pipeline(tuple(self._steps.values()))
+        return self._pipeline
+
+    def __contains__(self, step: str) -> bool:
+        return step in self._steps
+
+    def add(self, steps: Sequence[Step], failed: Collection[str] = ()) -> None:
+        """Steps take part; those that are there already stay. Some have failed."""
+        for step in steps:
+            if step.name in failed:
+                self._failed.setdefault(step.name, step)
+                self._use(step)
+        self.put([step for step in steps if step.name not in self._steps and step.name not in failed])
 
     def put(self, steps: Sequence[Step]) -> None:
         """Steps take part, in place of those of the same names."""
-        self.pipeline = self.pipeline.replacing(tuple(steps))
+        for step in steps:
+            if step.name in self._steps:
+                self._leave(self._steps[step.name])
+            self._steps[step.name] = step
+            self._use(step)
+        self._pipeline = None
 
-    def remove(self, steps: Collection[str]) -> None:
-        self.pipeline = self.pipeline.without(steps)
+    def fail(self, steps: Iterable[str]) -> None:
+        """Steps run no more."""
+        for name in steps:
+            if name in self._steps:
+                self._failed[name] = self._steps.pop(name)
+                self._pipeline = None
 
-    def keep_only(self, steps: set[str]) -> None:
-        self.pipeline = self.pipeline.only(steps)
+    def remove(self, steps: Iterable[str]) -> None:
+        """Steps are gone."""
+        for name in steps:
+            for found in (self._steps.pop(name, None), self._failed.pop(name, None)):
+                if found is not None:
+                    self._leave(found)
+                    self._pipeline = None
 
-    @property
-    def names(self) -> set[str]:
-        """Of its steps."""
-        return {step.name for step in self.pipeline.steps}
+    def _use(self, step: Step) -> None:
+        for edge in step.needed:
+            self._users.setdefault(edge, set()).add(step.name)
+
+    def _leave(self, step: Step) -> None:
+        for edge in step.needed:
+            users = self._users.get(edge, set())
+            users.discard(step.name)
+            if not users:
+                self._users.pop(edge, None)
 
     def steps_only_for(self, edge: str) -> set[str]:
-        """The steps that no other edge needs that is shown."""
-        others = {below for other in self.shown if other != edge for below in self.pipeline.edges_below(other)}
-        return {step for step in self.pipeline.edges_below(edge) - others if step not in self._sources}
+        """An edge and the steps below it that no other edge needs that is shown."""
+        found, waiting = set[str](), [edge]
+        while waiting:
+            current = waiting.pop()
+            is_shown = current != edge and self.shown[current] > 0
+            if current in found or current in self._sources or is_shown or self._users.get(current, set()) - found:
+                continue  # where one that is looked at later is its last user, it is looked at again then
+            found.add(current)
+            step = self._steps.get(current) or self._failed.get(current)
+            waiting.extend(step.needed if step is not None else ())
+        return found
 
-    def needed(self, shown: Iterable[str], others: Iterable[Step]) -> set[str]:
-        """What edges are made of, where steps of groups of which no query takes part yet count as well."""
-        known = self.pipeline.with_steps(Pipeline(tuple(others)).steps)
-        return {below for edge in shown for below in known.edges_below(edge)}
+    def needed(self, others: Iterable[Step]) -> set[str]:
+        """What shown edges are made of, where steps of groups of which no query takes part yet count as well."""
+        return self.pipeline.with_steps(Pipeline(tuple(others)).steps).edges_below(*self.shown)
+
+    def keep_only(self, steps: Collection[str]) -> None:
+        self.remove([name for name in (*self._steps, *self._failed) if name not in steps])
 
     def failed_steps(self, failures: Mapping[str, EvaluationError]) -> dict[str, dict[str, str]]:
         """What the failed steps, and all that read them, say from now on."""

@@ -23,7 +23,7 @@ from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.expressions import Column, Literal, Parameter
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, LINEAGE, expand, lineage_of
-from millstream.kernel.sharing.parameters import QUERY, synopsis_of
+from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE, packed
 from millstream.types import BIGINT, Field, Schema
 
 __all__ = [
@@ -76,13 +76,14 @@ def stream(*elements: Sequence[object]) -> Batch:
 
 
 def queries(**shapes: Mapping[int, Sequence[int]]) -> State:
-    """Query tables: of each shape its queries, and the values of their parameters."""
-    tables = {}
+    """A query table: of each shape its queries, and the values of their parameters."""
+    tables = []
     for name, members in shapes.items():
         width = max(map(len, members.values()))
         rows = [(number, *values) for number, values in members.items()]
-        tables[synopsis_of(name)] = (pl.DataFrame(rows, schema=[QUERY, *value_columns(width)], orient="row"),)
-    return tables
+        table = pl.DataFrame(rows, schema=[QUERY, *value_columns(width)], orient="row")
+        tables.append(table.with_columns(pl.lit(name).alias(SHAPE)))
+    return {QUERIES: tuple(packed(tables))}
 
 
 class Run:

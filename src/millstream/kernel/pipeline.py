@@ -6,8 +6,9 @@ different queries have one edge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch
@@ -56,26 +57,42 @@ class Pipeline:
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", _told(self.steps))
 
-    def edges_below(self, edge: str) -> set[str]:
-        """The edge and all that it is made from."""
-        by_name = {step.name: step for step in self.steps}
+    def __getstate__(self) -> dict[str, object]:
+        return {"steps": self.steps}  # what is found by name is found again
+
+    @cached_property
+    def by_name(self) -> dict[str, Step]:
+        return {step.name: step for step in self.steps}
+
+    @cached_property
+    def _readers(self) -> dict[str, list[str]]:
+        """The steps that read each edge."""
+        found: dict[str, list[str]] = {}
+        for step in self.steps:
+            for edge in step.read:
+                found.setdefault(edge, []).append(step.name)
+        return found
+
+    def edges_below(self, *edges: str) -> set[str]:
+        """Some edges and all that they are made from."""
         found: set[str] = set()
-        waiting = [edge]
+        waiting = [*edges]
         while waiting:
             current = waiting.pop()
             if current not in found:
                 found.add(current)
-                waiting.extend(by_name[current].needed if current in by_name else ())
+                waiting.extend(self.by_name[current].needed if current in self.by_name else ())
         return found
 
     def downstream(self, edges: Iterable[str]) -> set[str]:
         """The steps that rows of some edges come to."""
-        reached = set(edges)
         steps: set[str] = set()
-        for step in self.steps:
-            if reached.intersection(step.read):
-                reached.add(step.name)
-                steps.add(step.name)
+        waiting = [*edges]
+        while waiting:
+            for reader in self._readers.get(waiting.pop(), ()):
+                if reader not in steps:
+                    steps.add(reader)
+                    waiting.append(reader)
         return steps
 
     @property
@@ -100,12 +117,21 @@ class Pipeline:
         given = {step.name: step for step in others}
         return Pipeline(tuple(given.get(step.name, step) for step in self.steps)).with_steps(others)
 
-    def frontiers(self, sources: Mapping[str, int]) -> dict[str, int]:
-        """How far each edge is final, given how far each source is."""
+    def frontiers(self, sources: Mapping[str, int], edges: Collection[str] | None = None) -> dict[str, int]:
+        """How far each edge is final, or each of some, given how far each source is."""
         frontiers = dict(sources)
-        for step in self.steps:
+        steps = self.steps if edges is None else self._in_order(self.edges_below(*edges))
+        for step in steps:
             frontiers[step.name] = min(frontiers[edge] for edge in step.needed)
         return frontiers
+
+    def _in_order(self, edges: Collection[str]) -> list[Step]:
+        found = [edge for edge in edges if edge in self._places]
+        return [self.steps[place] for place in sorted(self._places[edge] for edge in found)]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {step.name: place for place, step in enumerate(self.steps)}
 
 
 def _told(steps: tuple[Step, ...]) -> tuple[Step, ...]:

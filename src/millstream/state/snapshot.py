@@ -193,6 +193,17 @@ class Snapshot:
     def without_backfills(self, edges: Collection[str]) -> Snapshot:
         return replace(self, backfills=tuple(edge for edge in self.backfills if edge not in edges))
 
+    def without_edge(self, edge: str, steps: Collection[str]) -> Snapshot:
+        """Nobody shows an edge any more, nor needs some steps."""
+        failed = [key for key in self.failures if key.partition("#")[0] in steps]
+        found = self.without_states(steps).without_results((edge,)).without_failures(failed)
+        return replace(
+            found,
+            queries=_without(self.queries, (edge,)),
+            query_tables=_without(self.query_tables, steps),
+            backfills=tuple(other for other in self.backfills if other != edge),
+        )
+
     def only(self, shown: Collection[str], needed: Collection[str]) -> Snapshot:
         """With what is kept for the edges that are shown, which need some steps. What stopped a query of a group is
         told under the name of the group's step, and a number."""
@@ -217,8 +228,14 @@ def _only(found: Mapping[str, _Value], keys: Collection[str]) -> dict[str, _Valu
     return {key: value for key, value in found.items() if key in keys}
 
 
-def _without(found: Mapping[str, _Value], keys: Collection[str]) -> dict[str, _Value]:
-    return {key: value for key, value in found.items() if key not in keys}
+def _without(found: Mapping[str, _Value], keys: Collection[str]) -> Mapping[str, _Value]:
+    gone = [key for key in keys if key in found]
+    if not gone:
+        return found
+    kept = dict(found)
+    for key in gone:
+        del kept[key]
+    return kept
 
 
 def state_names(states: Mapping[str, Mapping[str, Names]]) -> Iterator[str]:

@@ -141,8 +141,8 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
     unjudged = {source for source, parts in task.arrived.items() if not all(part.is_judged for part in parts)}
     speaking = {source for source, parts in task.arrived.items() if parts} | {late_key(source) for source in unjudged}
     plan = planner.plan(task.pipeline, task.empty, task.concerned, speaking & task.empty.keys())
-    before, after = task.pipeline.frontiers(task.before), task.pipeline.frontiers(task.after)
     edges = {edge for stage in plan.stages for step in stage.steps for edge in step.edges}
+    before, after = (task.pipeline.frontiers(sources, edges) for sources in (task.before, task.after))
     work = EpochWork(
         task.epoch,
         tuple((source, part) for source, parts in task.arrived.items() for part in parts),

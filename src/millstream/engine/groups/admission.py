@@ -49,8 +49,9 @@ class Admission:
         snapshot, selection = self._commits.snapshot, group.selection
         above = group.above - {selection}
         # Of what the selection reads, steps that have been there all along have their state already.
-        known = (self._plan.names - above) | {selection}
-        made = {step: names for step, names in states.items() if step not in known}
+        made = {
+            step: n for step, n in states.items() if step in above or (step not in self._plan and step != selection)
+        }
         with self._commits.writing() as written:
             written.add([*state_names(states), *results])
             with self._commits.store.file("queries") as writer:

@@ -433,7 +433,7 @@ class Backfills:
 
     def _publish_edges(self, run: Run, shown: frozenset[str]) -> None:
         made = shown - run.failures.keys()
-        needed = {below for edge in made for below in run.pipeline.edges_below(edge)}
+        needed = run.pipeline.edges_below(*made)
         failed = {edge: told(error) for edge, error in run.failures.items() if edge in shown}
         self._merger.admit(
             Newcomers(run.pipeline.only(needed), made, _only(run.states, needed), _only(run.results, made)),

@@ -50,7 +50,7 @@ class Merger:
     def admit(self, new: Newcomers, changed: Callable[[Snapshot], Snapshot]) -> None:
         """Let plans take part that are as far as the committed snapshot, with what else is `changed` in it. Of steps
         that are there already the state stays."""
-        known = self.plan.names
+        known = {step.name for step in new.pipeline.steps if step.name in self.plan}
         with self.commits.writing() as written:
             written.add([*state_names(new.states), *(name for names in new.results.values() for name in names)])
             snapshot = self._united(new, known, written)
@@ -71,7 +71,7 @@ class Merger:
 
     def _merged(self, new: Newcomers, theirs: Step, snapshot: Snapshot, written: Written) -> Snapshot:
         plan, name = self.plan, theirs.name
-        ours = next(step for step in plan.pipeline.steps if step.name == name)
+        ours = plan.pipeline.by_name[name]
         our_state, their_state = snapshot.states.get(name, {}), new.states.get(name, {})
         if not our_state and not their_state:
             return snapshot

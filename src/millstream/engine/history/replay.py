@@ -165,7 +165,7 @@ def _fail(run: Run, failures: Mapping[str, EvaluationError]) -> None:
         run.has_common_failure = True
     run.failures |= {edge: failures[edge] for edge in run.shown if edge in failures}
     going_on = run.shown - run.failures.keys()
-    needed = {below for edge in going_on for below in run.pipeline.edges_below(edge)}
+    needed = run.pipeline.edges_below(*going_on)
     run.pipeline = run.pipeline.only(needed)
     run.states = {step: names for step, names in run.states.items() if step in needed}
     run.results = {edge: names for edge, names in run.results.items() if edge in going_on}
