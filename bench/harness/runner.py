@@ -45,6 +45,7 @@ BY_PAPER = {
         "routing",
         "adaptivity",
         "query_storage",
+        "registering",
         "stocks_and_articles",
     ),
     "psoup": ("modes", "mode_rates", "composite_probes", "late_queries"),  # the last starts Spark
