@@ -1,4 +1,4 @@
-"""The tests themselves: what they share lies in modules of its own, and the kernel's folders are those of its tests."""
+"""The tests themselves: what they share lies in modules of its own, and their folders are the layers of the source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ import ast
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-KERNEL = TESTS.parent / "src" / "millstream" / "kernel"
+SOURCE = TESTS.parent / "src" / "millstream"
+KERNEL = SOURCE / "kernel"
+# Folders of tests that belong to no layer, and what they are about instead.
+ACROSS_LAYERS = {
+    "bench": "the benchmarks",
+    "cql": "behaviour as scripts, for whatever can run them",
+    "examples": "the examples",
+    "formats": "directories of earlier versions",
+    "oracle": "the semantics as plain code, and its own tests",
+    "paper": "the queries of the papers",
+    "properties": "random plans against the oracle",
+    "support": "what tests share, no tests",
+    "text_oracle": "random texts against an oracle of their own",
+}
 FILES = sorted(TESTS.rglob("*.py"))
 
 
@@ -39,3 +52,10 @@ def test_the_kernels_tests_lie_as_the_kernel_does() -> None:
     folders = {path.name for path in (TESTS / "kernel").iterdir() if path.is_dir() and [*path.glob("test_*.py")]}
     assert folders <= {path.name for path in KERNEL.iterdir() if path.is_dir()}
     assert not [*(TESTS / "kernel").glob("test_*.py")]
+
+
+def test_every_layer_has_a_folder_of_tests() -> None:
+    layers = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    folders = {path.name for path in TESTS.iterdir() if [*path.rglob("*.py")]}
+    assert layers <= {path.name for path in TESTS.iterdir() if [*path.rglob("test_*.py")]}
+    assert folders - layers == {*ACROSS_LAYERS}

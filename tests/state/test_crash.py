@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.engine.crashes import OF_OTHERS, answers, feed
+from tests.state.crashes import OF_OTHERS, answers, feed
 
 from millstream.state.faults import POINTS
 

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.engine.crashes import OF_OTHERS, answers, feed
+from tests.state.crashes import OF_OTHERS, answers, feed
 from tests.support import feeder
 from tests.support.feeds import AnySource
 

@@ -1,4 +1,4 @@
-"""A database here, and the same one over HTTP."""
+"""A fixture for tests that a database passes here and over HTTP."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.engine.crashes import answers, feed
+from tests.state.crashes import answers, feed
 
 
 @pytest.fixture(scope="module")
