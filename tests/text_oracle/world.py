@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
-from typing import Any
 
 import duckdb
 from tests.text_oracle.kinds import Column, Text
@@ -206,7 +205,3 @@ class World:
             return min(heartbeats)
         # What reads nothing cannot change: instant 0 is final before time begins. Tables may still change at 0.
         return self.clock if names else max(self.clock, 0)
-
-
-def row_of(values: Sequence[Any]) -> Row:
-    return tuple(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import pyarrow as pa
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from millstream import query as standing
@@ -124,6 +125,13 @@ def _done(result: Result, form: Format) -> Response:
 def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
     router, database = APIRouter(tags=["queries"]), service.database
 
+    async def answer(request: Request, name: str, ask: Callable[[standing.Query], pa.Table]) -> Response:
+        found = _query(database, name)
+        await service.filled([found])
+        # What is kept is read; what is computed from history leaves the threads that read to others.
+        do = service.write if found.mode == "none" else service.read
+        return await do(lambda: rows(request, ask(found)))
+
     @router.get("/queries", response_model=doc.Listed, summary="All queries", dependencies=[needs(Role.READ)])
     async def queries(
         offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
@@ -202,11 +210,7 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
         dependencies=[needs(Role.READ)],
     )
     async def result(request: Request, name: str, at: At = None) -> Response:
-        found = _query(database, name)
-        await service.filled([found])
-        # What is kept is read; what is computed from history leaves the threads that read to others.
-        do = service.write if found.mode == "none" else service.read
-        return await do(lambda: rows(request, found.result(_instant(at))))
+        return await answer(request, name, lambda query: query.result(_instant(at)))
 
     @router.get(
         "/queries/{name:path}/changes",
@@ -216,10 +220,7 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
         dependencies=[needs(Role.READ)],
     )
     async def changes(request: Request, name: str, since: At = None) -> Response:
-        found = _query(database, name)
-        await service.filled([found])
-        do = service.write if found.mode == "none" else service.read
-        return await do(lambda: rows(request, found.changes(_instant(since))))
+        return await answer(request, name, lambda query: query.changes(_instant(since)))
 
     @router.get(
         "/queries/{name:path}/follow",

@@ -10,7 +10,7 @@ which is what full input queues do to a slow module in an eddy of single rows. W
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -36,6 +36,11 @@ class Experience:
     cost: float = 0.0
     work: float = 0.0
     leaving: float = 0.0
+
+    @property
+    def learnt(self) -> tuple[float, float, float, float]:
+        """All of it, as it is kept. (`dataclasses.astuple` copies deeply, which a small step would notice.)"""
+        return self.tickets, self.cost, self.work, self.leaving
 
     def learn(self, entered: int, decided: float, leaving: float, work: float) -> None:
         """From one chunk: the rows, how many pairs of a row and a query were decided, and the work of that."""
@@ -69,10 +74,10 @@ class Memory:
 
     def seed(self) -> int:
         """Where a series of draws begins: another place whenever something was learnt."""
-        return int(np.array([astuple(each) for each in self._known.values()]).view(np.uint64).sum()) >> 1
+        return int(np.array([each.learnt for each in self._known.values()]).view(np.uint64).sum()) >> 1
 
     def segments(self) -> tuple[Segment, ...]:
-        rows = [(module, *astuple(each)) for module, each in sorted(self._known.items())]
+        rows = [(module, *each.learnt) for module, each in sorted(self._known.items())]
         return (pl.DataFrame(rows, schema=_SCHEMA, orient="row"),)
 
 

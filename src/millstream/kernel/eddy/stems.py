@@ -85,8 +85,6 @@ class Experience:
 
 _MUCH_WORSE = 1.25
 
-STEM_POLICIES = ("ticket", "fixed", "random")
-
 
 @dataclass(frozen=True)
 class StemProspects:

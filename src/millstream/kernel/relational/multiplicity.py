@@ -418,11 +418,15 @@ class DistinctStar(_ByValue):
 
     def known_until(self, values: pl.DataFrame, state: State) -> Ticks:
         """E of each of the values (with their codes); 0 where there is none."""
-        until = np.zeros(values.height, np.int64)
+        return self._greatest(END, values, state)
+
+    def _greatest(self, column: str, values: pl.DataFrame, state: State) -> Ticks:
+        """The greatest instant of a column that the stays of each of the values have; 0 where there is none."""
+        greatest = np.zeros(values.height, np.int64)
         for segment in state.get("stays", ()):
             i, j = self._found(values, segment)
-            np.maximum.at(until, i, numbers(segment, END)[j])
-        return until
+            np.maximum.at(greatest, i, numbers(segment, column)[j])
+        return greatest
 
     def _lasting(self, stays: Sequence[Segment], low: int) -> tuple[Segment, ...]:
         lasting = (without_expired(segment, horizon_of(low)) for segment in stays)

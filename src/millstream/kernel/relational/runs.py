@@ -120,11 +120,7 @@ class ForetoldRuns(DistinctStar):
 
     def since(self, values: pl.DataFrame, state: State) -> Ticks:
         """When the stay began that each of the values (with their codes) is in, by what was said so far."""
-        since = np.zeros(values.height, np.int64)
-        for segment in state.get("stays", ()):
-            i, j = self._found(values, segment)
-            np.maximum.at(since, i, numbers(segment, BORN)[j])
-        return since
+        return self._greatest(BORN, values, state)
 
 
 Runs = CountedRuns | ForetoldRuns

@@ -23,10 +23,10 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, WEIGHT, Batch, concat
-from millstream.kernel.distribution import Distribution, anywhere
+from millstream.kernel.distribution import Distribution
 from millstream.kernel.keys import Positions, key_codes, stable_order
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.sharing.keyed_selection import expanded, with_query
+from millstream.kernel.sharing.keyed_selection import behind_query, expanded, with_query
 from millstream.kernel.sharing.lineage import (
     BLOCK,
     BLOCK_SIZE,
@@ -77,7 +77,7 @@ class Expand(Operator):
 
     @property
     def distribution(self) -> Distribution:
-        return anywhere(tuple((index, index + 1) for index in range(self._width)))
+        return behind_query(self._width)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]

@@ -81,6 +81,11 @@ def with_query(schema: Schema) -> Schema:
     return (Field(QUERY, BIGINT), *schema)
 
 
+def behind_query(width: int) -> Distribution:
+    """Rows lie anywhere; their columns are behind the query in the output."""
+    return anywhere(tuple((index, index + 1) for index in range(width)))
+
+
 def expanded(queries: pl.Series, columns: Sequence[pl.Series]) -> Batch:
     """The rows with the query as c0 and their own value columns after it."""
     width = sum(not column.name.startswith("_") for column in columns)
@@ -107,7 +112,7 @@ class KeyedSelection(Operator):
 
     @property
     def distribution(self) -> Distribution:
-        return anywhere(tuple((index, index + 1) for index in range(self._width)))
+        return behind_query(self._width)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]

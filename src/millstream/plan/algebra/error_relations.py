@@ -92,7 +92,6 @@ class Telling:
 
     def __init__(self, plan: lo.Node, noted: Iterable[Noted], keys: int = 0, *, above: int = 0) -> None:
         self._quiet: dict[int, tuple[lo.Node, lo.Node]] = {}
-        self._keys = keys
         places = [*_places(plan, -above), *(_Place(n.errors.input, n.errors.expressions, (), n.source) for n in noted)]
         self.plan = self.quiet(plan)
         found: dict[tuple[int, bool], list[lo.Node]] = {}
