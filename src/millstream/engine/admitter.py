@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
 from millstream.engine.commits import Commits
 from millstream.engine.groups.admission import Groups
-from millstream.engine.groups.group import Group, numbers_of
+from millstream.engine.groups.group import Group, Rows, numbers_of
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.past import WHOLE, Past, Pasts
 from millstream.engine.shared_plan import SharedPlan
@@ -57,13 +57,15 @@ class Admitter:
             self._plan.shown[group.edge] += rows.height
             self._hand_over(group)
 
-    def recover(self, group: Group, shape: Shape, queries: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
-        """A group as the snapshot has it; gives those rows of its query table of a shape that are asked for."""
+    def recover(self, group: Group, shapes: Collection[Shape], chosen: pl.Expr) -> Rows:
+        """A group as the snapshot has it; gives the rows of its query tables of some shapes that are chosen."""
         with self._commits.lock:
-            self._groups.open(group, shape)
+            for shape in shapes:
+                self._groups.open(group, shape)
             self._groups.attach(group)
-            rows = queries(self._groups.table(group, shape))
-            self._plan.shown[group.edge] += rows.height
+            tables = self._groups.tables(group)
+            rows = {shape.name: tables[shape.name].filter(chosen) for shape in shapes}
+            self._plan.shown[group.edge] += sum(frame.height for frame in rows.values())
             return rows
 
     def dismiss(self, edge: str, queries: Sequence[int], catalog: Catalog) -> None:
