@@ -3,9 +3,6 @@
 A text is cut into tokens, and constants are taken out, but for their types: what is left is the same for all texts that
 bind to the same plan but for constants. Which constant ends up where in the plan is found out by binding the text once
 more with marks in their place.
-
-Of a condition that is a conjunction of comparisons of columns with constants, each comparison is bound for itself. So
-texts are known, too, all of whose comparisons have been bound before, in whatever combination.
 """
 
 from __future__ import annotations
@@ -26,20 +23,17 @@ from millstream.types import BIGINT, DOUBLE, INT, STRING, DataType
 
 _LONG = 10_000  # characters; a group with so many constants would have no use of it
 _MARKED = (INT, BIGINT, DOUBLE, STRING)
-_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
-_CONSTANTS = (TokenType.NUMBER, TokenType.STRING)
-_OPERATORS = (TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE)
-_ENDS = (TokenType.GROUP_BY, TokenType.R_PAREN)  # of a WHERE clause
 
 
 @dataclass(frozen=True)
 class Masked:
-    """A text without its constants: the tokens and what they are, and the constants with their places in the text."""
+    """A text without its constants: the tokens, the constants with their places in the text, and the place of WHERE, if
+    there is one."""
 
     tokens: tuple[str, ...]
-    kinds: tuple[TokenType, ...]
     constants: tuple[Literal, ...]
     places: tuple[tuple[int, int], ...]
+    where: int | None
 
 
 def masked(text: str) -> Masked | None:
@@ -47,14 +41,15 @@ def masked(text: str) -> Masked | None:
     if len(text) > _LONG:
         return None
     tokens: list[str] = []
-    kinds: list[TokenType] = []
     constants: list[Literal] = []
     places: list[tuple[int, int]] = []
+    wheres: list[int] = []
     try:
         for token in CQL().tokenize(text):
-            kinds.append(token.token_type)
-            if token.token_type not in _CONSTANTS:
+            if token.token_type not in (TokenType.NUMBER, TokenType.STRING):
                 tokens.append(token.text)
+                if token.token_type == TokenType.WHERE:
+                    wheres.append(token.start)
                 continue
             is_text = token.token_type == TokenType.STRING
             constant = Literal(STRING, token.text) if is_text else number_literal(token.text)
@@ -63,52 +58,8 @@ def masked(text: str) -> Masked | None:
             places.append((token.start, token.end + 1))
     except (TokenError, TypeError):
         return None
-    return Masked(tuple(tokens), tuple(kinds), tuple(constants), tuple(places))
-
-
-@dataclass(frozen=True)
-class Comparisons:
-    """A text with a condition that is a conjunction of comparisons of columns with constants: what stands around it,
-    the comparisons without their constants, and these."""
-
-    around: tuple[object, ...]
-    comparisons: tuple[tuple[str, ...], ...]
-    constants: tuple[Literal, ...]
-
-
-def comparisons_in(found: Masked) -> Comparisons | None:
-    """None where the text has another condition, or none, or several."""
-    kinds, tokens = found.kinds, found.tokens
-    if kinds.count(TokenType.WHERE) != 1:
-        return None
-    begin = at = kinds.index(TokenType.WHERE) + 1
-    comparisons = []
-    while True:
-        end = _end_of_comparison(kinds, at)
-        if end is None:
-            return None
-        comparisons.append(tokens[at:end])
-        if kinds[end : end + 1] != (TokenType.AND,):
-            break
-        at = end + 1
-    if end < len(kinds) and kinds[end] not in _ENDS:
-        return None
-    first = sum(kind in _CONSTANTS for kind in kinds[:begin])
-    last = first + len(comparisons)
-    around = tokens[:begin], kinds[:begin], tokens[end:], kinds[end:], found.constants[:first], found.constants[last:]
-    return Comparisons(around, tuple(comparisons), found.constants[first:last])
-
-
-def _end_of_comparison(kinds: tuple[TokenType, ...], at: int) -> int | None:
-    """Where a comparison ends that begins at a place, if there is one."""
-    if kinds[at : at + 1] and kinds[at + 1 : at + 2] == (TokenType.DOT,):
-        if kinds[at] not in _NAMES:
-            return None
-        at += 2
-    if len(kinds) < at + 3:
-        return None
-    name, operator, constant = kinds[at : at + 3]
-    return at + 3 if name in _NAMES and operator in _OPERATORS and constant in _CONSTANTS else None
+    where = wheres[0] if len(wheres) == 1 else None
+    return Masked(tuple(tokens), tuple(constants), tuple(places), where)
 
 
 def in_conditions(query: exp.Query, found: Masked) -> list[int]:

@@ -11,19 +11,11 @@ from dataclasses import dataclass, field
 from millstream.errors import Error
 from millstream.kernel.scalar.expressions import Expression, Literal, Parameter, conjunction, conjuncts
 from millstream.language import statements as st
-from millstream.language.literal_masks import (
-    Comparisons,
-    Masked,
-    comparisons_in,
-    converted,
-    in_conditions,
-    sources_of,
-    with_marks,
-)
+from millstream.language.comparisons import Comparison, Comparisons, comparisons_in
+from millstream.language.literal_masks import Masked, converted, in_conditions, masked, sources_of, with_marks
 from millstream.language.statement_parser import parse_query
 from millstream.plan.grouping import Shape, Split, generalised, shape_of, split
 from millstream.plan.lowering.matches import is_fragile
-from millstream.plan.nodes import sources
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.templates import Template
 from millstream.types import STRING, DataType
@@ -65,9 +57,9 @@ class KnownComparisons:
 
     planned: Planned
     split: Split
-    comparisons: dict[tuple[str, ...], tuple[Expression, DataType]] = field(default_factory=dict)
-    parts: dict[tuple[tuple[str, ...], int], Expression] = field(default_factory=dict)  # with a parameter's number
-    shapes: dict[tuple[tuple[str, ...], ...], Shape] = field(default_factory=dict)  # of whole conditions
+    comparisons: dict[Comparison, tuple[Expression, DataType]] = field(default_factory=dict)
+    parts: dict[tuple[Comparison, int], Expression] = field(default_factory=dict)  # with a parameter's number
+    shapes: dict[tuple[Comparison, ...], Shape] = field(default_factory=dict)  # of whole conditions
 
     def learn(self, found: Comparisons, condition: Expression) -> bool:
         """Find the comparisons of a text in what its condition was bound to, if they are all there and nothing else."""
@@ -98,7 +90,7 @@ class KnownComparisons:
             self.shapes[found.comparisons] = shape
         return Recognised(self.planned, self.split, shape, tuple(values))
 
-    def _part(self, comparison: tuple[str, ...], place: int) -> Expression:
+    def _part(self, comparison: Comparison, place: int) -> Expression:
         """A comparison with the parameter of its place in a condition."""
         if (comparison, place) not in self.parts:
             general, kind = self.comparisons[comparison]
@@ -123,22 +115,32 @@ class KnownTexts:
         self._seen: set[int] = set()  # hashes of texts that were seen once
         self._under: object = None  # what names meant when they were learned
 
-    def find(self, found: Masked) -> Recognised | None:
+    def find(self, text: str) -> Recognised | None:
         if self._under is not self._planner.session.declared.meaning:
             self._texts.clear()
             self._conditions.clear()
             self._under = self._planner.session.declared.meaning
+        return self._by_comparisons(text) or self._by_mask(text)
+
+    def _by_comparisons(self, text: str) -> Recognised | None:
+        condition = comparisons_in(text)
+        known = None if condition is None else self._conditions.get(condition.around)
+        return None if condition is None or known is None else known.recognised(condition)
+
+    def _by_mask(self, text: str) -> Recognised | None:
+        found = masked(text) if self._texts else None
+        if found is None:
+            return None
         for known in self._texts.get(found.tokens, ()):
             if all(found.constants[number] == constant for number, constant in known.fixed):
                 return known.recognised(found)
-        condition = comparisons_in(found)
-        by_comparison = None if condition is None else self._conditions.get(condition.around)
-        return None if condition is None or by_comparison is None else by_comparison.recognised(condition)
+        return None
 
-    def note(self, found: Masked, statement: st.Query, template: Template) -> None:
+    def note(self, statement: st.Query, planned: Planned, template: Template) -> None:
         """A text was registered. Its comparisons are learned; where that does not do, the whole text is when it comes
         the second time, since most will never come again."""
-        if self._learn_comparisons(found, template):
+        found = masked(statement.place.text)
+        if found is None or self.learn_comparisons(statement.place.text, planned, found):
             return
         if hash(found.tokens) in self._seen:
             self._learn(found, statement, template)
@@ -147,16 +149,20 @@ class KnownTexts:
             self._seen.clear()
         self._seen.add(hash(found.tokens))
 
-    def _learn_comparisons(self, found: Masked, template: Template) -> bool:
+    def learn_comparisons(self, text: str, planned: Planned, found: Masked | None = None) -> bool:
         """Of one input, where nothing can fail: there conditions are moved and changed by no rule."""
-        condition = comparisons_in(found)
-        plan = template.bound.plan
-        taken = None if condition is None or len(sources(plan)) > 1 or is_fragile(plan) else split(plan)
-        if condition is None or taken is None:
+        condition, plan = comparisons_in(text), planned.bound.plan
+        if condition is None or is_fragile(plan):
+            return False
+        found = found or masked(text)
+        if found is None or found.where != condition.where:
+            return False
+        taken = split(plan)
+        if taken is None or taken.is_join:
             return False
         known = self._conditions.get(condition.around)
         if known is None:
-            known = KnownComparisons(template.planned, taken)
+            known = KnownComparisons(planned, taken)
         elif known.split.skeleton != taken.skeleton:
             return False
         self._conditions[condition.around] = known

@@ -19,10 +19,9 @@ from millstream.engine.materialization import Eager, Keeping, Lazy, Nothing
 from millstream.engine.past import Past
 from millstream.errors import Place
 from millstream.language import statements as st
-from millstream.language.literal_masks import masked
 from millstream.language.statement_parser import check_text, parse, parse_query
 from millstream.plan.grouping import has_many_constants, shape_of, split
-from millstream.queries.known_texts import KnownTexts, Recognised
+from millstream.queries.known_texts import KnownTexts
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in
 from millstream.queries.planner import Planned, Planner
@@ -88,20 +87,34 @@ class Registration:
         """Make a text a standing query."""
         check_text(text)
         with self._engine.lock:
-            found = masked(text) if mode.lower() == "eager" else None
-            known = self._texts.find(found) if found is not None else None
+            known = self._register_known(text, name, mode)
             if known is not None:
-                query = self._register_known(known, text, name, mode)
-                if query is not None:
-                    return query
+                return known
             statement = st.Query(Place(text, 0, len(text)), parse_query(text))
-            query = self.register(name, mode, statement)
-            if found is not None and known is None and isinstance(query.template, Template):
-                self._texts.note(found, statement, query.template)
+            new = self._candidate(name, mode, statement, self._planner)
+            return self._learned(statement, new, self._admit(new))
+
+    def register_recorded(self, record: Record) -> Query:
+        """Register a query of which there is no more than a record; the caller commits."""
+        text, name, mode = record[TEXT], record[NAME], record[MODE]
+        with self._engine.lock:
+            known = self._register_known(text, name, mode, recorded=True)
+            if known is not None:
+                return known
+            statement = said(text)
+            new = replace(self._candidate(name, mode, statement, self._planner), recorded=True)
+            return self._learned(statement, new, self._admit(new))
+
+    def _learned(self, statement: st.RegisterQuery | st.Query, new: Candidate, query: Query) -> Query:
+        if new.mode == "eager" and isinstance(query.template, Template) and isinstance(statement, st.Query):
+            self._texts.note(statement, new.planned, query.template)
         return query
 
-    def _register_known(self, known: Recognised, text: str, name: str | None, mode: str) -> Query | None:
-        """None where the query must be planned after all."""
+    def _register_known(self, text: str, name: str | None, mode: str, *, recorded: bool = False) -> Query | None:
+        """None where the query must be parsed and planned."""
+        known = self._texts.find(text) if mode.lower() == "eager" else None
+        if known is None:
+            return None
         group = self._choice.group(known.split, known.shape, self._planner.options)
         past = of_the_past(self._engine, known.planned.bound)
         is_new = group.edge not in self._engine.groups
@@ -111,7 +124,7 @@ class Registration:
         self._registry.check_free([name])
         template = self._templates.declared(known.planned, group, known.shape, text)
         rows = table_row(known.shape, known.values, name, mode, text, template.name)
-        record = {NAME: name, MODE: mode, TEXT: text}
+        record = {} if recorded else {NAME: name, MODE: mode, TEXT: text}
         return self._templates.enlist(template, rows, self._session.settings, record, past)[0]
 
     def register(
@@ -120,17 +133,19 @@ class Registration:
         mode: str | None,
         statement: st.RegisterQuery | st.Query,
         planner: Planner | None = None,
-        *,
-        recorded: bool = False,
     ) -> Query:
-        """Make a query a standing one; where there is a record of it already, the caller commits."""
-        place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
+        """Make a query a standing one."""
         with self._engine.lock:
-            name, mode = name or self._registry.free_names(1)[0], (mode or "eager").lower()
-            self._registry.check_free([name], place)
-            planned = (planner or self._planner).plan(statement.place.text, statement.query)
-            past = of_the_past(self._engine, planned.bound)
-            return self._admit(Candidate(name, mode, statement_text(statement), planned, past, recorded=recorded))
+            return self._admit(self._candidate(name, mode or "eager", statement, planner or self._planner))
+
+    def _candidate(
+        self, name: str | None, mode: str, statement: st.RegisterQuery | st.Query, planner: Planner
+    ) -> Candidate:
+        name = name or self._registry.free_names(1)[0]
+        self._registry.check_free([name], statement.name.place if isinstance(statement, st.RegisterQuery) else None)
+        planned = planner.plan(statement.place.text, statement.query)
+        past = of_the_past(self._engine, planned.bound)
+        return Candidate(name, mode.lower(), statement_text(statement), planned, past)
 
     def recover(self, entry: Entry) -> Query:
         """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""

@@ -13,8 +13,6 @@ from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
 from millstream.engine.past import Past
 from millstream.kernel.batch import value_column
-from millstream.kernel.scalar.expressions import Parameter
-from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, selectivity
@@ -25,7 +23,6 @@ from millstream.plan.lowering.lower import Options
 from millstream.plan.nodes import sources
 from millstream.queries.planner import Planner
 from millstream.settings import Settings
-from millstream.types import BOOLEAN
 
 # From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
 ENOUGH_TO_SHARE = 8
@@ -49,10 +46,10 @@ class SharingChoice:
         """The group for a query of a shape, or for many with these constants: by the value of a column that they ask
         for, where there are not too many of them for each value."""
         groups = self._engine.groups
-        asked = equality_key(shape.condition)
-        if asked is not None and asked[0].type != BOOLEAN and isinstance(asked[1], Parameter):
-            keyed = groups.find(found, asked[0], options)
-            values = None if constants is None else constants[value_column(asked[1].index)]
+        if shape.key is not None:
+            key, parameter = shape.key
+            keyed = groups.find(found, key, options)
+            values = None if constants is None else constants[value_column(parameter)]
             known = len(self._values.get((keyed.edge, shape.name), ()))
             known += 1 if values is None else values.n_unique()
             count = groups.next_query(keyed) + (1 if values is None else len(values))
@@ -62,9 +59,8 @@ class SharingChoice:
 
     def has_joined(self, group: Group, shape: Shape, rows: pl.DataFrame) -> None:
         """Queries with these constants are in a group now."""
-        asked = equality_key(shape.condition) if group.key is not None else None
-        if asked is not None and isinstance(asked[1], Parameter):
-            values = rows[value_column(asked[1].index)].to_list()
+        if group.key is not None and shape.key is not None:
+            values = rows[value_column(shape.key[1])].to_list()
             self._values.setdefault((group.edge, shape.name), set()).update(values)
 
     def is_to_share(self, group: Group, settings: Settings, wanted: float = 0.0) -> bool:

@@ -20,6 +20,7 @@ from millstream.language.statement_parser import parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.plan.grouping import Shape, Split, shape_of, split
 from millstream.plan.lowering.lower import Options
+from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes
 from millstream.queries.none_mode import ROWS, NoneTemplates, rows_of
 from millstream.queries.notices import of_the_past, past_in
@@ -69,22 +70,28 @@ class TemplateRecovery:
 
     def _shapes(self, entry: Entry, planned: Planned, found: Split, shape: Shape) -> dict[Shape, Planned]:
         """The shapes that queries of a template have, each with the plan of one of these."""
-        shapes = {}
+        shapes, known = {}, KnownTexts(planned.planner)
         for name, text in self._texts(entry["selection"]).get(entry["name"], {}).items():
             if name == shape.name:
                 shapes[shape] = planned
                 continue
             if text is None:
                 raise PlannedOtherwise
-            other = planned.planner.plan(text, said(text).query, statistics=entry["statistics"])
-            own = split(other.bound.plan)
-            of_text = shape_of(own.condition)[0] if own is not None and own.skeleton == found.skeleton else None
-            if of_text is None or of_text.name != name:
+            other = known.find(text) or self._planned(text, entry, planned.planner, known)
+            if other.split.skeleton != found.skeleton or other.shape.name != name:
                 raise PlannedOtherwise
-            shapes[of_text] = other
+            shapes[other.shape] = other.planned
         if not shapes:
             raise PlannedOtherwise
         return shapes
+
+    def _planned(self, text: str, entry: Entry, planner: Planner, known: KnownTexts) -> Recognised:
+        planned = planner.plan(text, said(text).query, statistics=entry["statistics"])
+        found = split(planned.bound.plan)
+        if found is None:
+            raise PlannedOtherwise
+        known.learn_comparisons(text, planned)
+        return Recognised(planned, found, *shape_of(found.condition))
 
     def _texts(self, selection: str) -> dict[str, dict[str, str | None]]:
         """By template and shape, the text of a query that a selection of this name has."""

@@ -31,7 +31,7 @@ from millstream.plan.explain_groups import service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import Shape
 from millstream.plan.lowering.matches import LazyPlan
-from millstream.plan.nodes import map_expressions, sources
+from millstream.plan.nodes import map_expressions
 from millstream.queries.modes import Modes
 from millstream.queries.notices import of_the_past, with_past
 from millstream.queries.planner import Planned
@@ -154,7 +154,7 @@ class Templates:
             if lazy is not None:
                 outside = *outside, lazy.above, lazy.parts[0].windows
             return fingerprint((group.edge, shape.name, outside))
-        statistics = json.dumps(planned.statistics) if len(sources(group.split.core)) > 1 else ""
+        statistics = json.dumps(planned.statistics) if group.split.is_join else ""
         settings = planned.planner.settings
         if settings is not self._settings[0]:
             self._settings = settings, json.dumps(asdict(settings))
