@@ -128,6 +128,28 @@ def test_queries_that_no_commit_came_after_are_there(tmp_path: Path, alone: ms.D
         check(db, alone)
 
 
+def test_what_they_have_of_the_past_is_noted_too(tmp_path: Path) -> None:
+    db = ms.connect(str(tmp_path / "db"), engine="inprocess")
+    db.execute("SET sharing = 'on'; CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts RETAIN 25")
+    for tick in range(100):
+        db.insert("s", [(tick % 4, tick % 7, tick)])
+    for number, operator in enumerate(OPERATORS * 2):
+        db.register(f"SELECT COUNT(*) AS n FROM s [RANGE UNBOUNDED] WHERE v >= {number} AND k {operator} 2")
+    told = [entry["notices"] for entry in db.session.declared.entries if entry["kind"] == "template"]
+    assert [len(notices) for notices in told] == [1] * len(told)
+    shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    with ms.connect(str(tmp_path / "copy"), engine="inprocess") as copy:
+        for query in db.queries():
+            found = copy.query(query.name)
+            assert found.past.kept == query.past.kept
+            assert query.notices == found.notices != []
+        for each in (db, copy):
+            each.insert("s", [(tick % 4, tick % 7, tick) for tick in range(100, 130)])
+        for query in db.queries():
+            assert query.result().equals(copy.query(query.name).result()), query.cql
+    db.close()
+
+
 def test_what_is_told_by_comparisons_is_what_is_bound(alone: ms.Database) -> None:
     """However texts are known: the names of shapes are on disk, and are found again by binding texts."""
     with ms.connect(engine="inprocess") as db:

@@ -55,14 +55,15 @@ class Candidate:
         """What keeps its state from that of others, by its entry."""
         return self.entry.get("apart", "") if self.entry is not None else ""
 
-    def record(self) -> Record:
-        """What is noted of it until the next commit."""
-        return {NAME: self.name, MODE: self.mode, TEXT: self.text}
-
     def content(self) -> dict[str, Any]:
         """For an entry of its own."""
         said = {"shown": self.name, "mode": self.mode, "text": self.text}
         return {**said, **self.planned.entry(), **self.past.entry()}
+
+
+def record_of(name: str, mode: str, text: str, past: Past) -> Record:
+    """What is noted of a query until the next commit."""
+    return {NAME: name, MODE: mode, TEXT: text, **past.entry()}
 
 
 class Registration:
@@ -96,13 +97,14 @@ class Registration:
 
     def register_recorded(self, record: Record) -> Query:
         """Register a query of which there is no more than a record; the caller commits."""
-        text, name, mode = record[TEXT], record[NAME], record[MODE]
+        text, name, mode, past = record[TEXT], record[NAME], record[MODE], past_in(record)
         with self._engine.lock:
-            known = self._register_known(text, name, mode, recorded=True)
+            known = self._register_known(text, name, mode, past)
             if known is not None:
                 return known
             statement = said(text)
-            new = replace(self._candidate(name, mode, statement, self._planner), recorded=True)
+            new = self._candidate(name, mode, statement, self._planner)
+            new = replace(new, past=replace(past, apart=new.past.apart), recorded=True)
             return self._learned(statement, new, self._admit(new))
 
     def _learned(self, statement: st.RegisterQuery | st.Query, new: Candidate, query: Query) -> Query:
@@ -110,13 +112,13 @@ class Registration:
             self._texts.note(statement, new.planned, query.template)
         return query
 
-    def _register_known(self, text: str, name: str | None, mode: str, *, recorded: bool = False) -> Query | None:
-        """None where the query must be parsed and planned."""
+    def _register_known(self, text: str, name: str | None, mode: str, recorded: Past | None = None) -> Query | None:
+        """None where the query must be parsed and planned. One that there is a record of has that past."""
         known = self._texts.find(text) if mode.lower() == "eager" else None
         if known is None:
             return None
         group = self._choice.group(known.split, known.shape, self._planner.options)
-        past = of_the_past(self._engine, known.planned.bound)
+        past = of_the_past(self._engine, known.planned.bound) if recorded is None else recorded
         is_new = group.edge not in self._engine.groups
         if is_new or past.unseen is not None or self._choice.differs_by_its_past(group, past):
             return None
@@ -124,7 +126,7 @@ class Registration:
         self._registry.check_free([name])
         template = self._templates.declared(known.planned, group, known.shape, text)
         rows = table_row(known.shape, known.values, name, mode, text, template.name)
-        record = {} if recorded else {NAME: name, MODE: mode, TEXT: text}
+        record = record_of(name, mode, text, past) if recorded is None else {}
         return self._templates.enlist(template, rows, self._session.settings, record, past)[0]
 
     def register(
@@ -170,7 +172,8 @@ class Registration:
         if is_to_share and not self._choice.differs_by_its_past(group, new.past):
             self._gather(group, planned.planner)
             template = self._templates.declared(planned, group, shape, new.text)
-            return self._enlisted(new, template, values, {} if new.recorded else new.record())
+            record = {} if new.recorded else record_of(new.name, new.mode, new.text, new.past)
+            return self._enlisted(new, template, values, record)
         query = self._with_own_plan(new)
         self._choice.note_own_plan(group, new.name, wanted)
         return query

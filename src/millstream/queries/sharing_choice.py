@@ -81,11 +81,11 @@ class SharingChoice:
             return False
         if past.covered and past.counted:
             return True  # a group counts what fails from now on
-        engine, below = self._engine, [s for s in group.pipeline.steps if s.name not in group.above]
-        if any(engine.snapshot.states.get(step.name) for step in below):
+        engine = self._engine
+        if any(engine.snapshot.states.get(step.name) for step in group.below):
             return True
         others = engine.pasts.all_of(group.edge)
-        keeps = any(step.operator.distribution.keys is not None for step in below)
+        keeps = any(step.operator.distribution.keys is not None for step in group.below)
         return keeps and any(other.kept != past.kept for other in others)
 
     def note_own_plan(self, group: Group, name: str, wanted: float = 0.0) -> None:

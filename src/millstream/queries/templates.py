@@ -189,16 +189,22 @@ class Templates:
         past: Past | None = None,
     ) -> list[Query]:
         """Register queries of a template, by rows of the query table."""
-        session, group = self._session, template.group
+        session, group, commits = self._session, template.group, self._engine.commits
         past = past or of_the_past(self._engine, template.bound)
         first = self._engine.groups.next_query(group)
         rows = rows.hstack([pl.Series(QUERY, range(first, first + rows.height), pl.Int64)])
         before = session.declared
+        # What a record says of the past comes to the catalog with the next commit, whatever that is for.
+        is_noted = record is not None and before.entries is commits.snapshot.catalog
         try:
             self._registry.check_room(rows.height, settings)
             session.declared = with_past(before, template.name, first, rows.height, past)
+            if is_noted:
+                commits.carry(commits.snapshot.with_catalog(session.declared.entries))
             self._engine.admitter.enlist(group, template.shape, rows, session.declared.entries, record, past)
         except BaseException:
+            if is_noted:
+                commits.carry(commits.snapshot.with_catalog(before.entries))
             session.declared = before
             if not self._registry.number_of(template):
                 session.declared = self._without(template)

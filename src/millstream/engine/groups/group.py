@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import physical as ph
@@ -20,7 +20,8 @@ Rows = Mapping[str, pl.DataFrame]  # of the query table, by shape
 @dataclass(eq=False)
 class Group:
     """The queries of one skeleton. `selection` is the step that selects for all of them, `above` what is the group's
-    own: the selection and the steps that read it. None of the names depends on which queries there are."""
+    own: the selection and the steps that read it; `below` makes what it reads. None of the names depends on which
+    queries there are."""
 
     split: Split
     key: Expression | None
@@ -33,6 +34,7 @@ class Group:
     selection: str = field(init=False)
     steps: tuple[str, ...] = field(init=False)
     above: frozenset[str] = field(init=False)
+    below: tuple[Step, ...] = field(init=False)
     query_rows: ph.QueryRows | None = field(init=False)
     _pipeline: Pipeline | None = field(init=False)
 
@@ -42,6 +44,7 @@ class Group:
         self.lifted, self.edge, self.selection = self._lift(), lowering.edge, lowering.selection
         self.steps = tuple(step.name for step in pipeline.steps)
         self.above = _above(pipeline, self.selection)
+        self.below = tuple(step for step in pipeline.steps if step.name not in self.above)
         rows = (node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows))
         self.query_rows = next(rows, None)
         self._pipeline = pipeline
