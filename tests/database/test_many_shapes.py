@@ -34,7 +34,7 @@ def comparison(choose: random.Random) -> str:
     }.get(column, str(choose.randint(0, 9)))
     if choose.random() < 0.05:
         return f"{column} BETWEEN {constant} AND {constant}"
-    if column not in "t" and choose.random() < 0.05:
+    if column not in "t" and choose.random() < 0.2:
         return f"{column} > -{constant}"
     return f"{column} {choose.choice(OPERATORS)} {constant}"
 
@@ -213,6 +213,8 @@ def test_what_stands_in_a_comment_or_a_constant_is_no_condition() -> None:
         ("SELECT a FROM s WHERE a > 1 AND s.b = 'x'", [("a", ">", "INT"), ("s.b", "=", "STRING")]),
         ("SELECT a FROM s [RANGE 5] WHERE a > 1 GROUP BY a", [("a", ">", "INT")]),
         ("ISTREAM (SELECT a FROM s WHERE a <> 1.5)", [("a", "<>", "DECIMAL(2,1)")]),
+        ("SELECT a FROM s WHERE a > -1 AND b < -1.25", [("a", ">", "INT"), ("b", "<", "DECIMAL(3,2)")]),
+        ("SELECT a FROM s WHERE a > - 1", None),
         ("SELECT a FROM s", None),
         ("SELECT a FROM s WHERE a > 1 OR b = 2", None),
         ("SELECT a FROM s WHERE a > 1 AND b = 2 + 3", None),

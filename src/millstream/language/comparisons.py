@@ -16,7 +16,7 @@ from millstream.types import STRING
 
 Comparison = tuple[str, str, str]  # a column as it is written, an operator, and the type of the constant
 
-_COMPARISON = r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*(<=|>=|<>|!=|<|>|=)\s*(\d+(?:\.\d+)?|'[^'\\\n]*')(?=\s|\)|$)"
+_COMPARISON = r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*(<=|>=|<>|!=|<|>|=)\s*(-?\d+(?:\.\d+)?|'[^'\\\n]*')(?=\s|\)|$)"
 _WHERE = re.compile(r"\bWHERE\s", re.IGNORECASE)
 _FIRST = re.compile(rf"\s*{_COMPARISON}", re.ASCII)
 _NEXT = re.compile(rf"\s+(?i:AND)\s+{_COMPARISON}", re.ASCII)

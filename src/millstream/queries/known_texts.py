@@ -21,6 +21,7 @@ from millstream.queries.templates import Template
 from millstream.types import STRING, DataType
 
 _REMEMBERED = 100_000
+_LEARNED = 1_000  # each with a plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +166,8 @@ class KnownTexts:
             known = KnownComparisons(planned, taken)
         elif known.split.skeleton != taken.skeleton:
             return False
+        if len(self._conditions) >= _LEARNED:
+            self._conditions.clear()
         self._conditions[condition.around] = known
         return known.learn(condition, taken.condition)
 
@@ -184,4 +187,6 @@ class KnownTexts:
         sources = sources_of(values, shape.parameters, marks) if shape.name == template.shape.name else None
         if sources is not None:
             fixed = tuple((n, constant) for n, constant in enumerate(found.constants) if n not in marks)
+            if len(self._texts) >= _LEARNED:
+                self._texts.clear()
             self._texts.setdefault(found.tokens, []).append(KnownText(planned, taken, shape, sources, fixed))

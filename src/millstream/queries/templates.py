@@ -154,11 +154,12 @@ class Templates:
             if lazy is not None:
                 outside = *outside, lazy.above, lazy.parts[0].windows
             return fingerprint((group.edge, shape.name, outside))
-        statistics = json.dumps(planned.statistics) if group.split.is_join else ""
         settings = planned.planner.settings
         if settings is not self._settings[0]:
             self._settings = settings, json.dumps(asdict(settings))
-        asked = group.edge, bound.kind, columns, self._settings[1], statistics
+        asked = group.edge, bound.kind, columns, self._settings[1]
+        if group.split.is_join:
+            return fingerprint((*asked, json.dumps(planned.statistics)))
         if asked not in self._names:
             self._names[asked] = fingerprint(asked)
         return self._names[asked]
