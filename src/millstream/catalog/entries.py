@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.plan.cost import SourceStatistics
 from millstream.settings import Settings
 
 Entry = Mapping[str, Any]
+
+_STANDING = ("query", "template", "sink")  # which no text refers to
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,21 @@ class Declarations:
     """The entries of a database. Names are unique within a group: objects, queries, functions, sinks."""
 
     entries: tuple[Entry, ...] = ()
+    meaning: object = field(default_factory=object, compare=False)  # another one where texts may mean something else
 
     def with_entry(self, kind: str, name: str, **content: Any) -> Declarations:
-        return Declarations((*self.entries, {"kind": kind, "name": name.lower(), **content}))
+        return self._changed(kind, (*self.entries, {"kind": kind, "name": name.lower(), **content}))
 
     def without(self, kind: str, name: str) -> Declarations:
-        return Declarations(tuple(e for e in self.entries if (e["kind"], e["name"]) != (kind, name.lower())))
+        return self._changed(kind, tuple(e for e in self.entries if (e["kind"], e["name"]) != (kind, name.lower())))
 
     def replacing(self, entry: Entry, *others: Entry) -> Declarations:
         """With others, or none, in the place of an entry."""
-        return Declarations(tuple(new for e in self.entries for new in (others if e is entry else (e,))))
+        entries = tuple(new for e in self.entries for new in (others if e is entry else (e,)))
+        return self._changed(entry["kind"], entries)
+
+    def _changed(self, kind: str, entries: tuple[Entry, ...]) -> Declarations:
+        return replace(self, entries=entries) if kind in _STANDING else Declarations(entries)
 
     def with_settings(self, settings: Settings) -> Declarations:
         return self.without("settings", "").with_entry("settings", "", values=asdict(settings))

@@ -6,7 +6,7 @@ when somebody asks for an answer of their group; where their past is long, a bac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import polars as pl
@@ -66,13 +66,15 @@ class Admitter:
             self._plan.shown[group.edge] += rows.height
             self._hand_over(group, {shape.name: rows})
 
-    def recover(self, group: Group, shape: Shape, queries: Callable[[pl.DataFrame], pl.DataFrame]) -> pl.DataFrame:
-        """A group as the snapshot has it; gives those rows of its query table of a shape that are asked for."""
+    def recover(self, group: Group, shapes: Collection[Shape], chosen: pl.Expr) -> Rows:
+        """A group as the snapshot has it; gives the rows of its query tables of some shapes that are chosen."""
         with self._commits.lock:
-            self._groups.open(group, shape)
+            for shape in shapes:
+                self._groups.open(group, shape)
             self._groups.attach(group)
-            rows = queries(self._groups.tables.rows(group)[shape.name])
-            self._plan.shown[group.edge] += rows.height
+            tables = self._groups.tables.rows(group)
+            rows = {shape.name: tables[shape.name].filter(chosen) for shape in shapes}
+            self._plan.shown[group.edge] += sum(frame.height for frame in rows.values())
             return rows
 
     def dismiss(self, edge: str, queries: Sequence[int], catalog: Catalog, record: Record | None = None) -> None:

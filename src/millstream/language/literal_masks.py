@@ -27,11 +27,13 @@ _MARKED = (INT, BIGINT, DOUBLE, STRING)
 
 @dataclass(frozen=True)
 class Masked:
-    """A text without its constants: the tokens, and the constants with their places in the text."""
+    """A text without its constants: the tokens, the constants with their places in the text, and the place of WHERE, if
+    there is one."""
 
     tokens: tuple[str, ...]
     constants: tuple[Literal, ...]
     places: tuple[tuple[int, int], ...]
+    where: int | None
 
 
 def masked(text: str) -> Masked | None:
@@ -41,10 +43,13 @@ def masked(text: str) -> Masked | None:
     tokens: list[str] = []
     constants: list[Literal] = []
     places: list[tuple[int, int]] = []
+    wheres: list[int] = []
     try:
         for token in CQL().tokenize(text):
             if token.token_type not in (TokenType.NUMBER, TokenType.STRING):
                 tokens.append(token.text)
+                if token.token_type == TokenType.WHERE:
+                    wheres.append(token.start)
                 continue
             is_text = token.token_type == TokenType.STRING
             constant = Literal(STRING, token.text) if is_text else number_literal(token.text)
@@ -53,7 +58,8 @@ def masked(text: str) -> Masked | None:
             places.append((token.start, token.end + 1))
     except (TokenError, TypeError):
         return None
-    return Masked(tuple(tokens), tuple(constants), tuple(places))
+    where = wheres[0] if len(wheres) == 1 else None
+    return Masked(tuple(tokens), tuple(constants), tuple(places), where)
 
 
 def in_conditions(query: exp.Query, found: Masked) -> list[int]:

@@ -8,9 +8,11 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from millstream.kernel.scalar.expressions import Column, Expression, Literal, noted
+from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, noted
 from millstream.plan.tags import TAGS
 from millstream.types import DataType
+
+_CHAINS = ("and", "or")  # which may be long: their parts are noted, and not they themselves as parts of others
 
 
 class Fingerprints:
@@ -46,9 +48,15 @@ def _of_part(value: object) -> str:
         return f"{TAGS[Literal]}({_of_type(value.type)},{_of_part(value.value)})"
     if type(value) is Column:
         return f"{TAGS[Column]}({_of_type(value.type)},{_of_part(value.index)})"
+    if type(value) is Call and value.function not in _CHAINS:
+        return noted(value, "written", _of_call)  # comparisons come in many conditions
     if _has_fields(type(value)):  # type: ignore[arg-type]
         return _of_fields(value, _of_part)
     return _of_value(value)
+
+
+def _of_call(value: Call) -> str:
+    return _of_fields(value, _of_part)
 
 
 def _of_value(value: object) -> str:

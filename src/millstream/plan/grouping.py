@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 
 from millstream.kernel.aggregation.aggregate_calls import BOOLEANS, VARIANCES, canonical
 from millstream.kernel.scalar.evaluate import can_fail
@@ -30,6 +31,7 @@ from millstream.kernel.scalar.expressions import (
     map_columns,
     shift_columns,
 )
+from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
@@ -57,10 +59,14 @@ class Split:
     names: tuple[str, ...]
     above: tuple[lo.Node, ...]
 
-    @property
+    @cached_property
     def skeleton(self) -> tuple[object, ...]:
         """What queries of a group have in common."""
         return self.core, self.columns, tuple(_as_such(node) for node in self.above)
+
+    @property
+    def is_join(self) -> bool:
+        return isinstance(self.core, lo.Join | ph.ManyJoin)
 
 
 def split(plan: lo.Node) -> Split | None:
@@ -209,6 +215,14 @@ class Shape:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", fingerprint((self.condition, self.parameters)))
+
+    @cached_property
+    def key(self) -> tuple[Expression, int] | None:
+        """The column that queries ask for a value of, and which parameter that is, if they do."""
+        asked = equality_key(self.condition)
+        if asked is None or asked[0].type == BOOLEAN or not isinstance(asked[1], Parameter):
+            return None
+        return asked[0], asked[1].index
 
 
 def has_many_constants(plan: lo.Node) -> bool:

@@ -80,11 +80,11 @@ class BulkRegistration:
         if found is None:
             return None
         shape = Shape(found.condition, kinds)
-        group = self._choice.group(found, shape, values, self._planner.options)
+        group = self._choice.group(found, shape, self._planner.options, values)
         if self._choice.differs_by_its_past(group, past):
             return None
         template = self._templates.declared(planned, group, shape, text, kinds, lazy)
-        rows = table_rows(values, names, mode, None, template.name)
+        rows = table_rows(values, names, mode, template.name)
         return self._templates.enlist(template, rows, self._planner.settings)
 
     def _one_by_one(self, template: str, values: pl.DataFrame, names: Sequence[str], mode: str) -> list[Query]:

@@ -129,12 +129,11 @@ class NoneTemplates:
             self._engine.retention.recomputed.pop(name, None)
 
     def _without(self, template: str, query: str) -> Declarations:
-        def changed(entry: Entry) -> Entry:
-            if (entry["kind"], entry["name"]) != ("template", template):
-                return entry
-            return {**entry, ROWS: _packed(_unpacked(entry[ROWS]).filter(pl.col(NAME) != query))}
-
-        return Declarations(tuple(map(changed, self._session.declared.entries)))
+        declared = self._session.declared
+        entry = declared.find("template", template)
+        if entry is None:
+            raise AssertionError(f"{template} is not declared")
+        return declared.replacing(entry, {**entry, ROWS: _packed(_unpacked(entry[ROWS]).filter(pl.col(NAME) != query))})
 
 
 def _packed(rows: pl.DataFrame) -> str:

@@ -141,14 +141,17 @@ def _told(bound: BoundQuery, kept: Mapping[str, int], so: str) -> tuple[str, ...
 
 def with_past(declared: Declarations, template: str, first: int, count: int, past: Past) -> Declarations:
     """With what so many queries of a template have of the past, from the number of the first on."""
-    told = [first, count, list(past.notices), *past.content()]
-    entries = (
-        {**entry, "notices": [*entry.get("notices", ()), told]}
-        if (entry["kind"], entry["name"]) == ("template", template)
-        else entry
-        for entry in declared.entries
-    )
-    return Declarations(tuple(entries)) if past.is_told else declared
+    if not past.is_told:
+        return declared
+    entry = declared.find("template", template)
+    if entry is None:
+        raise AssertionError(f"{template} is not declared")
+    told, content = list(entry.get("notices", ())), [list(past.notices), *past.content()]
+    if told and told[-1][0] + told[-1][1] == first and told[-1][2:] == content:
+        told[-1] = [told[-1][0], told[-1][1] + count, *content]
+    else:
+        told.append([first, count, *content])
+    return declared.replacing(entry, {**entry, "notices": told})
 
 
 def past_in(entry: Entry, number: int | None = None) -> Past:

@@ -121,7 +121,7 @@ class Recovery:
     def _register_recorded(self, record: Record) -> None:
         try:
             with stored_text():
-                self._registration.register(record[NAME], record[MODE], said(record[TEXT]), recorded=True)
+                self._registration.register_recorded(record)
         except Exception as error:
             if not is_about_the_query(error):
                 raise

@@ -6,11 +6,10 @@ worked through the past; of the second there is an entry, and its plan must find
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
-
-import polars as pl
 
 from millstream.catalog.entries import Entry, statistics_of
 from millstream.catalog.session import Session
@@ -20,16 +19,15 @@ from millstream.engine.materialization import Eager, Keeping, Lazy, Nothing
 from millstream.engine.past import Past
 from millstream.errors import Place
 from millstream.language import statements as st
-from millstream.language.literal_masks import Masked, masked
 from millstream.language.statement_parser import check_text, parse, parse_query
-from millstream.plan.grouping import has_many_constants, split
-from millstream.queries.known_texts import KnownText, KnownTexts
+from millstream.plan.grouping import has_many_constants, shape_of, split
+from millstream.queries.known_texts import KnownTexts
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.registry import Registry
-from millstream.queries.sharing_choice import SharingChoice, constants_of, shareable_plan, wanted_part
-from millstream.queries.templates import MODE, NAME, TEXT, Template, Templates, table_rows
+from millstream.queries.sharing_choice import SharingChoice, shareable_plan, wanted_part
+from millstream.queries.templates import MODE, NAME, TEXT, Template, Templates, table_row
 from millstream.query import Query, QueryContext
 from millstream.state.notes import Record
 
@@ -57,14 +55,15 @@ class Candidate:
         """What keeps its state from that of others, by its entry."""
         return self.entry.get("apart", "") if self.entry is not None else ""
 
-    def record(self) -> Record:
-        """What is noted of it until the next commit."""
-        return {NAME: self.name, MODE: self.mode, TEXT: self.text}
-
     def content(self) -> dict[str, Any]:
         """For an entry of its own."""
         said = {"shown": self.name, "mode": self.mode, "text": self.text}
         return {**said, **self.planned.entry(), **self.past.entry()}
+
+
+def record_of(name: str, mode: str, text: str, past: Past) -> Record:
+    """What is noted of a query until the next commit."""
+    return {NAME: name, MODE: mode, TEXT: text, **past.entry()}
 
 
 class Registration:
@@ -89,32 +88,45 @@ class Registration:
         """Make a text a standing query."""
         check_text(text)
         with self._engine.lock:
-            found = masked(text) if mode.lower() == "eager" else None
-            known = self._texts.find(found) if found is not None else None
-            if found is not None and known is not None:
-                query = self._register_known(known, found, text, name, mode)
-                if query is not None:
-                    return query
+            known = self._register_known(text, name, mode)
+            if known is not None:
+                return known
             statement = st.Query(Place(text, 0, len(text)), parse_query(text))
-            query = self.register(name, mode, statement)
-            if found is not None and known is None and isinstance(query.template, Template):
-                self._texts.learn(found, statement, query.template)
+            new = self._candidate(name, mode, statement, self._planner)
+            return self._learned(statement, new, self._admit(new))
+
+    def register_recorded(self, record: Record) -> Query:
+        """Register a query of which there is no more than a record; the caller commits."""
+        text, name, mode, past = record[TEXT], record[NAME], record[MODE], past_in(record)
+        with self._engine.lock:
+            known = self._register_known(text, name, mode, past)
+            if known is not None:
+                return known
+            statement = said(text)
+            new = self._candidate(name, mode, statement, self._planner)
+            new = replace(new, past=replace(past, apart=new.past.apart), recorded=True)
+            return self._learned(statement, new, self._admit(new))
+
+    def _learned(self, statement: st.RegisterQuery | st.Query, new: Candidate, query: Query) -> Query:
+        if new.mode == "eager" and isinstance(query.template, Template) and isinstance(statement, st.Query):
+            self._texts.note(statement, new.planned, query.template)
         return query
 
-    def _register_known(self, known: KnownText, found: Masked, text: str, name: str | None, mode: str) -> Query | None:
-        """None where the query must be planned after all."""
-        template, constants = known.template, known.constants(found)
-        if constants is None:
+    def _register_known(self, text: str, name: str | None, mode: str, recorded: Past | None = None) -> Query | None:
+        """None where the query must be parsed and planned. One that there is a record of has that past."""
+        known = self._texts.find(text) if mode.lower() == "eager" else None
+        if known is None:
             return None
-        if template.group.key is not None and not self._choice.has_room(template.group, template.shape, constants):
-            return None
-        past = of_the_past(self._engine, template.bound)
-        if past.unseen is not None or self._choice.differs_by_its_past(template.group, past):
+        group = self._choice.group(known.split, known.shape, self._planner.options)
+        past = of_the_past(self._engine, known.planned.bound) if recorded is None else recorded
+        is_new = group.edge not in self._engine.groups
+        if is_new or past.unseen is not None or self._choice.differs_by_its_past(group, past):
             return None
         name, mode = name or self._registry.free_names(1)[0], mode.lower()
         self._registry.check_free([name])
-        rows = table_rows(constants, [name], mode, text, template.name)
-        record = {NAME: name, MODE: mode, TEXT: text}
+        template = self._templates.declared(known.planned, group, known.shape, text)
+        rows = table_row(known.shape, known.values, name, mode, text, template.name)
+        record = record_of(name, mode, text, past) if recorded is None else {}
         return self._templates.enlist(template, rows, self._session.settings, record, past)[0]
 
     def register(
@@ -123,17 +135,19 @@ class Registration:
         mode: str | None,
         statement: st.RegisterQuery | st.Query,
         planner: Planner | None = None,
-        *,
-        recorded: bool = False,
     ) -> Query:
-        """Make a query a standing one; where there is a record of it already, the caller commits."""
-        place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
+        """Make a query a standing one."""
         with self._engine.lock:
-            name, mode = name or self._registry.free_names(1)[0], (mode or "eager").lower()
-            self._registry.check_free([name], place)
-            planned = (planner or self._planner).plan(statement.place.text, statement.query)
-            past = of_the_past(self._engine, planned.bound)
-            return self._admit(Candidate(name, mode, statement_text(statement), planned, past, recorded=recorded))
+            return self._admit(self._candidate(name, mode or "eager", statement, planner or self._planner))
+
+    def _candidate(
+        self, name: str | None, mode: str, statement: st.RegisterQuery | st.Query, planner: Planner
+    ) -> Candidate:
+        name = name or self._registry.free_names(1)[0]
+        self._registry.check_free([name], statement.name.place if isinstance(statement, st.RegisterQuery) else None)
+        planned = planner.plan(statement.place.text, statement.query)
+        past = of_the_past(self._engine, planned.bound)
+        return Candidate(name, mode.lower(), statement_text(statement), planned, past)
 
     def recover(self, entry: Entry) -> Query:
         """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""
@@ -151,22 +165,23 @@ class Registration:
         found = shareable_plan(planned.bound, settings, recorded=new.recorded)
         if found is None:
             return self._with_own_plan(new)
-        shape, constants = constants_of(found)
-        group = self._choice.group(found, shape, constants, planned.planner.options)
+        shape, values = shape_of(found.condition)
+        group = self._choice.group(found, shape, planned.planner.options)
         wanted = wanted_part(found, statistics_of(planned.statistics))
         is_to_share = new.entry is None and self._choice.is_to_share(group, settings, wanted)
         if is_to_share and not self._choice.differs_by_its_past(group, new.past):
             self._gather(group, planned.planner)
             template = self._templates.declared(planned, group, shape, new.text)
-            return self._enlisted(new, template, constants, {} if new.recorded else new.record())
+            record = {} if new.recorded else record_of(new.name, new.mode, new.text, new.past)
+            return self._enlisted(new, template, values, record)
         query = self._with_own_plan(new)
         self._choice.note_own_plan(group, new.name, wanted)
         return query
 
     def _enlisted(
-        self, new: Candidate, template: Template, constants: pl.DataFrame, record: Record | None = None
+        self, new: Candidate, template: Template, values: Sequence[object], record: Record | None = None
     ) -> Query:
-        rows = table_rows(constants, [new.name], new.mode, new.text, template.name)
+        rows = table_row(template.shape, values, new.name, new.mode, new.text, template.name)
         return self._templates.enlist(template, rows, new.planned.planner.settings, record, new.past)[0]
 
     def _with_own_plan(self, new: Candidate, reason: str = "") -> Query:
@@ -252,7 +267,7 @@ class Registration:
         self._session.declared = declared
         return keeping
 
-    def _to_share_matches(self, new: Candidate) -> tuple[Template, pl.DataFrame] | None:
+    def _to_share_matches(self, new: Candidate) -> tuple[Template, tuple[object, ...]] | None:
         """The template and the constants of a query whose matches are to be kept with those of others."""
         planned, settings = new.planned, new.planned.planner.settings
         if settings.sharing == "off" or has_many_constants(planned.bound.plan):
@@ -261,14 +276,14 @@ class Registration:
         if shared is None:
             return None
         lazy, found = shared
-        shape, constants = constants_of(found)
-        group = self._choice.group(found, shape, constants, planned.planner.options)
+        shape, values = shape_of(found.condition)
+        group = self._choice.group(found, shape, planned.planner.options)
         if not self._choice.is_to_share(group, settings):
             self._choice.note_own_plan(group, new.name)
             return None
         if self._choice.differs_by_its_past(group, new.past):
             return None
-        return self._templates.declared(planned, group, shape, new.text, lazy=lazy), constants
+        return self._templates.declared(planned, group, shape, new.text, lazy=lazy), values
 
     # Queries that come to a group later
 
@@ -290,12 +305,12 @@ class Registration:
         found = split(bound.plan)
         if found is None or found.skeleton != group.split.skeleton:
             return  # another one of that name, which could not be registered, was noted
-        shape, constants = constants_of(found)
+        shape, values = shape_of(found.condition)
         session.declared = before.without("query", query.name)
         try:
             planned = Planned(planner, bound, bound, entry["statistics"])
             template = self._templates.declared(planned, group, shape, entry["text"])
-            rows = table_rows(constants, [query.name], query.mode, entry["text"], template.name)
+            rows = table_row(shape, values, query.name, query.mode, entry["text"], template.name)
             (moved,) = self._templates.enlist(template, rows, planner.settings)
         except BaseException:
             session.declared = before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from millstream.catalog.objects import CatalogOfObjects
@@ -16,6 +17,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._queries: dict[str, Query] = {}
+        self._templates: Counter[SharedPlan] = Counter()
 
     def __iter__(self) -> Iterator[Query]:
         return iter(list(self._queries.values()))  # others may come and go meanwhile
@@ -35,10 +37,22 @@ class Registry:
         return self._queries[name.lower()]
 
     def add(self, queries: Iterable[Query]) -> None:
-        self._queries.update((query.name.lower(), query) for query in queries)
+        """Have queries, instead of those of the same names."""
+        for query in queries:
+            if (before := self._queries.get(query.name.lower())) is not None:
+                self._uncount(before)
+            self._queries[query.name.lower()] = query
+            if query.template is not None:
+                self._templates[query.template] += 1
 
     def remove(self, query: Query) -> None:
-        del self._queries[query.name.lower()]
+        self._uncount(self._queries.pop(query.name.lower()))
+
+    def _uncount(self, query: Query) -> None:
+        if (template := query.template) is not None:
+            self._templates[template] -= 1
+            if not self._templates[template]:
+                del self._templates[template]
 
     def readers(self, names: set[str]) -> list[str]:
         """The queries that read one of these objects."""
@@ -46,7 +60,7 @@ class Registry:
 
     def number_of(self, template: SharedPlan) -> int:
         """How many queries a template has."""
-        return sum(query.template is template for query in self._queries.values())
+        return self._templates[template]
 
     def check_room(self, more: int, settings: Settings) -> None:
         """Refuse more queries than are allowed."""

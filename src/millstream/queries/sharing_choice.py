@@ -13,8 +13,6 @@ from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
 from millstream.engine.past import Past
 from millstream.kernel.batch import value_column
-from millstream.kernel.scalar.expressions import Parameter
-from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, selectivity
@@ -25,7 +23,6 @@ from millstream.plan.lowering.lower import Options
 from millstream.plan.nodes import sources
 from millstream.queries.planner import Planner
 from millstream.settings import Settings
-from millstream.types import BOOLEAN, to_polars
 
 # From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
 ENOUGH_TO_SHARE = 8
@@ -42,34 +39,28 @@ class SharingChoice:
         self._engine = engine
         # Queries with plans of their own, by the group they could be in: the part of its rows that each wants.
         self._own_plans: dict[str, dict[str, float]] = {}
+        self._could_be_in: dict[str, str] = {}  # by query: that group
         self._values: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
-    def group(self, found: Split, shape: Shape, constants: pl.DataFrame, options: Options) -> Group:
-        """The group for queries of a shape: by the value of a column that they ask for, where there are not too many
-        of them for each value."""
+    def group(self, found: Split, shape: Shape, options: Options, constants: pl.DataFrame | None = None) -> Group:
+        """The group for a query of a shape, or for many with these constants: by the value of a column that they ask
+        for, where there are not too many of them for each value."""
         groups = self._engine.groups
-        asked = equality_key(shape.condition)
-        if asked is not None and asked[0].type != BOOLEAN and isinstance(asked[1], Parameter):
-            keyed = groups.find(found, asked[0], options)
-            if self.has_room(keyed, shape, constants):
+        if shape.key is not None:
+            key, parameter = shape.key
+            keyed = groups.find(found, key, options)
+            values = None if constants is None else constants[value_column(parameter)]
+            known = len(self._values.get((keyed.edge, shape.name), ()))
+            known += 1 if values is None else values.n_unique()
+            count = groups.tables.next_query(keyed) + (1 if values is None else len(values))
+            if count <= MOST_PER_VALUE * known:
                 return keyed
         return groups.find(found, None, options)
 
-    def has_room(self, keyed: Group, shape: Shape, constants: pl.DataFrame) -> bool:
-        """Whether there are not too many queries for each value of the key with these."""
-        asked = equality_key(shape.condition)
-        if asked is None or not isinstance(asked[1], Parameter):
-            raise AssertionError(f"{shape.condition} asks for no value")
-        values = constants[value_column(asked[1].index)]
-        known = self._values.get((keyed.edge, shape.name), set())
-        count = self._engine.groups.tables.next_query(keyed) + len(values)
-        return count <= MOST_PER_VALUE * (len(known) + (values.n_unique() if len(values) > 1 else 1))
-
     def has_joined(self, group: Group, shape: Shape, rows: pl.DataFrame) -> None:
         """Queries with these constants are in a group now."""
-        asked = equality_key(shape.condition) if group.key is not None else None
-        if asked is not None and isinstance(asked[1], Parameter):
-            values = rows[value_column(asked[1].index)].to_list()
+        if group.key is not None and shape.key is not None:
+            values = rows[value_column(shape.key[1])].to_list()
             self._values.setdefault((group.edge, shape.name), set()).update(values)
 
     def is_to_share(self, group: Group, settings: Settings, wanted: float = 0.0) -> bool:
@@ -90,33 +81,40 @@ class SharingChoice:
             return False
         if past.covered and past.counted:
             return True  # a group counts what fails from now on
-        engine, below = self._engine, [s for s in group.pipeline.steps if s.name not in group.above]
-        if any(engine.snapshot.states.get(step.name) for step in below):
+        engine = self._engine
+        if any(engine.snapshot.states.get(step.name) for step in group.below):
             return True
         others = engine.pasts.all_of(group.edge)
-        keeps = any(step.operator.distribution.keys is not None for step in below)
+        keeps = any(step.operator.distribution.keys is not None for step in group.below)
         return keeps and any(other.kept != past.kept for other in others)
 
     def note_own_plan(self, group: Group, name: str, wanted: float = 0.0) -> None:
         """A query has a plan of its own that could be in a group."""
+        self.forget(name)
         self._own_plans.setdefault(group.edge, {})[name.lower()] = wanted
+        self._could_be_in[name.lower()] = group.edge
 
     def take_own_plans(self, group: Group) -> list[str]:
         """The queries that could be in a group, which now begins."""
-        return [*self._own_plans.pop(group.edge, {})]
+        names = self._own_plans.pop(group.edge, {})
+        for name in names:
+            del self._could_be_in[name]
+        return [*names]
 
     def forget(self, name: str) -> None:
         """A query is gone."""
-        for others in self._own_plans.values():
-            others.pop(name.lower(), None)
+        if (edge := self._could_be_in.pop(name.lower(), None)) is not None:
+            others = self._own_plans[edge]
+            del others[name.lower()]
+            if not others:
+                del self._own_plans[edge]
 
     def explain(self, bound: BoundQuery, planner: Planner) -> list[str]:
         """What a query would share if it were registered now, what it would add, and what would serve it."""
         engine, options = self._engine, planner.options
         found = shareable_plan(bound, planner.settings)
         if found is not None:
-            shape, constants = constants_of(found)
-            group = self.group(found, shape, constants, options)
+            group = self.group(found, shape_of(found.condition)[0], options)
             read = {source.name for source in sources(bound.plan)}
             wanted = wanted_part(found, engine.sources.statistics(read))
             if self.is_to_share(group, planner.settings, wanted):
@@ -147,13 +145,3 @@ def shareable_plan(bound: BoundQuery, settings: Settings, *, recorded: bool = Fa
 def wanted_part(found: Split, statistics: Mapping[str, SourceStatistics]) -> float:
     """The part of the rows of the FROM list that a query wants."""
     return selectivity(lo.Filter(found.core, found.condition), statistics)
-
-
-def constants_of(found: Split) -> tuple[Shape, pl.DataFrame]:
-    """The shape of a condition, and a row of its constants."""
-    shape, values = shape_of(found.condition)
-    columns = [
-        pl.Series(value_column(index), [value], to_polars(kind))
-        for index, (kind, value) in enumerate(zip(shape.parameters, values, strict=True))
-    ]
-    return shape, pl.DataFrame(columns)

@@ -9,16 +9,17 @@ import polars as pl
 
 from millstream.catalog.entries import Entry
 from millstream.engine.groups.group import Group, numbers_of
+from millstream.engine.past import WHOLE
 from millstream.engine.plans import steps_name
 from millstream.errors import Error
 from millstream.kernel.batch import value_column
 from millstream.kernel.sharing.keyed_selection import equality_key
-from millstream.kernel.sharing.parameters import QUERY
 from millstream.language.bind_parameters import with_constants
 from millstream.language.statement_parser import parse_type
 from millstream.language.syntax import numbered_parameters
-from millstream.plan.grouping import Shape, shape_of
+from millstream.plan.grouping import Shape, Split, shape_of, split
 from millstream.plan.lowering.lower import Options
+from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes
 from millstream.queries.none_mode import ROWS, NoneTemplates, rows_of
 from millstream.queries.notices import of_the_past, past_in
@@ -35,6 +36,7 @@ class TemplateRecovery:
         self._modes, self._templates, self._none_templates = modes, templates, none_templates
         # Of selections whose queries were moved, since groups are planned otherwise now: what keeps those apart.
         self._apart: dict[str, str] = {}
+        self._last: tuple[str, dict[str, dict[str, str | None]]] = "", {}  # the texts of the selection asked for last
 
     def recover(self, entry: Entry) -> None:
         """Have the queries of a template; PlannedOtherwise where what is kept does not fit."""
@@ -50,28 +52,63 @@ class TemplateRecovery:
         if found is None:
             raise PlannedOtherwise
         shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
+        planned_shapes = self._shapes(entry, planned, found, shape)
         asked = equality_key(shape.condition) if entry["keyed"] else None
         key = asked[0] if asked else None
         group = engine.groups.find(found, key, replace(planner.options, apart=entry.get("apart", "")))
-        steps = steps_name(engine.groups.steps_of(found, key, group.options))
+        steps = steps_name(group.steps)
         if (group.selection, steps) != (entry["selection"], entry.get("steps", steps)):
-            group, entry = self._moved(entry, planned, shape, lambda apart: engine.groups.find(found, key, apart))
-        template = self._templates.add(entry["name"], planned, group, shape, kinds, lazy)
-        rows = engine.admitter.recover(group, shape, lambda table: table.filter(pl.col(TEMPLATE) == template.name))
-        pasts = {number: past_in(entry, number) for number in rows[QUERY]}
-        waiting = numbers_of(engine.groups.tables.rows(group, "waiting"))
+            group, entry = self._moved(entry, planned, lambda apart: engine.groups.find(found, key, apart))
+        rows = engine.admitter.recover(group, [*planned_shapes], pl.col(TEMPLATE) == entry["name"])
+        pasts = {number: past_in(entry, number) for number in numbers_of(rows)} if entry.get("notices") else {}
+        waiting = numbers_of(engine.groups.tables.rows(group, "waiting")) if pasts else ()
         engine.pasts.note(group.edge, {number: past for number, past in pasts.items() if number in waiting})
-        self._templates.add_rows(template, rows, pasts.__getitem__)
+        for shape, planned in planned_shapes.items():
+            template = self._templates.add(entry["name"], planned, group, shape, kinds, lazy)
+            self._templates.add_rows(template, rows[shape.name], lambda number: pasts.get(number, WHOLE))
 
-    def _moved(
-        self, entry: Entry, planned: Planned, shape: Shape, group_of: Callable[[Options], Group]
-    ) -> tuple[Group, Entry]:
+    def _shapes(self, entry: Entry, planned: Planned, found: Split, shape: Shape) -> dict[Shape, Planned]:
+        """The shapes that queries of a template have, each with the plan of one of these."""
+        shapes, known = {}, KnownTexts(planned.planner)
+        for name, text in self._texts(entry["selection"]).get(entry["name"], {}).items():
+            if name == shape.name:
+                shapes[shape] = planned
+                continue
+            if text is None:
+                raise PlannedOtherwise
+            other = known.find(text) or self._planned(text, entry, planned.planner, known)
+            if other.split.skeleton != found.skeleton or other.shape.name != name:
+                raise PlannedOtherwise
+            shapes[other.shape] = other.planned
+        if not shapes:
+            raise PlannedOtherwise
+        return shapes
+
+    def _planned(self, text: str, entry: Entry, planner: Planner, known: KnownTexts) -> Recognised:
+        planned = planner.plan(text, said(text).query, statistics=entry["statistics"])
+        found = split(planned.bound.plan)
+        if found is None:
+            raise PlannedOtherwise
+        known.learn_comparisons(text, planned)
+        return Recognised(planned, found, *shape_of(found.condition))
+
+    def _texts(self, selection: str) -> dict[str, dict[str, str | None]]:
+        """By template and shape, the text of a query that a selection of this name has."""
+        if self._last[0] != selection:
+            found: dict[str, dict[str, str | None]] = {}
+            for shape, rows in self._engine.groups.tables.of_selection(selection).items():
+                for template, text in dict(zip(rows[TEMPLATE], rows[TEXT], strict=True)).items():
+                    found.setdefault(template, {})[shape] = text
+            self._last = selection, found
+        return self._last[1]
+
+    def _moved(self, entry: Entry, planned: Planned, group_of: Callable[[Options], Group]) -> tuple[Group, Entry]:
         """The group that the queries of a template are in from now on, since it is planned otherwise than by the
         version that wrote it: they wait there, with what is kept of the past now."""
         engine, groups, selection = self._engine, self._engine.groups, entry["selection"]
         options, past = planned.planner.options, of_the_past(engine, planned.bound)
         counts = past.apart and past.covered and past.counted  # a group counts what fails from now on
-        if past.unseen is not None or counts or shape.name not in groups.tables.of_selection(selection):
+        if past.unseen is not None or counts:
             raise PlannedOtherwise
         if selection not in self._apart:
             is_used = bool(groups.tables.of_selection(group_of(options).selection))
@@ -81,11 +118,10 @@ class TemplateRecovery:
         group = group_of(replace(options, apart=apart))
         last = max(groups.tables.next_query(group), engine.snapshot.queries.get(entry["edge"], 0))
         changed = {key: value for key, value in entry.items() if key not in ("notices", "apart")}
-        steps = groups.steps_of(group.split, group.key, group.options)
         changed |= {
             "edge": group.edge,
             "selection": group.selection,
-            "steps": steps_name(steps),
+            "steps": steps_name(group.steps),
             **({"apart": apart} if apart else {}),
         }
         changed |= {"notices": [[0, last, list(past.notices), *past.content()]]} if past.is_told else {}

@@ -1,12 +1,15 @@
-"""Templates: what queries of one text have in common but for their constants.
+"""Templates: what queries of a group have in common but for their conditions.
 
-The catalog keeps templates; their queries are rows of the query table of a group, with their names.
+Queries that are registered together have one text with parameters, and one shape of condition. Those that come one by
+one may have any condition: their texts are in the query table, and one of these is that of the template. The catalog
+has an entry for each template, so that it does not grow with queries or shapes.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -37,15 +40,16 @@ from millstream.queries.sharing_choice import SharingChoice
 from millstream.query import Query, QueryContext
 from millstream.settings import Settings
 from millstream.state.notes import Record
-from millstream.types import DataType
+from millstream.types import DataType, to_polars
 
 NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
 DROPPED = "dropped"  # in a record: the query that is gone
+_TEXTS = {column: pl.String() for column in (NAME, MODE, TEXT, TEMPLATE)}
 
 
 @dataclass(frozen=True, eq=False)
 class Template:
-    """As it was planned, and the group of its queries."""
+    """A template for queries of one shape: as one of them was planned, and the group of its queries."""
 
     name: str
     planned: Planned
@@ -98,7 +102,9 @@ class Templates:
     ) -> None:
         self._engine, self._session, self._registry = engine, session, registry
         self._modes, self._choice, self._context = modes, choice, context
-        self._templates: dict[str, Template] = {}
+        self._templates: dict[str, dict[str, Template]] = {}  # by name and shape
+        self._names: dict[object, str] = {}
+        self._settings: tuple[Settings | None, str] = None, ""  # the last ones, and as a text
 
     def declared(
         self,
@@ -110,16 +116,13 @@ class Templates:
         lazy: LazyPlan | None = None,
     ) -> Template:
         """The template that queries of this text belong to; committed when the first of them is."""
-        bound = planned.bound
-        outside: tuple[object, ...] = bound.kind, tuple(f.name for f in bound.schema), tuple(map(str, kinds))
-        outside = (*outside, bool(kinds) and text)
-        if lazy is not None:
-            outside = *outside, lazy.above, lazy.parts[0].windows
-        name = fingerprint((group.edge, shape.name, outside))
+        name = self._name(planned, group, shape, text, kinds, lazy)
+        known = self._templates.get(name, {}).get(shape.name)
+        if known is not None:
+            return known
+        # It stays under the settings of now, whatever they will be.
+        planned = replace(planned, planner=planned.planner.under(planned.planner.settings))
         if name not in self._templates:
-            # It stays under the settings of now, whatever they will be.
-            planned = replace(planned, planner=planned.planner.under(planned.planner.settings))
-            self.add(name, planned, group, shape, kinds, lazy)
             self._session.declared = self._session.declared.with_entry(
                 "template",
                 name,
@@ -128,11 +131,39 @@ class Templates:
                 **planned.entry(),
                 edge=group.edge,
                 selection=group.selection,
-                steps=steps_name(self._engine.groups.steps_of(group.split, group.key, group.options)),
+                steps=steps_name(group.steps),
                 keyed=group.key is not None,
                 **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
             )
-        return self._templates[name]
+        return self.add(name, planned, group, shape, kinds, lazy)
+
+    def _name(
+        self,
+        planned: Planned,
+        group: Group,
+        shape: Shape,
+        text: str,
+        kinds: tuple[DataType, ...],
+        lazy: LazyPlan | None,
+    ) -> str:
+        """Of the template that a text belongs to: by what is opened by its entry, whatever the condition is. Statistics
+        count where they decide on an order of joins."""
+        bound = planned.bound
+        columns = tuple(f.name for f in bound.schema)
+        if kinds or lazy is not None:
+            outside: tuple[object, ...] = bound.kind, columns, tuple(map(str, kinds)), bool(kinds) and text
+            if lazy is not None:
+                outside = *outside, lazy.above, lazy.parts[0].windows
+            return fingerprint((group.edge, shape.name, outside))
+        settings = planned.planner.settings
+        if settings is not self._settings[0]:
+            self._settings = settings, json.dumps(asdict(settings))
+        asked = group.edge, bound.kind, columns, self._settings[1]
+        if group.split.is_join:
+            return fingerprint((*asked, json.dumps(planned.statistics)))
+        if asked not in self._names:
+            self._names[asked] = fingerprint(asked)
+        return self._names[asked]
 
     def add(
         self,
@@ -145,7 +176,8 @@ class Templates:
     ) -> Template:
         """Know a template that is declared, or about to be."""
         inputs = frozenset() if lazy is None else self._engine.plans.sources_of(planned.bound.plan, group.options)
-        self._templates[name] = made = Template(name, planned, group, shape, kinds, lazy, inputs)
+        made = Template(name, planned, group, shape, kinds, lazy, inputs)
+        self._templates.setdefault(name, {})[shape.name] = made
         if lazy is not None:
             self._modes.note(lazy)
         return made
@@ -162,7 +194,7 @@ class Templates:
         session, group = self._session, template.group
         past = past or of_the_past(self._engine, template.bound)
         first = self._engine.groups.tables.next_query(group)
-        rows = rows.with_columns(pl.Series(QUERY, range(first, first + rows.height), pl.Int64))
+        rows = rows.hstack([pl.Series(QUERY, range(first, first + rows.height), pl.Int64)])
         before = session.declared
         try:
             self._registry.check_room(rows.height, settings)
@@ -172,6 +204,7 @@ class Templates:
             session.declared = before
             if not self._registry.number_of(template):
                 session.declared = self._without(template)
+                self._forget(template)
             raise
         return self.add_rows(template, rows, lambda _: past)
 
@@ -189,7 +222,7 @@ class Templates:
                 template,
                 past(number),
             )
-            for name, mode, number in zip(rows[NAME], rows[MODE], rows[QUERY], strict=True)
+            for name, mode, number in zip(*(rows[column].to_list() for column in (NAME, MODE, QUERY)), strict=True)
         ]
         self._registry.add(queries)
         return queries
@@ -210,17 +243,33 @@ class Templates:
         record = {} if recorded else {DROPPED: query.name}
         self._engine.admitter.dismiss(query.edge, [query.number], declared.entries, record)
         self._session.declared = declared
+        if is_last:
+            self._forget(template)
 
     def _without(self, template: Template) -> Declarations:
-        del self._templates[template.name]
-        if template.lazy is not None:
-            self._modes.forget(template.lazy)
+        """What is declared when there are no queries of this shape."""
+        if len(self._templates[template.name]) > 1:
+            return self._session.declared
         return self._session.declared.without("template", template.name)
 
+    def _forget(self, template: Template) -> None:
+        shapes = self._templates[template.name]
+        del shapes[template.shape.name]
+        if not shapes:
+            del self._templates[template.name]
+        if template.lazy is not None:
+            self._modes.forget(template.lazy)
 
-def table_rows(values: pl.DataFrame, names: Sequence[str], mode: str, text: str | None, template: str) -> pl.DataFrame:
-    """Rows of a query table: constants, names, modes, and the texts of those that came one by one."""
+
+def table_row(shape: Shape, values: Sequence[object], name: str, mode: str, text: str, template: str) -> pl.DataFrame:
+    """A row of a query table: constants and name, mode and text of a query that came alone."""
+    columns = {value_column(index): to_polars(kind) for index, kind in enumerate(shape.parameters)}
+    return pl.DataFrame([(*values, name, mode, text, template)], schema={**columns, **_TEXTS}, orient="row")
+
+
+def table_rows(values: pl.DataFrame, names: Sequence[str], mode: str, template: str) -> pl.DataFrame:
+    """Rows of a query table: constants, names and mode of queries that came together."""
     named = pl.DataFrame({NAME: list(names)}, schema={NAME: pl.String()}).with_columns(
-        pl.lit(mode.lower()).alias(MODE), pl.lit(text, pl.String).alias(TEXT), pl.lit(template).alias(TEMPLATE)
+        pl.lit(mode).alias(MODE), pl.lit(None, pl.String).alias(TEXT), pl.lit(template).alias(TEMPLATE)
     )
     return named if not values.width else values.hstack(named)

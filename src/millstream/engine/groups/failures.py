@@ -94,7 +94,8 @@ class _Parting:
         """The epoch for some queries, of whom there is what was there before it."""
         failing, group = self.failing, self.group
         steps = {step.name for step in group.pipeline.steps}
-        below = {step: self.before.states[step] for step in group.below if step in self.before.states}
+        shared = (step.name for step in group.below if step.name in self.before.states)
+        below = {step: self.before.states[step] for step in shared}
         kept = failing.admission.held_for(group, self.before.states, numbers_of(rows))
         tables = table_state(failing.groups.tables.written(rows.values()))
         self.written.add([*state_names(kept), *state_names({"": tables})])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from millstream.kernel.pipeline import Pipeline
+from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import physical as ph
@@ -19,7 +19,9 @@ Rows = Mapping[str, pl.DataFrame]  # of the query table, by shape
 
 @dataclass(eq=False)
 class Group:
-    """The queries of one skeleton. `selection` is the step that selects for all of them, `above` what reads it."""
+    """The queries of one skeleton. `selection` is the step that selects for all of them, `above` what is the group's
+    own: the selection and the steps that read it; `below` makes what it reads. None of the names depends on which
+    queries there are."""
 
     split: Split
     key: Expression | None
@@ -30,44 +32,53 @@ class Group:
     lifted: Lifted = field(init=False)
     edge: str = field(init=False)
     selection: str = field(init=False)
-    pipeline: Pipeline = field(init=False)
+    steps: tuple[str, ...] = field(init=False)
+    above: frozenset[str] = field(init=False)
+    below: tuple[Step, ...] = field(init=False)
+    query_rows: ph.QueryRows | None = field(init=False)
+    _pipeline: Pipeline | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self._lower()
+        lowering = self._lowering()
+        pipeline = Pipeline(tuple(lowering.steps.values()))
+        self.lifted, self.edge, self.selection = self._lift(), lowering.edge, lowering.selection
+        self.steps = tuple(step.name for step in pipeline.steps)
+        self.above = _above(pipeline, self.selection)
+        self.below = tuple(step for step in pipeline.steps if step.name not in self.above)
+        rows = (node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows))
+        self.query_rows = next(rows, None)
+        self._pipeline = pipeline
 
     def add(self, shape: Shape) -> None:
         if shape.name not in self.shapes:
             self.shapes[shape.name] = shape
-            self._lower()
+            self._pipeline = None
 
-    def _lower(self) -> None:
-        conditions = {name: shape.condition for name, shape in self.shapes.items()}
-        self.lifted = lift(self.split, self.key, conditions)
-        lowering = Lowering(self.lifted.plan, self.options)
-        self.edge, self.selection = lowering.edge, lowering.selection
-        self.pipeline = Pipeline(tuple(lowering.steps.values()))
+    @property
+    def pipeline(self) -> Pipeline:
+        """The steps for the shapes that there are; made when they are asked for, since many shapes may come before."""
+        if self._pipeline is None:
+            self._pipeline = self.another_pipeline()
+        return self._pipeline
 
     def another_pipeline(self) -> Pipeline:
         """The same, for another thread: selections remember what they made of their query tables."""
-        return Pipeline(tuple(Lowering(self.lifted.plan, self.options).steps.values()))
+        return Pipeline(tuple(self._lowering().steps.values()))
 
-    @property
-    def above(self) -> set[str]:
-        """The selection and the steps that read it: what is the group's own."""
-        found = {self.selection}
-        for step in self.pipeline.steps:
-            if found.intersection(step.inputs):
-                found.add(step.name)
-        return found
+    def _lowering(self) -> Lowering:
+        return Lowering(self._lift().plan, self.options)
 
-    @property
-    def below(self) -> set[str]:
-        """The steps that make what it selects from, which others may read too."""
-        return {step.name for step in self.pipeline.steps} - self.above
+    def _lift(self) -> Lifted:
+        shapes = list(self.shapes.items())  # to which others may come meanwhile
+        return lift(self.split, self.key, {name: shape.condition for name, shape in shapes})
 
-    @property
-    def query_rows(self) -> ph.QueryRows | None:
-        return next((node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows)), None)
+
+def _above(pipeline: Pipeline, selection: str) -> frozenset[str]:
+    found = {selection}
+    for step in pipeline.steps:
+        if found.intersection(step.inputs):
+            found.add(step.name)
+    return frozenset(found)
 
 
 def numbers_of(rows: Rows) -> set[int]:

@@ -56,10 +56,6 @@ class Groups:
             self._known[skeleton] = self._groups.get(found.edge, found)
         return self._known[skeleton]
 
-    def steps_of(self, split: Split, key: Expression | None, options: Options) -> list[str]:
-        """The steps of a group, whatever queries it has."""
-        return [step.name for step in Group(split, key, options).pipeline.steps]
-
     def open(self, group: Group, shape: Shape) -> None:
         """Have a group, for queries of this shape too; its steps run once a query is admitted."""
         group.add(shape)
@@ -122,7 +118,8 @@ class Groups:
     def broken(self, failures: Iterable[str]) -> list[Group]:
         """The groups that must find out which of their queries failed: a step of their own did."""
         failed = set(failures)
-        return [g for g in self._groups.values() if g.above & failed and not g.below & failed]
+        found = [group for group in self._groups.values() if group.above & failed]
+        return [group for group in found if not failed.intersection(step.name for step in group.below)]
 
     # Reading
 
