@@ -120,6 +120,7 @@ def _open(given: Path, spark: SparkSession | None, master: str | None, engine: s
             if engine != "inprocess":
                 runner, external, stop = _on_spark(spark, master, store, manifests.layout.shards)
                 undone.callback(stop)
+            undone.callback(manifests.close)
             opened = Engine(runner, manifests, snapshot)
             # What failed attempts have left, for those who read the directory meanwhile.
             undone.callback(lambda: _tidy(manifests, store, opened))

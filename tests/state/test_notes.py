@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 import millstream as ms
+from millstream.state import notes
 from millstream.state.notes import OF_OLD, Notes
 
 
@@ -57,7 +57,7 @@ def test_what_a_full_disk_leaves_is_written_over(tmp_path: Path, monkeypatch: py
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full_disk)
+        patched.setattr(notes, "sync_data", full_disk)
         with pytest.raises(OSError, match="No space left"):
             noted.append({"n": "lost, and longer than the next one"})
     assert values(Notes(tmp_path, 1)) == [0]

@@ -181,10 +181,15 @@ class Manifests:
             raise
         self._version = version
         if not self.keeps_notes:
+            self._notes.close()
             self._notes = Notes(self.directory, version)
         self.is_in_doubt = False
         reach("manifest-counts")
         self._remove_old()
+
+    def close(self) -> None:
+        """Nothing is committed or noted any more."""
+        self._notes.close()
 
     def restore(self, manifest: Manifest) -> None:
         """Begin a directory with what a manifest of another one says, which nobody owns yet."""

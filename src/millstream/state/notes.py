@@ -10,10 +10,11 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from millstream.state.files import checksum, damaged, sync_directory
+from millstream.state.files import checksum, damaged, sync_data, sync_directory
 
 Record = Mapping[str, Any]
 OF_OLD = "notes.log"  # of earlier versions: one file for all commits, whose lines say which one they follow
@@ -26,18 +27,18 @@ class Notes:
         self.version = version
         self.path = directory / f"notes-{version:010d}.log"
         self._length = 0  # what is known to be on disk
+        self._file: FileIO | None = None  # kept open: many notes may follow each other
 
     def append(self, record: Record) -> None:
         """On disk when this returns. What an attempt that failed has left is written over."""
         content = json.dumps({"version": self.version, **record}, separators=(",", ":")).encode()
         line = checksum(content).encode() + b" " + content + b"\n"
         try:
-            with self.path.open("r+b" if self._length else "wb") as file:
-                file.truncate(self._length)
-                file.seek(self._length)
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
+            if self._file is None:
+                self._file = FileIO(self.path, "w")
+            self._file.seek(self._length)
+            _write_all(self._file, line)
+            sync_data(self._file.fileno())
             if not self._length:
                 sync_directory(self.path.parent)
         except OSError:
@@ -45,6 +46,11 @@ class Notes:
                 os.truncate(self.path, self._length)
             raise
         self._length += len(line)
+
+    def close(self) -> None:
+        """Nothing is noted any more."""
+        if self._file is not None:
+            self._file.close()
 
     def read(self) -> list[Record]:
         return self._records(self.path if self.path.exists() else self.path.with_name(OF_OLD))
@@ -62,3 +68,10 @@ class Notes:
             if record["version"] == self.version:
                 found.append(record)
         return found
+
+
+def _write_all(file: FileIO, content: bytes) -> None:
+    """A disk that is nearly full may take a part."""
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]
