@@ -13,6 +13,7 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from millstream.state.files import checksum, damaged, sync_data, sync_directory
 
@@ -36,6 +37,7 @@ class Notes:
         try:
             if self._file is None:
                 self._file = FileIO(self.path, "w")
+                finalize(self, self._file.close)
             self._file.seek(self._length)
             _write_all(self._file, line)
             sync_data(self._file.fileno())
