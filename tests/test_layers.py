@@ -43,7 +43,8 @@ LAYERS: dict[str, set[str]] = {
 # Within the large layers: folders and single modules from the bottom up. Each may import those in the rows below it.
 WITHIN: dict[str, tuple[set[str], ...]] = {
     "kernel": (
-        {"batch", "hashing"},
+        {"columns", "hashing"},
+        {"batch"},
         {"keys", "scalar"},
         {"distribution"},
         {"operator"},

@@ -15,6 +15,7 @@ from functools import lru_cache, reduce
 
 import polars as pl
 
+from millstream.kernel.columns import frame_of, only
 from millstream.types import Schema, to_polars
 
 Batch = pl.DataFrame
@@ -70,9 +71,11 @@ def saturating_add(column: pl.Expr, ticks: int) -> pl.Expr:
 
 def changes(batch: Batch, columns: Sequence[str]) -> Batch:
     """The batch as change points (values, _start = instant, _weight = change), not yet summed."""
-    starts = batch.select(*columns, START, WEIGHT)
-    ends = batch.filter(pl.col(END) < INF).select(*columns, pl.col(END).alias(START), -pl.col(WEIGHT))
-    return pl.concat([starts, ends])
+    values = [batch.get_column(name) for name in columns]
+    starts = frame_of([*values, batch.get_column(START), batch.get_column(WEIGHT)])
+    ends, weights = batch.get_column(END).to_numpy(), batch.get_column(WEIGHT).to_numpy()
+    leaving = frame_of([*values, pl.Series(START, ends), pl.Series(WEIGHT, -weights)])
+    return starts.vstack(only(leaving, ends < INF))
 
 
 def net_changes(points: Batch, columns: Sequence[str]) -> Batch:

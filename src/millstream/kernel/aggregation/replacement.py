@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from millstream.kernel.aggregation.instants import Instants
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
+from millstream.kernel.columns import are_equal, constant, frame_of, stacked, taken
 
 Bools = NDArray[np.bool_]
 
@@ -44,15 +45,16 @@ def replacements(
     here = np.flatnonzero(exists[changed])
     retracted = _rows(keys, old, owner[gone], owner[gone], time[gone], np.full(len(gone), INF), -1)
     inserted = _rows(keys, new, owner[here], changed[here], time[here], end[here], 1)
-    return pl.concat([retracted, inserted])
+    return stacked([retracted, inserted])
 
 
 def _differs(instants: Instants, before: pl.Series, values: pl.Series) -> Bools:
     """Where a value is not the one before it in its group, NULL and NaN being equal to themselves."""
     if values.dtype == pl.Null:
         return np.zeros(len(instants), np.bool_)
-    differs: Bools = values.ne_missing(values.shift(1)).to_numpy(writable=True)
-    differs[instants.first] = values.gather(instants.first).ne_missing(before).to_numpy()
+    differs = np.ones(len(instants), np.bool_)
+    differs[1:] = ~are_equal(values[1:], values[:-1])
+    differs[instants.first] = ~are_equal(taken([values], instants.first)[0], before)
     return differs
 
 
@@ -65,7 +67,6 @@ def _rows(
     end: NDArray[np.int64],
     weight: int,
 ) -> Batch:
-    columns = [key.gather(owner) for key in keys] + [value.gather(place) for value in values]
+    columns = [*taken(keys, owner), *taken(values, place)]
     named = [column.alias(value_column(index)) for index, column in enumerate(columns)]
-    weights = np.full(len(start), weight, np.int64)
-    return pl.DataFrame([*named, pl.Series(START, start), pl.Series(END, end), pl.Series(WEIGHT, weights)])
+    return frame_of([*named, pl.Series(START, start), pl.Series(END, end), constant(WEIGHT, weight, len(start))])

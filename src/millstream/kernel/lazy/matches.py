@@ -20,10 +20,11 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, value_column, value_columns
+from millstream.kernel.columns import only
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
-from millstream.kernel.storage.segments import gather, numbers, only
+from millstream.kernel.storage.segments import gather, numbers
 from millstream.kernel.windows.time import TimeSpecification
 from millstream.types import Schema
 

@@ -22,11 +22,12 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
+from millstream.kernel.columns import only
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.evaluate import attempt, select_attempted
 from millstream.kernel.scalar.expressions import Column, Expression
-from millstream.kernel.storage.segments import numbers, only
+from millstream.kernel.storage.segments import numbers
 from millstream.types import Schema
 
 

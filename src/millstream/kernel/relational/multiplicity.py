@@ -26,11 +26,12 @@ from millstream.kernel.batch import (
     empty_batch,
     value_columns,
 )
+from millstream.kernel.columns import only
 from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import KEY, Codes, Positions, Ticks, are_codes_exact, key_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.storage.probing import equal_pairs, equal_values
-from millstream.kernel.storage.segments import alive, codes_of, gather, horizon_of, numbers, only, released
+from millstream.kernel.storage.segments import alive, codes_of, gather, horizon_of, numbers, released
 from millstream.kernel.storage.synopsis import size_classes_to_merge, without_expired
 from millstream.kernel.storage.time_queue import due
 from millstream.types import Schema

@@ -24,10 +24,11 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.columns import only
 from millstream.kernel.keys import KEY
 from millstream.kernel.operator import Horizons, Keeping, Segment
 from millstream.kernel.storage.memory import can_merge
-from millstream.kernel.storage.segments import alive, codes_of, numbers, only, summed
+from millstream.kernel.storage.segments import alive, codes_of, numbers, summed
 from millstream.kernel.storage.shared_work import once
 
 _SAMPLE = 64  # rows of a segment looked at to judge how much of it has expired

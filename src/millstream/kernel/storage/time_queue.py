@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.columns import ascending, stacked_diagonally, take
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage.memory import can_merge
 
@@ -51,7 +51,7 @@ def advanced(segments: Sequence[Segment], low: int) -> tuple[Segment, ...]:
             continue
         if 2 * past > segment.height:
             # A copy: a slice would keep the memory of the whole segment.
-            segment = segment.gather(np.arange(past, segment.height))
+            segment = take(segment, np.arange(past, segment.height))
         kept.append(segment)
     return tuple(kept)
 
@@ -62,7 +62,7 @@ def pushed(segments: Sequence[Segment], rows: Segment, low: int) -> tuple[Segmen
         return tuple(segments)
     times = _times(rows)
     if len(times) > 1 and bool(np.any(times[1:] < times[:-1])):
-        rows = rows.sort(TIME)
+        rows = take(rows, ascending(times))
     result = list(segments)
     while result:
         last = result[-1]
@@ -73,8 +73,7 @@ def pushed(segments: Sequence[Segment], rows: Segment, low: int) -> tuple[Segmen
             break
         result.pop()
         ahead = last.slice(_due(last, low))
-        if follows:
-            rows = pl.concat([ahead, rows], how="diagonal", rechunk=True)
-        else:
-            rows = pl.concat([ahead, rows], how="diagonal").sort(TIME)
+        rows = stacked_diagonally([ahead, rows])
+        if not follows:
+            rows = take(rows, ascending(_times(rows)))
     return (*result, rows.rechunk())

@@ -17,10 +17,11 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT, Batch, changes, net_changes, value_columns
+from millstream.kernel.columns import only
 from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.storage.segments import numbers, only, released
+from millstream.kernel.storage.segments import numbers, released
 from millstream.types import Schema
 
 
