@@ -44,8 +44,9 @@ LAYERS: dict[str, set[str]] = {
 WITHIN: dict[str, tuple[set[str], ...]] = {
     "kernel": (
         {"columns", "hashing"},
+        {"keys"},
         {"batch"},
-        {"keys", "scalar"},
+        {"scalar"},
         {"distribution"},
         {"operator"},
         {"storage", "eddy", "stepping", "pending_errors"},

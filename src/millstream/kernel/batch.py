@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, reduce
 
+import numpy as np
 import polars as pl
 
-from millstream.kernel.columns import frame_of, only
+from millstream.kernel.columns import frame_of, is_small, only, taken
+from millstream.kernel.keys import first_of_equal
 from millstream.types import Schema, to_polars
 
 Batch = pl.DataFrame
@@ -80,4 +82,11 @@ def changes(batch: Batch, columns: Sequence[str]) -> Batch:
 
 def net_changes(points: Batch, columns: Sequence[str]) -> Batch:
     """Change points summed per (values, instant), those that cancel left out."""
+    if is_small(points.height):
+        firsts = first_of_equal(points, [*columns, START])
+        sums = np.zeros(points.height, np.int64)
+        np.add.at(sums, firsts, points.get_column(WEIGHT).to_numpy())
+        kept = np.flatnonzero(sums)
+        values = taken([points.get_column(name) for name in (*columns, START)], kept)
+        return frame_of([*values, pl.Series(WEIGHT, sums[kept])])
     return points.group_by(*columns, START).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)

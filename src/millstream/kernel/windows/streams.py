@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT, Batch, changes, net_changes, value_columns
-from millstream.kernel.columns import only
+from millstream.kernel.columns import frame_of, only, stacked, take, with_columns
 from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import Operator, Progress, State
@@ -42,25 +42,25 @@ class ChangeStream(Operator):
         due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
         said = self._said(due)
         ends = pl.Series(END, numbers(said, START) + 1)
-        return pl.DataFrame([*said[[*self.columns, START]], ends, said[WEIGHT]]), {"pending": pending}
+        return frame_of([*said[[*self.columns, START]], ends, said[WEIGHT]]), {"pending": pending}
 
     def _said(self, due: Batch) -> Batch:
         """What the change points come to, in order of time. They cancel only at instants at which rows both come and
         go, so that all others need not be summed up."""
-        due = due.with_columns(pl.Series(WEIGHT, numbers(due, WEIGHT) * self.sign))
+        due = with_columns(due, pl.Series(WEIGHT, numbers(due, WEIGHT) * self.sign))
         wanted = numbers(due, WEIGHT) > 0
         coming, going = _in_order(only(due, wanted)), only(due, ~wanted)
         mixed = _is_among(numbers(coming, START), np.sort(numbers(going, START)))
         if not mixed.any():
             return coming
         against = only(going, _is_among(numbers(going, START), numbers(coming, START)[mixed]))
-        net = net_changes(pl.concat([only(coming, mixed), against]), self.columns).filter(pl.col(WEIGHT) > 0)
-        return _in_order(pl.concat([only(coming, ~mixed), net.select(coming.columns)]))
+        net = net_changes(stacked([only(coming, mixed), against]), self.columns)
+        return _in_order(stacked([only(coming, ~mixed), only(net, numbers(net, WEIGHT) > 0)]))
 
 
 def _in_order(points: Batch) -> Batch:
     instants = numbers(points, START)
-    return points.sort(START, maintain_order=True) if (instants[1:] < instants[:-1]).any() else points
+    return take(points, np.argsort(instants, kind="stable")) if (instants[1:] < instants[:-1]).any() else points
 
 
 def _is_among(instants: Ticks, sorted_ones: Ticks) -> npt.NDArray[np.bool_]:
