@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.columns import frame_of, is_small, only, taken
-from millstream.kernel.keys import first_of_equal
+from millstream.kernel.keys import Ticks, first_of_equal
 from millstream.types import Schema, to_polars
 
 Batch = pl.DataFrame
@@ -66,9 +66,9 @@ def concat(batches: Iterable[Batch], like: Batch) -> Batch:
     return pl.concat(filled)
 
 
-def saturating_add(column: pl.Expr, ticks: int) -> pl.Expr:
-    """column + ticks, where what would pass INF is INF."""
-    return pl.when(column > INF - ticks).then(pl.lit(INF, pl.Int64)).otherwise(column + ticks)
+def saturating_add(instants: Ticks, ticks: int) -> Ticks:
+    """instants + ticks, where what would pass INF is INF."""
+    return np.where(instants > INF - ticks, INF, instants + ticks)
 
 
 def changes(batch: Batch, columns: Sequence[str]) -> Batch:

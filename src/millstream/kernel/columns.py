@@ -62,15 +62,18 @@ def only(frame: pl.DataFrame, kept: Bools) -> pl.DataFrame:
 
 def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """All rows, in one piece. All frames have the columns of the first."""
-    if len(frames) == 1:
-        return frames[0].rechunk()
-    if not is_small(*(frame.height for frame in frames)):
-        return pl.concat([frame[frames[0].columns] for frame in frames], rechunk=True)
-    return frame_of([_joined([frame.get_column(name) for frame in frames]) for name in frames[0].columns])
+    columns = frames[0].columns
+    filled = [frame for frame in frames if frame.height] or [frames[0]]
+    if len(filled) > 1 and is_small(*(frame.height for frame in filled)):
+        return frame_of([joined([frame.get_column(name) for frame in filled]) for name in columns])
+    ordered = [frame if frame.columns == columns else frame[columns] for frame in filled]
+    return pl.concat(ordered, rechunk=True) if len(ordered) > 1 else ordered[0].rechunk()
 
 
 def stacked_diagonally(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """All rows, in one piece, with all columns; NULL where a frame has not got one."""
+    if all(frame.columns == frames[0].columns for frame in frames[1:]):
+        return stacked(frames)
     dtypes = {column.name: column.dtype for frame in frames for column in frame.get_columns()}
     return stacked([_completed(frame, dtypes) for frame in frames])
 
@@ -84,12 +87,12 @@ def _completed(frame: pl.DataFrame, dtypes: Mapping[str, pl.DataType]) -> pl.Dat
     return frame_of([known[name] for name in dtypes])
 
 
-def _joined(columns: Sequence[pl.Series]) -> pl.Series:
-    first, *others = (column for column in columns if len(column)) if any(map(len, columns)) else columns
-    joined = first.clone()
-    for other in others:
-        joined.append(other)
-    return joined.rechunk()
+def joined(columns: Sequence[pl.Series]) -> pl.Series:
+    """The columns one after the other."""
+    together = columns[0].clone()
+    for column in columns[1:]:
+        together.append(column)
+    return together.rechunk()
 
 
 def nulls(name: str, dtype: pl.DataType, count: int) -> pl.Series:
@@ -116,9 +119,10 @@ def is_null(column: pl.Series) -> Bools:
 
 def are_equal(left: pl.Series, right: pl.Series) -> Bools:
     """Where values agree, NULL as NULL, NaN as NaN and 0.0 as -0.0."""
-    if left.dtype == pl.Null and right.dtype == pl.Null:
+    nulls = left.null_count(), right.null_count()
+    if nulls == (len(left), len(right)):
         return np.ones(len(left), np.bool_)
-    if left.null_count() or right.null_count():
+    if any(nulls):
         return left.eq_missing(right).to_numpy()
     return (left == right).to_numpy()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import polars as pl
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,8 +27,8 @@ def windows(draw: st.DrawFn) -> TimeSpecification:
 
 
 def interval(window: TimeSpecification, instant: int) -> tuple[int, int]:
-    start, end = window.interval(pl.lit(instant, pl.Int64))
-    return pl.select(start.alias("start"), end.alias("end")).row(0)
+    start, end = window.interval(np.array([instant]))
+    return int(start[0]), int(end[0])
 
 
 @given(windows(), st.integers(0, 30), st.integers(0, 30))

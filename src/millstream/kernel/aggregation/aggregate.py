@@ -96,7 +96,7 @@ class Aggregate(Operator):
         work = Work(self.plan, progress.low_before, progress.low, state, _has_arrival(batch, state))
         arrivals = self.groups.identify(batch, state)
         rows = self._rows(batch, arrivals)
-        until = _last_changes(rows, arrivals)
+        until = _last_changes(rows, arrivals) if self.keys else np.zeros(0, np.int64)
         if self.plan.by_origin:
             rows, work.synopses[ORIGINS] = resolve(rows, work.runs(ORIGINS), work.low)
         points = self._row_points(rows, work) if self.plan.only_rows else self._points(rows, arrivals, work)
@@ -106,7 +106,8 @@ class Aggregate(Operator):
         if not len(touched):
             return output, work.state_after()
         records = self.groups.fetch(touched, state, arrivals.fresh)
-        records = _extended(records, np.searchsorted(touched, arrivals.number), until)
+        if self.keys:
+            records = _extended(records, np.searchsorted(touched, arrivals.number), until)
         if len(instants):
             known = records
             if len(instants.group) < len(touched):
@@ -173,6 +174,9 @@ class Aggregate(Operator):
         work.push(PANES, *sums_ahead)
         if self.plan.bags:
             work.raw = stacked_diagonally([self.plan.empty_points(work.arrival), *raw])
+            raw = [work.raw]
+        elif len(raw) > 1:
+            raw = [stacked(raw)]
         pieces = [change_points.from_rows(piece, self.plan.summed) for piece in raw]
         pieces += [*panes, change_points.padded(self._first_instant(work), self.plan.summed)]
         return change_points.concatenated(pieces)

@@ -106,6 +106,8 @@ def running(limbs: Limbs, instants: Instants, sorting: PointOrder, carried: Limb
 
 def on_top(sums: Limbs, instants: Instants, carried: Limbs) -> Limbs:
     """Running sums over all instants as sums of each group, on top of what it had."""
+    if len(instants.first) == 1:
+        return exact_sum.added(sums, carried.take(instants.owner))
     # One running sum goes through all groups: where it stood when a group began is taken off again.
     since = np.where(instants.first > 0, instants.first - 1, 0)
     base = [np.where(instants.first > 0, part[since], 0) for part in sums.parts]

@@ -228,6 +228,9 @@ def _search(run: Segment, number: Int64s) -> tuple[Int64s, Bools]:
 
 def _newest(runs: Sequence[Segment], oldest: bool) -> Segment:
     """One record per group, that of the newest run; the dead are needed only while older runs may have the group."""
+    groups = [run.get_column(GROUP).to_numpy() for run in runs]
+    if all(len(group) == len(groups[-1]) and (group == groups[-1]).all() for group in groups[:-1]):
+        return only(runs[-1], ~runs[-1].get_column(DEAD).to_numpy()) if oldest else runs[-1]
     records = stacked_diagonally([*reversed(runs)])
     _, first = np.unique(records.get_column(GROUP).to_numpy(), return_index=True)
     if oldest:

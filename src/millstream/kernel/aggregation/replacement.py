@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from millstream.kernel.aggregation.instants import Instants
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
-from millstream.kernel.columns import are_equal, constant, frame_of, stacked, taken
+from millstream.kernel.columns import are_equal, frame_of, joined, taken
 
 Bools = NDArray[np.bool_]
 
@@ -43,9 +43,17 @@ def replacements(
     begins = np.append(True, ~same) if len(changed) else np.zeros(0, np.bool_)
     gone = np.flatnonzero(begins & existed[owner])
     here = np.flatnonzero(exists[changed])
-    retracted = _rows(keys, old, owner[gone], owner[gone], time[gone], np.full(len(gone), INF), -1)
-    inserted = _rows(keys, new, owner[here], changed[here], time[here], end[here], 1)
-    return stacked([retracted, inserted])
+    labels = np.concatenate((owner[gone], owner[here]))
+    places = np.concatenate((owner[gone], changed[here] + len(existed)))
+    shown_values = (joined([before, values.alias(before.name)]) for before, values in zip(old, new, strict=True))
+    columns = [*taken(keys, labels), *taken([*shown_values], places)]
+    intervals = {
+        START: np.concatenate((time[gone], time[here])),
+        END: np.concatenate((np.full(len(gone), INF), end[here])),
+        WEIGHT: np.repeat([-1, 1], (len(gone), len(here))),
+    }
+    named = (column.alias(value_column(index)) for index, column in enumerate(columns))
+    return frame_of([*named, *(pl.Series(name, numbers) for name, numbers in intervals.items())])
 
 
 def _differs(instants: Instants, before: pl.Series, values: pl.Series) -> Bools:
@@ -56,17 +64,3 @@ def _differs(instants: Instants, before: pl.Series, values: pl.Series) -> Bools:
     differs[1:] = ~are_equal(values[1:], values[:-1])
     differs[instants.first] = ~are_equal(taken([values], instants.first)[0], before)
     return differs
-
-
-def _rows(
-    keys: Sequence[pl.Series],
-    values: Sequence[pl.Series],
-    owner: NDArray[np.int64],
-    place: NDArray[np.int64],
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    weight: int,
-) -> Batch:
-    columns = [*taken(keys, owner), *taken(values, place)]
-    named = [column.alias(value_column(index)) for index, column in enumerate(columns)]
-    return frame_of([*named, pl.Series(START, start), pl.Series(END, end), constant(WEIGHT, weight, len(start))])

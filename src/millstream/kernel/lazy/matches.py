@@ -14,6 +14,7 @@ keep these, and are in the core where both agree.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -168,12 +169,9 @@ def _within(rows: Segment, spans: Sequence[tuple[int, int]]) -> Segment:
 def _intervals(
     rows: Segment, windows: Sequence[TimeSpecification], since: int, until: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    bounds = [window.interval(pl.col(instant_column(index))) for index, window in enumerate(windows)]
-    found = rows.select(
-        pl.max_horizontal(pl.lit(max(since, 0), pl.Int64), *(start for start, _ in bounds)).alias(START),
-        pl.min_horizontal(pl.lit(until + 1, pl.Int64), *(end for _, end in bounds)).alias(END),
-    )
-    return numbers(found, START), numbers(found, END)
+    bounds = [window.interval(numbers(rows, instant_column(index))) for index, window in enumerate(windows)]
+    start = reduce(np.maximum, (start for start, _ in bounds), np.full(rows.height, max(since, 0)))
+    return start, reduce(np.minimum, (end for _, end in bounds), np.full(rows.height, until + 1))
 
 
 def overlapping(rows: Batch, since: int, until: int) -> Batch:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT, Batch, changes, net_changes, value_columns
-from millstream.kernel.columns import frame_of, only, stacked, take, with_columns
+from millstream.kernel.columns import frame_of, is_small, only, stacked, take, with_columns
 from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import Operator, Progress, State
@@ -46,8 +46,12 @@ class ChangeStream(Operator):
 
     def _said(self, due: Batch) -> Batch:
         """What the change points come to, in order of time. They cancel only at instants at which rows both come and
-        go, so that all others need not be summed up."""
-        due = with_columns(due, pl.Series(WEIGHT, numbers(due, WEIGHT) * self.sign))
+        go, so that of many all others need not be summed up."""
+        if self.sign < 0:
+            due = with_columns(due, pl.Series(WEIGHT, -numbers(due, WEIGHT)))
+        if is_small(due.height):
+            net = net_changes(due, self.columns)
+            return _in_order(only(net, numbers(net, WEIGHT) > 0))
         wanted = numbers(due, WEIGHT) > 0
         coming, going = _in_order(only(due, wanted)), only(due, ~wanted)
         mixed = _is_among(numbers(coming, START), np.sort(numbers(going, START)))
