@@ -27,7 +27,8 @@ class SharedPlan:
         self.pipeline = self.pipeline.replacing(tuple(steps))
 
     def remove(self, steps: Collection[str]) -> None:
-        self.pipeline = self.pipeline.without(steps)
+        if steps:
+            self.pipeline = self.pipeline.without(steps)
 
     def keep_only(self, steps: set[str]) -> None:
         self.pipeline = self.pipeline.only(steps)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch
@@ -56,9 +57,37 @@ class Pipeline:
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", _told(self.steps))
 
+    # Pipelines of many steps stay the same for many epochs, of which each concerns few: what is asked of a pipeline is
+    # found once.
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.steps)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Step]:
+        return {step.name: step for step in self.steps}
+
+    @cached_property
+    def _readers(self) -> dict[str, list[str]]:
+        """The steps that rows of each edge come to."""
+        readers: dict[str, list[str]] = {}
+        for step in self.steps:
+            for edge in step.read:
+                readers.setdefault(edge, []).append(step.name)
+        return readers
+
+    @cached_property
+    def _origins(self) -> dict[str, frozenset[str]]:
+        """The sources that edges are made from, as far as somebody has asked."""
+        return {}
+
     def edges_below(self, edge: str) -> set[str]:
         """The edge and all that it is made from."""
-        by_name = {step.name: step for step in self.steps}
+        by_name = self._by_name
         found: set[str] = set()
         waiting = [edge]
         while waiting:
@@ -70,18 +99,18 @@ class Pipeline:
 
     def downstream(self, edges: Iterable[str]) -> set[str]:
         """The steps that rows of some edges come to."""
-        reached = set(edges)
+        waiting = list(edges)
         steps: set[str] = set()
-        for step in self.steps:
-            if reached.intersection(step.read):
-                reached.add(step.name)
-                steps.add(step.name)
+        while waiting:
+            new = [step for step in self._readers.get(waiting.pop(), ()) if step not in steps]
+            steps.update(new)
+            waiting += new
         return steps
 
-    @property
+    @cached_property
     def sources(self) -> set[str]:
         """The edges that no step writes."""
-        return {edge for step in self.steps for edge in step.read} - {step.name for step in self.steps}
+        return self._readers.keys() - self._by_name.keys()
 
     def only(self, edges: set[str]) -> Pipeline:
         return Pipeline(tuple(step for step in self.steps if step.name in edges))
@@ -106,6 +135,15 @@ class Pipeline:
         for step in self.steps:
             frontiers[step.name] = min(frontiers[edge] for edge in step.needed)
         return frontiers
+
+    def frontiers_of(self, edges: Iterable[str], sources: Mapping[str, int]) -> dict[str, int]:
+        """How far some edges are final, given how far each source is."""
+        return {edge: min(sources[source] for source in self._sources_of(edge)) for edge in edges}
+
+    def _sources_of(self, edge: str) -> frozenset[str]:
+        if edge not in self._origins:
+            self._origins[edge] = frozenset(self.edges_below(edge) - self._by_name.keys())
+        return self._origins[edge]
 
 
 def _told(steps: tuple[Step, ...]) -> tuple[Step, ...]:

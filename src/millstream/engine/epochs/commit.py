@@ -20,15 +20,16 @@ def after_epoch(
     `moved` has the rows and heartbeats that the epoch took in. A step that is not concerned keeps its state, and
     queries stay in their tables.
     """
-    states = {
-        step: query_tables(synopses) if step in concerned else synopses for step, synopses in moved.states.items()
+    states: dict[str, Mapping[str, Names]] = {
+        step: query_tables(moved.states[step]) for step in concerned if step in moved.states
     }
     for step, names in outcome.states.items():
         if step not in failed:
             states[step] = {**states.get(step, {}), **names}
     empty = {step for step, synopses in states.items() if not synopses}
     results = {edge: names for edge, names in outcome.results.items() if edge not in failed}
-    made = moved.with_states(states).without_states(empty).with_results(results).with_history(outcome.history)
+    made = moved.with_states(states).with_results(results).with_history(outcome.history)
+    made = made.without_states(empty) if empty else made
     return _with_merged(made.with_progress(_progress(moved, outcome)).with_failures(failed), outcome)
 
 

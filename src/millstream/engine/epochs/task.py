@@ -143,8 +143,8 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
     unjudged = {source for source, parts in task.arrived.items() if not all(part.is_judged for part in parts)}
     speaking = {source for source, parts in task.arrived.items() if parts} | {late_key(source) for source in unjudged}
     plan = planner.plan(task.pipeline, task.empty, task.concerned, speaking & task.empty.keys())
-    before, after = task.pipeline.frontiers(task.before), task.pipeline.frontiers(task.after)
     edges = {edge for stage in plan.stages for step in stage.steps for edge in step.edges}
+    before, after = (task.pipeline.frontiers_of(edges, of) for of in (task.before, task.after))
     work = EpochWork(
         task.epoch,
         tuple((source, part) for source, parts in task.arrived.items() for part in parts),
@@ -152,7 +152,7 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
         task.merges,
         task.states,
         {edge: (after if edge in task.settled else before)[edge] for edge in edges},
-        {edge: after[edge] for edge in edges},
+        after,
         frozenset(task.shown),
         {source: task.periods[source] for source in (*task.arrived, *task.late)},
         task.owner,
@@ -348,7 +348,8 @@ class _StageRun:
             self.outcome.states[step] = kept
         if step in self.work.shown and batch.height:
             # Whoever asks for answers asks for values and intervals.
-            self.outcome.results[step] = (self.writer.write_packed(batch.drop(ARRIVAL, BORN, strict=False)),)
+            shown = [name for name in batch.columns if name not in (ARRIVAL, BORN)]
+            self.outcome.results[step] = (self.writer.write_packed(batch[shown]),)
 
     def _name(self, segment: Segment) -> str:
         if id(segment) not in self._known:
