@@ -295,11 +295,15 @@ class _StageRun:
         _pause.get()()
         state = self._like_the_first(step.name, self._load(step.name))
         inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
+        has_rows = any(batch.height for batch in inputs)
         # Whoever has all rows of an edge must also say what follows from there being none, once.
-        called = self.shard == 0 if step.alone else bool(state) or any(batch.height for batch in inputs)
+        called = self.shard == 0 if step.alone else bool(state) or has_rows
         if not called:
             return
         progress = self._progress(step)
+        if not has_rows and step.operator.is_idle(state, progress):
+            self._stay(step.name)
+            return
         begun, account, before = time.perf_counter(), Account(self.store.pool), state
         try:
             with memory.using(account):
@@ -316,12 +320,21 @@ class _StageRun:
     def _load(self, step: str) -> State:
         mine = f"{self.shard}/"
         state: dict[str, tuple[Segment, ...]] = {}
-        for synopsis, names in self.work.states.get(step, {}).items():
-            if synopsis.startswith((mine, EVERYWHERE)):
-                self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)
-                segments = tuple(self._segment(name) for name in names)
-                state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = segments
+        for synopsis, names in self._synopses(step).items():
+            self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)
+            segments = tuple(self._segment(name) for name in names)
+            state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = segments
         return state
+
+    def _synopses(self, step: str) -> dict[str, Names]:
+        """What a step has on this shard, and everywhere."""
+        known, here = self.work.states.get(step, {}), (f"{self.shard}/", EVERYWHERE)
+        return {synopsis: names for synopsis, names in known.items() if synopsis.startswith(here)}
+
+    def _stay(self, step: str) -> None:
+        """The step keeps what it has."""
+        if kept := self._synopses(step):
+            self.outcome.states[step] = kept
 
     def _segment(self, name: str) -> Segment:
         """The same object for all steps that have it, also where there is no room to keep it in the pool."""

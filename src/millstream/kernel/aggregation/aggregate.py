@@ -52,6 +52,7 @@ from millstream.kernel.columns import (
 )
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.operator import Operator, Progress, State, own
+from millstream.kernel.storage import time_queue
 from millstream.kernel.storage.time_queue import TIME
 from millstream.types import Field, Schema, to_polars
 
@@ -90,6 +91,11 @@ class Aggregate(Operator):
     @property
     def distribution(self) -> Distribution:
         return by_key([self.keys], tuple((key, place) for place, key in enumerate(self.keys)))
+
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        queues = (state.get(name, ()) for name in (POINTS, PANES, ROWS))
+        due = any(time_queue.is_due(queue, progress.low_before, progress.low) for queue in queues)
+        return not due and (bool(self.keys) or progress.low < 0 or _exists(state))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
@@ -204,8 +210,7 @@ class Aggregate(Operator):
 
     def _first_instant(self, work: Work) -> Points:
         """The group of everything is there from instant 0, whether or not anything is in it."""
-        there = any(run.get_column(EXISTS).any() for run in work.runs(TABLE))
-        count = 0 if self.keys or there or work.low < 0 else 1
+        count = 0 if self.keys or work.low < 0 or _exists(work.state) else 1
         return bare(np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     # What the groups are at the instants of a step
@@ -245,6 +250,11 @@ class Aggregate(Operator):
         if not self.plan.only_rows:
             empty &= accumulators.integers(totals[COPIES], "count(*)") == 0
         return empty
+
+
+def _exists(state: State) -> bool:
+    """Whether the group of everything is there."""
+    return any(run.get_column(EXISTS).any() for run in state.get(TABLE, ()))
 
 
 def _has_arrival(batch: Batch, state: State) -> bool:

@@ -34,7 +34,7 @@ from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.storage.probing import equal_pairs, equal_values
 from millstream.kernel.storage.segments import alive, codes_of, gather, horizon_of, numbers, released
 from millstream.kernel.storage.synopsis import size_classes_to_merge, without_expired
-from millstream.kernel.storage.time_queue import due
+from millstream.kernel.storage.time_queue import is_due
 from millstream.types import Schema
 
 _SIDE = "_side"
@@ -193,6 +193,10 @@ class _SetOperator(_ByValue):
         sides, weights = numbers(points, _SIDE), numbers(points, WEIGHT)
         return [np.where(sides == side, weights, 0) for side in range(len(self._counts))]
 
+    def _rests(self, inputs: Sequence[Batch], state: State, progress: Progress) -> bool:
+        """As in most steps within joins, which should cost nothing."""
+        return not any(batch.height for batch in inputs) and self.is_idle(state, progress)
+
     def _emit(
         self,
         points: pl.DataFrame,
@@ -219,11 +223,6 @@ class _SetOperator(_ByValue):
         return frame_of([*gather(points, self._columns, rows[kept]), *columns])
 
 
-def _nothing_happens(inputs: Sequence[Batch], queue: Sequence[Segment], progress: Progress) -> bool:
-    """Most steps of most queries are like this, and should cost nothing."""
-    return not any(batch.height for batch in inputs) and not due(queue, progress.low_before, progress.low)
-
-
 def _settled(starts: Ticks, first_of_value: Flags) -> Positions:
     """The last of the points at each instant, of each value."""
     last = np.ones(starts.size, np.bool_)
@@ -247,9 +246,12 @@ class Multiplicity(_SetOperator):
     count is forgotten when it is zero, a change point when the frontier has passed it.
     """
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not is_due(state.get("pending", ()), progress.low_before, progress.low)
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         pending, counts = state.get("pending", ()), state.get("counts", ())
-        if _nothing_happens(inputs, pending, progress):
+        if self._rests(inputs, state, progress):
             return empty_batch(self.schema), state
         arrived = changes(self._sided(inputs), [*self._columns, KEY, _SIDE])
         points, pending = released(pending, arrived, START, progress.low_before, progress.low)
@@ -313,9 +315,12 @@ class DirectMultiplicity(_SetOperator):
     much as there are rows of the values that it touches: for values with many copies, counting is cheaper.
     """
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not is_due(state.get("waiting", ()), progress.low_before, progress.low)
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         low, waiting, known = progress.low, state.get("waiting", ()), state.get("points", ())
-        if _nothing_happens(inputs, waiting, progress):
+        if self._rests(inputs, state, progress):
             return empty_batch(self.schema), state
         rows, waiting = released(waiting, self._sided(inputs), START, progress.low_before, low)
         if not rows.height:
@@ -371,6 +376,11 @@ class DistinctStar(_ByValue):
     Keeps E for every value, until the frontier has reached E - 1, and the rows that start beyond the
     frontier: rows are taken in the order of their starts, so that E is all there is to know of the past.
     """
+
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        stays = state.get("stays", ())
+        waits = not is_due(state.get("waiting", ()), progress.low_before, progress.low)
+        return waits and len(self._lasting(stays, progress.low)) == len(stays)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         low, waiting, stays = progress.low, state.get("waiting", ()), state.get("stays", ())

@@ -42,6 +42,11 @@ def due(segments: Sequence[Segment], before: int, low: int) -> list[Segment]:
     return slices
 
 
+def is_due(segments: Sequence[Segment], before: int, low: int) -> bool:
+    """Whether any row falls due after `before` and up to `low`."""
+    return any(_due(segment, before) < _due(segment, low) for segment in segments)
+
+
 def advanced(segments: Sequence[Segment], low: int) -> tuple[Segment, ...]:
     """The segments without those of which everything was due, and without the past of those mostly due."""
     kept = []

@@ -26,6 +26,7 @@ from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.keys import Positions, Ticks, first_of_equal
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.storage.segments import numbers, released
+from millstream.kernel.storage.time_queue import is_due
 from millstream.kernel.windows.time import Rows
 from millstream.types import Schema
 
@@ -49,6 +50,9 @@ class RowsWindow(Operator):
     @property
     def distribution(self) -> Distribution:
         return by_key([self.window.partition], same_columns(len(self.schema)))
+
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not is_due(state.get("pending", ()), progress.low_before, progress.low)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = inputs[0][[*self.columns, START, ARRIVAL]]

@@ -22,6 +22,7 @@ from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.storage.segments import numbers, released
+from millstream.kernel.storage.time_queue import is_due
 from millstream.types import Schema
 
 
@@ -36,6 +37,9 @@ class ChangeStream(Operator):
     @property
     def distribution(self) -> Distribution:
         return by_value(len(self.schema))
+
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not is_due(state.get("pending", ()), progress.low_before, progress.low)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = changes(inputs[0], self.columns)
