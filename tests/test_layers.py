@@ -43,8 +43,10 @@ LAYERS: dict[str, set[str]] = {
 # Within the large layers: folders and single modules from the bottom up. Each may import those in the rows below it.
 WITHIN: dict[str, tuple[set[str], ...]] = {
     "kernel": (
-        {"batch", "hashing"},
-        {"keys", "scalar"},
+        {"columns", "hashing"},
+        {"keys"},
+        {"batch"},
+        {"scalar"},
         {"distribution"},
         {"operator"},
         {"storage", "eddy", "stepping", "pending_errors"},

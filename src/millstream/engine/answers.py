@@ -16,8 +16,9 @@ from millstream.kernel.batch import (
     net_changes,
     value_columns,
 )
+from millstream.kernel.columns import only
 from millstream.kernel.operator import NO_STATE, Progress
-from millstream.kernel.storage.segments import gather, numbers, only
+from millstream.kernel.storage.segments import gather, numbers
 from millstream.kernel.windows.elements import Elements
 from millstream.plan.definitions import TimeDomain
 from millstream.types import BIGINT, Field, Schema, arrow_schema, to_arrow

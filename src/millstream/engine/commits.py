@@ -21,9 +21,11 @@ from millstream.state.manifest import Journal
 from millstream.state.pins import Pins
 from millstream.state.snapshot import Catalog, Snapshot
 from millstream.state.store import Store
+from millstream.state.used_names import UsedNames
 from millstream.state.written import Written
 
 _Item = TypeVar("_Item")
+_FORGETTING = 4  # readers hold at most a quarter more than they need
 
 
 class Pending(Protocol):
@@ -49,7 +51,8 @@ class Commits:
         self.pending: Pending | None = None
         self.on_commit: Callable[[Snapshot], None] = lambda snapshot: None
         self._snapshot = snapshot
-        self._names = frozenset(snapshot.names())
+        self._used = UsedNames(snapshot)
+        self._gone = 0  # names, since readers were last told to forget
 
     @property
     def snapshot(self) -> Snapshot:
@@ -60,19 +63,33 @@ class Commits:
         self.life.check_commits()
         with self.lock:
             self.life.check_commits()
-            before = self._names
             if self.pending is not None:
                 snapshot = self.pending.with_held(snapshot)
-            after = frozenset(snapshot.names())
+            change = self._used.change_to(snapshot)
             self.lock.hold_interrupts()
-            self.journal.commit(snapshot, self.store.settling(after - before))
+            self.journal.commit(snapshot, self.store.settling(change.added))
             if self.pending is not None:
                 self.pending.release()
-            self._snapshot, self._names = snapshot, after
+            self._snapshot = snapshot
+            self._used.apply(change)
             self.notifier.tell()
             reach("before-sweep")
+            gone = change.removed | self.pins.taken_over()
+            self._let_forget(snapshot, len(gone))
+            self._remove(gone)
+
+    def _let_forget(self, snapshot: Snapshot, gone: int) -> None:
+        """Readers forget what is gone, which costs as much as there are names: once a good part of them has changed."""
+        self._gone += gone
+        if self._gone * _FORGETTING >= len(self._used):
+            self._gone = 0
             self.on_commit(snapshot)
-            self.store.sweep(before | self.pins.taken_over(), after | self.pins.names)
+
+    def _remove(self, names: Iterable[str]) -> None:
+        """Remove files that neither the snapshot nor who reads beside it needs."""
+        gone = {name for name in names if name not in self._used}
+        if gone:
+            self.store.sweep(gone, self._used.in_files_of(gone) | self.pins.names)
 
     def declare(self, catalog: Catalog) -> None:
         """Commit what the database has declared."""
@@ -108,9 +125,7 @@ class Commits:
         """Remove what nobody needs among files that were written: neither the snapshot, nor who reads beside it."""
         if self.journal.is_in_doubt:
             return
-        gone = set(names).difference(self._names)
-        if gone:
-            self.store.sweep(gone, self._names | self.pins.names)
+        self._remove(names)
 
     def pin(self, reader: object, names: Iterable[str]) -> None:
         """Keep files that a reader beside the epochs needs, instead of those that it needed before."""

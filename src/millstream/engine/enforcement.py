@@ -75,7 +75,7 @@ class Enforcement:
         """Note the queries that are near a limit, and stop those that are past it, among those that show some edges."""
         if not (self._limits.rows or self._limits.state):
             return
-        edges = {edge for edge in self._plan.shown if edge in concerned}
+        edges = {edge for edge in concerned if self._plan.shown[edge]}
         found = [*self._found({edge for edge in edges if edge not in self._commits.snapshot.failures})]
         kept = {key: notice for key, notice in self.notices.items() if key[0] not in edges}
         self.notices = kept | {(notice.edge, notice.query): notice for notice in found}

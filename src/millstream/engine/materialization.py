@@ -19,6 +19,7 @@ from millstream.engine.extents import Extent
 from millstream.engine.plans import lowered
 from millstream.engine.reader import Reader
 from millstream.kernel.batch import INTERVAL_COLUMNS, START, Batch, empty_batch, value_column
+from millstream.kernel.columns import only
 from millstream.kernel.lazy import ranked_tree
 from millstream.kernel.lazy.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.lazy.postings import Postings
@@ -26,7 +27,7 @@ from millstream.kernel.lazy.ranked_tree import TreeShape
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.kernel.scalar.value_size import limited_values
 from millstream.kernel.sharing.parameters import with_values
-from millstream.kernel.storage.segments import numbers, only
+from millstream.kernel.storage.segments import numbers
 from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph

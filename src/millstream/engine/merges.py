@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from millstream.engine.commits import Commits
-from millstream.engine.epochs.merging import MatchEdges, Merge, history_merges, most_to_merge, result_merges
+from millstream.engine.epochs.merging import FAN, MatchEdges, Merge, history_merges, most_to_merge, result_merges
 from millstream.engine.retention import Retention
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
@@ -13,6 +13,9 @@ from millstream.kernel.lazy.matched_selection import MatchedSelection
 from millstream.kernel.lazy.matches import Matches
 from millstream.kernel.lazy.ranked_tree import RankedTree
 from millstream.kernel.lazy.tree_selection import TreeSelection
+from millstream.kernel.pipeline import Pipeline
+from millstream.state.snapshot import Names, Snapshot
+from millstream.state.store import Store
 
 _TREES = (RankedTree, TreeSelection)
 _MATCHES = (Matches, MatchedSelection, *_TREES)
@@ -24,31 +27,49 @@ class Merges:
     def __init__(self, commits: Commits, sources: Sources, plan: SharedPlan, retention: Retention) -> None:
         self._commits, self._sources, self._plan, self._retention = commits, sources, plan, retention
         self._matching = MatchEdges()
+        self._kept: dict[str, int | None] = {}  # the ticks for which matches of an edge are kept
+        self._pipeline: Pipeline | None = None  # of which these are
+        self._seen: Mapping[str, Names] = {}  # results that were looked at
+        self._put_off: set[str] = set()  # edges with merges that may not have been done
 
     def due(self, periods: Mapping[str, int]) -> tuple[Merge, ...]:
         """Given the lengths of the periods by which the history of each source is laid out."""
         snapshot, store, sources = self._commits.snapshot, self._commits.store, self._sources
-        schemas = {source: sources.schema(source) for source in sources}
+        schemas = {source: sources.schema(source) for source in snapshot.history if source in sources}
         return (
             *history_merges(snapshot.history, schemas, periods, most_to_merge(store.pool)),
-            *result_merges(snapshot.results, self._firsts(), store, self._match_edges()),
+            *self._of_results(snapshot, store),
         )
 
-    def _firsts(self) -> dict[str, int]:
-        """Of each edge, the first instant that its rows are still needed for; of matches, that of their oldest
+    def _of_results(self, snapshot: Snapshot, store: Store) -> list[Merge]:
+        """Of the edges that have shown something since they were last looked at, or whose merges were put off; matches
+        expire by themselves, too."""
+        self._find_matches()
+        seen = self._seen
+        new = {edge: names for edge, names in snapshot.results.items() if names is not seen.get(edge)}
+        looked_at = {edge for edge, names in new.items() if len(names) >= FAN} | self._put_off | self._kept.keys()
+        results = {edge: snapshot.results[edge] for edge in looked_at if edge in snapshot.results}
+        found = [*result_merges(results, self._firsts(results, snapshot), store, self._matching)]
+        self._seen, self._put_off = snapshot.results, {merge.edge for merge in found}
+        return [*found]
+
+    def _firsts(self, edges: Collection[str], snapshot: Snapshot) -> dict[str, int]:
+        """Of edges, the first instant that their rows are still needed for; of matches, that of their oldest
         element."""
-        steps, snapshot = self._plan.pipeline.steps, self._commits.snapshot
-        kept = {step.name: step.operator.kept for step in steps if isinstance(step.operator, _MATCHES)}
-        firsts = self._retention.firsts(snapshot.results, snapshot)
+        firsts, kept = self._retention.firsts(edges, snapshot), self._kept
         return {edge: _before(first, kept[edge]) if edge in kept else first for edge, first in firsts.items()}
 
-    def _match_edges(self) -> MatchEdges:
-        steps = self._plan.pipeline.steps
+    def _find_matches(self) -> None:
+        """The edges that carry matches, and for how long these are kept."""
+        if self._pipeline is self._plan.pipeline:
+            return
+        self._pipeline = self._plan.pipeline
+        steps = self._pipeline.steps
         found = {step.name: step.operator for step in steps if isinstance(step.operator, _MATCHES)}
+        self._kept = {edge: operator.kept for edge, operator in found.items()}
         self._matching.trees = {
             edge: operator.shape if isinstance(operator, _TREES) else None for edge, operator in found.items()
         }
-        return self._matching
 
 
 def _before(first: int, ticks: int | None) -> int:

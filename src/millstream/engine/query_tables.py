@@ -1,4 +1,4 @@
-"""Query tables as a snapshot has them, and as the operators see them that select for a group's queries."""
+"""Query tables as a snapshot has them, and as earlier formats had them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 import polars as pl
 
 from millstream.kernel.operator import EVERYWHERE
-from millstream.kernel.sharing.parameters import QUERIES, SHAPE, packed
+from millstream.kernel.sharing.parameters import SHAPE, packed
 from millstream.state.snapshot import Names, QueryTable, Snapshot
 from millstream.state.store import Store
 
@@ -17,18 +17,10 @@ Kind = Literal["admitted", "waiting", "failed"]
 KINDS: tuple[Kind, ...] = "admitted", "waiting", "failed"
 
 
-def operator_states(snapshot: Snapshot, steps: Collection[str]) -> dict[str, Mapping[str, Names]]:
-    """What steps hold, as their operators see it: selections with their query tables."""
-    states = {step: synopses for step, synopses in snapshot.states.items() if step in steps}
-    for step, table in snapshot.query_tables.items():
-        if step in steps and table.admitted:
-            states[step] = {**states.get(step, {}), **table_state(table.admitted)}
-    return states
-
-
-def table_state(admitted: Names) -> dict[str, Names]:
-    """A query table as a part of the state of an operator."""
-    return {EVERYWHERE + QUERIES: admitted}
+def admitted_tables(snapshot: Snapshot, steps: Collection[str]) -> dict[str, Names]:
+    """The query tables that the selections among some steps read."""
+    tables = snapshot.query_tables
+    return {step: table.admitted for step, table in tables.items() if step in steps and table.admitted}
 
 
 def failure_key(edge: str, query: int) -> str:

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 import polars as pl
 
 from millstream.kernel.batch import END, INF, START
+from millstream.kernel.columns import only
 from millstream.kernel.lazy import ranked_tree
-from millstream.kernel.storage.segments import numbers, only
+from millstream.kernel.storage.segments import numbers
 
 
 class Tails:

@@ -103,7 +103,9 @@ class Sources:
     def frontiers(self, snapshot: Snapshot | None = None) -> dict[str, int]:
         """How far each source is final."""
         snapshot = snapshot or self._commits.snapshot
-        return {source: self.frontier(source, snapshot) for source in self}
+        clock, rows = snapshot.clock, [*self._rows.items()]
+        found = {name: snapshot.progress(name).heartbeat if row.has_heartbeat else clock for name, row in rows}
+        return {**found, CLOCK: self.frontier(CLOCK, snapshot)}
 
     def final(self, sources: Collection[str], snapshot: Snapshot) -> int:
         """The last instant up to which what is made from sources is final; -1 where nothing is, or there are none."""

@@ -13,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, reduce
 
+import numpy as np
 import polars as pl
 
+from millstream.kernel.columns import frame_of, is_small, only, taken
+from millstream.kernel.keys import Ticks, first_of_equal
 from millstream.types import Schema, to_polars
 
 Batch = pl.DataFrame
@@ -63,18 +66,27 @@ def concat(batches: Iterable[Batch], like: Batch) -> Batch:
     return pl.concat(filled)
 
 
-def saturating_add(column: pl.Expr, ticks: int) -> pl.Expr:
-    """column + ticks, where what would pass INF is INF."""
-    return pl.when(column > INF - ticks).then(pl.lit(INF, pl.Int64)).otherwise(column + ticks)
+def saturating_add(instants: Ticks, ticks: int) -> Ticks:
+    """instants + ticks, where what would pass INF is INF."""
+    return np.where(instants > INF - ticks, INF, instants + ticks)
 
 
 def changes(batch: Batch, columns: Sequence[str]) -> Batch:
     """The batch as change points (values, _start = instant, _weight = change), not yet summed."""
-    starts = batch.select(*columns, START, WEIGHT)
-    ends = batch.filter(pl.col(END) < INF).select(*columns, pl.col(END).alias(START), -pl.col(WEIGHT))
-    return pl.concat([starts, ends])
+    values = [batch.get_column(name) for name in columns]
+    starts = frame_of([*values, batch.get_column(START), batch.get_column(WEIGHT)])
+    ends, weights = batch.get_column(END).to_numpy(), batch.get_column(WEIGHT).to_numpy()
+    leaving = frame_of([*values, pl.Series(START, ends), pl.Series(WEIGHT, -weights)])
+    return starts.vstack(only(leaving, ends < INF))
 
 
 def net_changes(points: Batch, columns: Sequence[str]) -> Batch:
     """Change points summed per (values, instant), those that cancel left out."""
+    if is_small(points.height):
+        firsts = first_of_equal(points, [*columns, START])
+        sums = np.zeros(points.height, np.int64)
+        np.add.at(sums, firsts, points.get_column(WEIGHT).to_numpy())
+        kept = np.flatnonzero(sums)
+        values = taken([points.get_column(name) for name in (*columns, START)], kept)
+        return frame_of([*values, pl.Series(WEIGHT, sums[kept])])
     return points.group_by(*columns, START).agg(pl.col(WEIGHT).sum()).filter(pl.col(WEIGHT) != 0)

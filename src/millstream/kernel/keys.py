@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from millstream.kernel.columns import are_equal, is_small, take
 from millstream.kernel.hashing import mix_bits
 
 KEY = "_key"  # what a segment is sorted by
@@ -114,6 +115,21 @@ def _mix_bytes(codes: Codes, series: pl.Series) -> Codes:
         done += 8
         rows = rows[lengths[rows] > done]
     return codes
+
+
+def first_of_equal(frame: pl.DataFrame, columns: Sequence[str]) -> Positions:
+    """Of each row the first one that has the same values, NULL as NULL, NaN as NaN and 0.0 as -0.0."""
+    if is_small(frame.height):
+        _, firsts, place = np.unique(key_codes(frame, columns), return_index=True, return_inverse=True)
+        found: Positions = firsts[place]
+        if are_codes_exact(frame, columns) or _are_equal(frame, take(frame, found), columns):
+            return found
+    firsts_of = frame.with_row_index("_row").select(pl.col("_row").first().over(columns))
+    return firsts_of.to_series().to_numpy().astype(np.intp)
+
+
+def _are_equal(left: pl.DataFrame, right: pl.DataFrame, columns: Sequence[str]) -> bool:
+    return all(are_equal(left.get_column(name), right.get_column(name)).all() for name in columns)
 
 
 def are_codes_exact(frame: pl.DataFrame, columns: Sequence[str]) -> bool:

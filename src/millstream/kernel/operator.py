@@ -89,6 +89,11 @@ class Operator(ABC):
         change R(t) for t <= `low`. Called with empty inputs too: time passing is a change of its own.
         """
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        """Whether a step without rows would say nothing and keep what is kept, since nothing of it falls due. Then it
+        is left out; to ask must cost little."""
+        return False
+
     def keeping(self, progress: Progress) -> Mapping[int, Keeping]:
         """What is kept of inputs such that others may keep the same."""
         return {}

@@ -6,7 +6,7 @@ different queries have one edge.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -57,8 +57,18 @@ class Pipeline:
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", _told(self.steps))
 
+    # Pipelines of many steps stay the same for many epochs, of which each concerns few: what is asked of a pipeline is
+    # found once.
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.steps)
+
     def __getstate__(self) -> dict[str, object]:
-        return {"steps": self.steps}  # what is found by name is found again
+        return {"steps": self.steps}
 
     @cached_property
     def by_name(self) -> dict[str, Step]:
@@ -66,12 +76,17 @@ class Pipeline:
 
     @cached_property
     def _readers(self) -> dict[str, list[str]]:
-        """The steps that read each edge."""
-        found: dict[str, list[str]] = {}
+        """The steps that rows of each edge come to."""
+        readers: dict[str, list[str]] = {}
         for step in self.steps:
             for edge in step.read:
-                found.setdefault(edge, []).append(step.name)
-        return found
+                readers.setdefault(edge, []).append(step.name)
+        return readers
+
+    @cached_property
+    def _origins(self) -> dict[str, frozenset[str]]:
+        """The sources that edges are made from, as far as somebody has asked."""
+        return {}
 
     def edges_below(self, *edges: str) -> set[str]:
         """Some edges and all that they are made from."""
@@ -86,19 +101,18 @@ class Pipeline:
 
     def downstream(self, edges: Iterable[str]) -> set[str]:
         """The steps that rows of some edges come to."""
+        waiting = list(edges)
         steps: set[str] = set()
-        waiting = [*edges]
         while waiting:
-            for reader in self._readers.get(waiting.pop(), ()):
-                if reader not in steps:
-                    steps.add(reader)
-                    waiting.append(reader)
+            new = [step for step in self._readers.get(waiting.pop(), ()) if step not in steps]
+            steps.update(new)
+            waiting += new
         return steps
 
-    @property
+    @cached_property
     def sources(self) -> set[str]:
         """The edges that no step writes."""
-        return {edge for step in self.steps for edge in step.read} - {step.name for step in self.steps}
+        return self._readers.keys() - self.by_name.keys()
 
     def only(self, edges: set[str]) -> Pipeline:
         return Pipeline(tuple(step for step in self.steps if step.name in edges))
@@ -117,21 +131,21 @@ class Pipeline:
         given = {step.name: step for step in others}
         return Pipeline(tuple(given.get(step.name, step) for step in self.steps)).with_steps(others)
 
-    def frontiers(self, sources: Mapping[str, int], edges: Collection[str] | None = None) -> dict[str, int]:
-        """How far each edge is final, or each of some, given how far each source is."""
+    def frontiers(self, sources: Mapping[str, int]) -> dict[str, int]:
+        """How far each edge is final, given how far each source is."""
         frontiers = dict(sources)
-        steps = self.steps if edges is None else self._in_order(self.edges_below(*edges))
-        for step in steps:
+        for step in self.steps:
             frontiers[step.name] = min(frontiers[edge] for edge in step.needed)
         return frontiers
 
-    def _in_order(self, edges: Collection[str]) -> list[Step]:
-        found = [edge for edge in edges if edge in self._places]
-        return [self.steps[place] for place in sorted(self._places[edge] for edge in found)]
+    def frontiers_of(self, edges: Iterable[str], sources: Mapping[str, int]) -> dict[str, int]:
+        """How far some edges are final, given how far each source is."""
+        return {edge: min(sources[source] for source in self._sources_of(edge)) for edge in edges}
 
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {step.name: place for place, step in enumerate(self.steps)}
+    def _sources_of(self, edge: str) -> frozenset[str]:
+        if edge not in self._origins:
+            self._origins[edge] = frozenset(self.edges_below(edge) - self.by_name.keys())
+        return self._origins[edge]
 
 
 def _told(steps: tuple[Step, ...]) -> tuple[Step, ...]:

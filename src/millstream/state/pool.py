@@ -87,23 +87,39 @@ class Pool:
 
     def segment(self, name: str, size: int, load: Callable[[], pl.DataFrame]) -> pl.DataFrame:
         """A segment that is here already, or else loaded, and kept as long as there is room."""
+        frame = self.kept(name)
+        if frame is None:
+            frame = load()
+            self.keep(name, size, frame)
+        return frame
+
+    def kept(self, name: str) -> pl.DataFrame | None:
+        """A segment, if it is here."""
         with self._lock:
-            if name in self._frames:
-                self._frames.move_to_end(name)
-                return self._frames[name][0]
-        frame = load()
+            if name not in self._frames:
+                return None
+            self._frames.move_to_end(name)
+            return self._frames[name][0]
+
+    def keep(self, name: str, size: int, frame: pl.DataFrame) -> None:
+        """A segment is here, as long as there is room."""
         with self._lock:
             if name not in self._frames and size <= self.budget:
                 self._frames[name] = frame, size
                 self.segments += size
                 self._shrink()
-        return frame
 
     def forget(self, names: set[str]) -> None:
         """Names that nobody asks for any more."""
         with self._lock:
             for name in names & self._frames.keys():
                 self.segments -= self._frames.pop(name)[1]
+
+    def clear(self) -> None:
+        """Nothing is known to be as it was."""
+        with self._lock:
+            self.forget({*self._frames})
+            self._owned.clear()
 
     def only(self, owner: str, names: Iterable[str]) -> None:
         """An owner has these segments now: what it had before is not asked for any more.

@@ -35,6 +35,7 @@ from millstream.state.pool import Pool, pool_for
 
 PERIOD = "_period"  # names the directories of history, as Hive does
 _ALIGNMENT = 64
+_SMALL = 1 << 16  # bytes of a segment up to which to read it back costs more than to have it twice
 _REMEMBERED = 10_000
 # What we call our files; those of earlier versions do not say whose they are.
 _FILE = re.compile(r"(?:e\d+|queries|landing)(?:-[a-z]?\d+)*?(?:-f(\d+))?-\w+\.(?:seg|parquet)")
@@ -206,8 +207,9 @@ class DirectoryStore:
         self._unremoved: set[Path] = set()
 
     def prepare(self, fence: int = 0) -> None:
-        """Have its directories, for files of an owner."""
+        """Have its directories, for files of an owner, who is to read them as they are now."""
         self.fence = fence
+        self.pool.clear()
         self.segments.mkdir(parents=True, exist_ok=True)
         self.history.mkdir(parents=True, exist_ok=True)
 
@@ -228,6 +230,8 @@ class DirectoryStore:
         try:
             yield writer
             writer.close()
+            for name, frame in writer.small.items():
+                self.pool.keep(name, self.size(name), frame)
             for path, written in syncing:
                 with _disk_errors(path):
                     written.result()
@@ -271,9 +275,13 @@ class DirectoryStore:
 
     def read(self, name: str) -> pl.DataFrame:
         _, _, length, _ = _parsed(name)
-        return self.pool.segment(name, length, lambda: self.read_once(name))
+        return self.pool.segment(name, length, lambda: self._load(name))
 
     def read_once(self, name: str) -> pl.DataFrame:
+        kept = self.pool.kept(name)
+        return self._load(name) if kept is None else kept
+
+    def _load(self, name: str) -> pl.DataFrame:
         segment = self._mapped(name)
         file, place, _, expected = _parsed(name)
         if checksum(memoryview(segment)) != expected:
@@ -436,24 +444,35 @@ class _SegmentWriter:
         self._path, self._synced = path, synced
         self._file: BinaryIO | None = None
         self._place = 0
+        self.small: dict[str, pl.DataFrame] = {}  # by name: the next epoch reads most of them
 
     def write(self, frame: pl.DataFrame) -> str:
-        return self._write(frame.to_arrow())
+        return self._write(frame, frame.to_arrow())
 
     def write_packed(self, frame: pl.DataFrame) -> str:
-        return self._write(packed(frame))
+        return self._write(frame, packed(frame))
 
-    def _write(self, table: pa.Table) -> str:
+    def _write(self, frame: pl.DataFrame, table: pa.Table) -> str:
         with _disk_errors(self._path):
             if self._file is None:
                 self._file = self._path.open("wb")
             content = _Content(self._file)
-            with pa.ipc.new_file(content, table.schema) as writer:
-                writer.write_table(table)
+            is_small = table.nbytes <= _SMALL
+            if is_small:
+                # Arrow writes many short pieces, which are put together first.
+                buffer = pa.BufferOutputStream()
+                _serialize(table, buffer)
+                pieces = memoryview(buffer.getvalue())
+                content.write(pieces[: len(pieces) // 2])
+                content.write(pieces[len(pieces) // 2 :])
+            else:
+                _serialize(table, content)
             name = f"{self._path.name}@{self._place}+{content.length}#{content.checksum}"
             padding = -content.length % _ALIGNMENT
             self._file.write(bytes(padding))
         self._place += content.length + padding
+        if is_small:
+            self.small[name] = frame
         return name
 
     def close(self) -> None:
@@ -470,6 +489,11 @@ class _SegmentWriter:
             with suppress(OSError):  # what could not be written cannot be written now either
                 self._file.close()
             self._path.unlink(missing_ok=True)
+
+
+def _serialize(table: pa.Table, stream: Any) -> None:
+    with pa.ipc.new_file(stream, table.schema) as writer:
+        writer.write_table(table)
 
 
 class _Content(io.RawIOBase):

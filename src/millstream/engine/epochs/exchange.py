@@ -11,8 +11,8 @@ import polars as pl
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, value_column
+from millstream.kernel.columns import only
 from millstream.kernel.distribution import Columns, shards_of
-from millstream.kernel.storage.segments import only
 
 SKEW_ROWS = 10_000  # fewer rows do not tell
 SKEW_FACTOR = 4

@@ -26,6 +26,7 @@ from millstream.kernel.operator import EVERYWHERE, Horizons, Keeping, Progress, 
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, limited_values
 from millstream.kernel.sharing.lineage import of_equal_width
+from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.stepping import stepped
 from millstream.kernel.storage import memory
 from millstream.kernel.storage.shared_work import in_common
@@ -57,6 +58,7 @@ class EpochTask:
     arrived: Mapping[str, tuple[Part, ...]]
     empty: Mapping[str, Batch]
     states: StateNames = field(default_factory=dict)
+    tables: Mapping[str, Names] = field(default_factory=dict)  # per selection: its query table
     before: Mapping[str, int] = field(default_factory=dict)
     after: Mapping[str, int] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
@@ -108,6 +110,7 @@ class EpochWork:
     late: Mapping[str, Schema]
     merges: tuple[Merge, ...]
     states: StateNames
+    tables: Mapping[str, Names]
     before: Mapping[str, int]  # frontiers of all edges
     after: Mapping[str, int]
     shown: frozenset[str]
@@ -142,15 +145,16 @@ def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
     speaking = {source for source, parts in task.arrived.items() if parts} | {late_key(source) for source in unjudged}
     plan = planner.plan(task.pipeline, task.empty, task.concerned, speaking & task.empty.keys())
     edges = {edge for stage in plan.stages for step in stage.steps for edge in step.edges}
-    before, after = (task.pipeline.frontiers(sources, edges) for sources in (task.before, task.after))
+    before, after = (task.pipeline.frontiers_of(edges, of) for of in (task.before, task.after))
     work = EpochWork(
         task.epoch,
         tuple((source, part) for source, parts in task.arrived.items() for part in parts),
         task.late,
         task.merges,
         task.states,
-        {edge: before[edge] for edge in edges},
-        {edge: after[edge] for edge in edges},
+        task.tables,
+        before,
+        after,
         frozenset(task.shown),
         {source: task.periods[source] for source in (*task.arrived, *task.late)},
         task.owner,
@@ -293,11 +297,15 @@ class _StageRun:
         _pause.get()()
         state = self._like_the_first(step.name, self._load(step.name))
         inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
+        has_rows = any(batch.height for batch in inputs)
         # Whoever has all rows of an edge must also say what follows from there being none, once.
-        called = self.shard == 0 if step.alone else bool(state) or any(batch.height for batch in inputs)
+        called = self.shard == 0 if step.alone else bool(state) or has_rows
         if not called:
             return
         progress = self._progress(step)
+        if not has_rows and step.operator.is_idle(state, progress):
+            self._stay(step.name)
+            return
         begun, account, before = time.perf_counter(), Account(self.store.pool), state
         try:
             with memory.using(account):
@@ -314,12 +322,24 @@ class _StageRun:
     def _load(self, step: str) -> State:
         mine = f"{self.shard}/"
         state: dict[str, tuple[Segment, ...]] = {}
-        for synopsis, names in self.work.states.get(step, {}).items():
-            if synopsis.startswith((mine, EVERYWHERE)):
-                self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)
-                segments = tuple(self._segment(name) for name in names)
-                state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = segments
+        for synopsis, names in self._synopses(step).items():
+            self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)
+            segments = tuple(self._segment(name) for name in names)
+            state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = segments
+        if table := self.work.tables.get(step):
+            self.store.pool.only(f"{self.work.owner}{step}/{QUERIES}", table)
+            state[QUERIES] = tuple(map(self._segment, table))
         return state
+
+    def _synopses(self, step: str) -> dict[str, Names]:
+        """What a step has on this shard, and everywhere."""
+        known, here = self.work.states.get(step, {}), (f"{self.shard}/", EVERYWHERE)
+        return {synopsis: names for synopsis, names in known.items() if synopsis.startswith(here)}
+
+    def _stay(self, step: str) -> None:
+        """The step keeps what it has."""
+        if kept := self._synopses(step):
+            self.outcome.states[step] = kept
 
     def _segment(self, name: str) -> Segment:
         """The same object for all steps that have it, also where there is no room to keep it in the pool."""
@@ -346,7 +366,8 @@ class _StageRun:
             self.outcome.states[step] = kept
         if step in self.work.shown and batch.height:
             # Whoever asks for answers asks for values and intervals.
-            self.outcome.results[step] = (self.writer.write_packed(batch.drop(ARRIVAL, BORN, strict=False)),)
+            shown = [name for name in batch.columns if name not in (ARRIVAL, BORN)]
+            self.outcome.results[step] = (self.writer.write_packed(batch[shown]),)
 
     def _name(self, segment: Segment) -> str:
         if id(segment) not in self._known:

@@ -18,7 +18,6 @@ from millstream.engine.epochs.task import EpochOutcome, EpochTask
 from millstream.engine.groups.admission import Admission
 from millstream.engine.groups.group import Group, Rows, halves, numbers_of, only_queries
 from millstream.engine.groups.groups import Groups
-from millstream.engine.query_tables import table_state
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
 from millstream.errors import EvaluationError
@@ -97,14 +96,15 @@ class _Parting:
         shared = (step.name for step in group.below if step.name in self.before.states)
         below = {step: self.before.states[step] for step in shared}
         kept = failing.admission.held_for(group, self.before.states, numbers_of(rows))
-        tables = table_state(failing.groups.tables.written(rows.values()))
-        self.written.add([*state_names(kept), *state_names({"": tables})])
+        table = failing.groups.tables.written(rows.values())
+        self.written.add([*state_names(kept), *table])
         outcome = failing.runner.run(
             replace(
                 failing.tasks.from_nothing(group.pipeline, self.arrived),
                 epoch=self.before.epoch,
                 concerned=self.before.concerned & steps,
-                states={**below, **kept, group.selection: {**tables, **kept[group.selection]}},
+                states={**below, **kept},
+                tables={group.selection: table},
                 before=self.before.before,
                 after=self.before.after,
                 shown=(group.edge,),

@@ -35,7 +35,7 @@ from millstream.engine.history.merge_producers import Merger, Newcomers
 from millstream.engine.history.replay import Replay, Run
 from millstream.engine.history.slices import arrivals
 from millstream.engine.past import Pasts, common
-from millstream.engine.query_tables import failure_key, table_state
+from millstream.engine.query_tables import failure_key
 from millstream.engine.sources import Sources
 from millstream.errors import Error, told
 from millstream.kernel.batch import INF
@@ -256,7 +256,7 @@ class Backfills:
         pipeline = counting_from(pipeline, max((past.counted for past in pasts), default=0))
         run = Run(pipeline, frozenset([group.edge]), owner, common(pasts), group=group, queries=rows)
         if rows:
-            run.tables = {group.selection: table_state(self._groups.tables.written(rows.values()))}
+            run.tables = {group.selection: self._groups.tables.written(rows.values())}
             run.once = self._admission.query_rows(group, rows)
         return run
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.commit import after_epoch
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome
-from millstream.engine.query_tables import operator_states
+from millstream.engine.query_tables import admitted_tables
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
@@ -88,7 +89,9 @@ class Merger:
         outcome = here.run(ours_too, concerned, written)
         if outcome.rows.get(name):  # which is seldom, and then others may be many
             concerned |= plan.pipeline.downstream([name])
-            outcome = here.run({**operator_states(snapshot, concerned), **ours_too}, concerned, written)
+            outcome = here.run(
+                {**snapshot.states, **ours_too}, concerned, written, admitted_tables(snapshot, concerned)
+            )
         snapshot = after_epoch(snapshot, outcome, concerned, {})
         asked = {each: names for each, names in made.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
         return snapshot.with_states({name: {**asked, **snapshot.states.get(name, {})}})
@@ -126,7 +129,13 @@ class _Uniting:
     shown: Collection[str]
     letting_in: str
 
-    def run(self, states: Mapping[str, Synopses], concerned: set[str], written: Written) -> EpochOutcome:
+    def run(
+        self,
+        states: Mapping[str, Synopses],
+        concerned: set[str],
+        written: Written,
+        tables: Mapping[str, Names] = MappingProxyType({}),
+    ) -> EpochOutcome:
         """A step in which it lets rows in, and of others that read it; time does not pass. What is written is noted."""
         if not isinstance(self.step.operator, Producer):
             raise AssertionError(f"{self.step.name} is no producer")
@@ -136,6 +145,7 @@ class _Uniting:
             self.merger.tasks.from_nothing(self.pipeline.replacing((uniting,)), {}),
             concerned=frozenset(concerned),
             states={each: synopses for each, synopses in states.items() if each in concerned},
+            tables=tables,
             before=frontiers,
             after=frontiers,
             shown=tuple(edge for edge in self.shown if edge in concerned),

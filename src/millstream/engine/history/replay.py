@@ -45,7 +45,7 @@ class Run:
     # For some queries of a group:
     group: Group | None = None
     queries: Rows = field(default_factory=dict)
-    tables: StateNames = field(default_factory=dict)  # the query tables that the run's selection reads
+    tables: Mapping[str, Names] = field(default_factory=dict)  # the query table that the run's selection reads
     once: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # what the query tables say as sources
     has_common_failure: bool = False  # whatever its queries ask
     _needs: dict[str, Needs] = field(default_factory=dict)
@@ -68,7 +68,8 @@ class Run:
         """All that it has written."""
         results = [name for names in self.results.values() for name in names]
         once = [part.name for parts in self.once.values() for part in parts]
-        return [*state_names(self.states), *state_names(self.tables), *results, *once]
+        tables = [name for names in self.tables.values() for name in names]
+        return [*state_names(self.states), *tables, *results, *once]
 
 
 class Replay:
@@ -105,10 +106,10 @@ class Replay:
             )
         if not run.reached:
             read |= run.once
-        states = {step: {**run.states.get(step, {}), **tables} for step, tables in run.tables.items()}
         return replace(
             self._tasks.from_nothing(run.pipeline, read),
-            states={**run.states, **states},
+            states=run.states,
+            tables=run.tables,
             before={source: run.after(source) for source in frontiers},
             after=dict(frontiers),
             shown=tuple(run.shown),

@@ -34,19 +34,32 @@ from millstream.kernel.aggregation.aggregate_values import (
 )
 from millstream.kernel.aggregation.change_points import Points, bare
 from millstream.kernel.aggregation.exact_sum import Limbs
-from millstream.kernel.aggregation.group_table import DEAD, EXISTS, GROUP, TABLE, UNTIL, Arrivals, GroupTable, one_zero
+from millstream.kernel.aggregation.group_table import DEAD, EXISTS, GROUP, TABLE, UNTIL, Arrivals, GroupTable
 from millstream.kernel.aggregation.instants import AT, Instants, PointOrder, make_instants
 from millstream.kernel.aggregation.origins import ORIGIN, resolve
 from millstream.kernel.aggregation.replacement import replacements
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, empty_batch, value_column
+from millstream.kernel.columns import (
+    ascending,
+    frame_of,
+    one_zero,
+    only,
+    stacked,
+    stacked_diagonally,
+    take,
+    taken,
+    with_columns,
+)
 from millstream.kernel.distribution import Distribution, by_key
 from millstream.kernel.operator import Operator, Progress, State, own
+from millstream.kernel.storage import time_queue
 from millstream.kernel.storage.time_queue import TIME
 from millstream.types import Field, Schema, to_polars
 
 __all__ = ["Aggregate", "AggregateCall", "UserAggregate", "resolve_aggregate"]
 
 Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 ORIGINS = "origins"
 
@@ -89,12 +102,17 @@ class Aggregate(Operator):
     def distribution(self) -> Distribution:
         return by_key([self.keys], tuple((key, place) for place, key in enumerate(self.keys)))
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        queues = (state.get(name, ()) for name in (POINTS, PANES, ROWS))
+        due = any(time_queue.is_due(queue, progress.low_before, progress.low) for queue in queues)
+        return not due and (bool(self.keys) or progress.low < 0 or _exists(state))
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
         work = Work(self.plan, progress.low_before, progress.low, state, _has_arrival(batch, state))
         arrivals = self.groups.identify(batch, state)
         rows = self._rows(batch, arrivals)
-        until = _last_changes(rows, arrivals)
+        until = _last_changes(rows, arrivals) if self.keys else np.zeros(0, np.int64)
         if self.plan.by_origin:
             rows, work.synopses[ORIGINS] = resolve(rows, work.runs(ORIGINS), work.low)
         points = self._row_points(rows, work) if self.plan.only_rows else self._points(rows, arrivals, work)
@@ -104,16 +122,23 @@ class Aggregate(Operator):
         if not len(touched):
             return output, work.state_after()
         records = self.groups.fetch(touched, state, arrivals.fresh)
-        records = _extended(records, np.searchsorted(touched, arrivals.number), until)
+        if self.keys:
+            records = _extended(records, np.searchsorted(touched, arrivals.number), until)
         if len(instants):
-            known = records.gather(np.searchsorted(touched, instants.group))
+            known = records
+            if len(instants.group) < len(touched):
+                known = take(records, np.searchsorted(touched, instants.group))
             totals = _totals_at(points, instants, sorting, known)
             if self.plan.bags:
-                work.raw = work.raw.with_columns(pl.Series(AT, sorting.at()[: work.raw.height]))
+                work.raw = with_columns(work.raw, pl.Series(AT, sorting.at()[: work.raw.height]))
                 totals |= set_totals(work, instants, known)
             output, after = self._advance(instants, totals, known, work)
-            others = records.filter(pl.Series(np.isin(touched, instants.group, invert=True)))
-            records = pl.concat([after, others], how="diagonal").sort(GROUP) if others.height else after
+            if len(instants.group) < len(touched):
+                others = only(records, np.isin(touched, instants.group, invert=True))
+                records = stacked_diagonally([after, others])
+                records = take(records, ascending(records.get_column(GROUP).to_numpy()))
+            else:
+                records = after
         groups = self.groups.store(records, arrivals.fresh, state)
         # What is kept concerns groups: when the last one is forgotten, so is everything.
         return output, {**work.state_after(), **groups} if TABLE in groups else groups
@@ -138,7 +163,7 @@ class Aggregate(Operator):
             columns.append(ARRIVAL)
         number = pl.Series(GROUP, arrivals.number[arrivals.owner])
         # In one piece, since they are looked at as arrays again and again.
-        return batch.select(*(one_zero(name, batch.schema[name]) for name in columns), number).rechunk()
+        return frame_of([*(one_zero(batch.get_column(name).rechunk()) for name in columns), number])
 
     # The change points of a step; those ahead go to the time queues
 
@@ -164,7 +189,10 @@ class Aggregate(Operator):
         work.push(POINTS, *ahead)
         work.push(PANES, *sums_ahead)
         if self.plan.bags:
-            work.raw = pl.concat([self.plan.empty_points(work.arrival), *raw], how="diagonal")
+            work.raw = stacked_diagonally([self.plan.empty_points(work.arrival), *raw])
+            raw = [work.raw]
+        elif len(raw) > 1:
+            raw = [stacked(raw)]
         pieces = [change_points.from_rows(piece, self.plan.summed) for piece in raw]
         pieces += [*panes, change_points.padded(self._first_instant(work), self.plan.summed)]
         return change_points.concatenated(pieces)
@@ -172,7 +200,7 @@ class Aggregate(Operator):
     def _row_points(self, rows: pl.DataFrame, work: Work) -> Points:
         """Where rows start, where those that start end, and where rows kept from earlier steps do."""
         self._start_rows(rows, work)
-        ending = work.rows.filter(pl.col(END) <= work.low)
+        ending = only(work.rows, work.rows.get_column(END).to_numpy() <= work.low)
         sources = [(work.rows, START), (ending, END), *((wake, TIME) for wake in work.due(POINTS))]
         work.push(POINTS)
         pieces = [
@@ -185,14 +213,14 @@ class Aggregate(Operator):
         assert not rows.height or bool((rows.get_column(WEIGHT).to_numpy() >= 0).all()), (
             "a retraction, said not to come"
         )
-        waiting = [segment.select(rows.columns) for segment in work.due(ROWS)]
-        work.rows = pl.concat([rows.filter(pl.col(START) <= work.low), *waiting])
-        work.push(ROWS, rows.filter(pl.col(START) > work.low).with_columns(pl.col(START).alias(TIME)))
+        starts = rows.get_column(START)
+        is_due = starts.to_numpy() <= work.low
+        work.rows = stacked([only(rows, is_due), *(segment[rows.columns] for segment in work.due(ROWS))])
+        work.push(ROWS, *([] if is_due.all() else [only(with_columns(rows, starts.alias(TIME)), ~is_due)]))
 
     def _first_instant(self, work: Work) -> Points:
         """The group of everything is there from instant 0, whether or not anything is in it."""
-        there = any(run.get_column(EXISTS).any() for run in work.runs(TABLE))
-        count = 0 if self.keys or there or work.low < 0 else 1
+        count = 0 if self.keys or work.low < 0 or _exists(work.state) else 1
         return bare(np.zeros(count, np.int64), np.zeros(count, np.int64))
 
     # What the groups are at the instants of a step
@@ -211,24 +239,32 @@ class Aggregate(Operator):
         keys = [records.get_column(name) for name in self.groups.keys]
         output = replacements(instants, keys, before, (exists, values))
         final = instants.stop - 1
-        after = records.select(GROUP, *self.groups.keys, UNTIL).with_columns(
-            pl.Series(EXISTS, exists[final]),
-            pl.lit(False).alias(DEAD),
-            *(value.gather(final).alias(f"o{i}") for i, value in enumerate(values)),
-            *work.record_columns,
-            *accumulators.to_columns(accumulators.map_totals(totals, lambda limbs: limbs.take(final))),
+        totals = accumulators.map_totals(totals, lambda limbs: limbs.take(final))
+        after = frame_of(
+            [
+                *(records.get_column(name) for name in (GROUP, *self.groups.keys, UNTIL)),
+                pl.Series(EXISTS, exists[final]),
+                pl.Series(DEAD, self._is_dead(exists[final], records, totals, work.low)),
+                *(value.alias(f"o{i}") for i, value in enumerate(taken(values, final))),
+                *work.record_columns,
+                *accumulators.to_columns(totals),
+            ]
         )
-        return output, self._buried(after, work.low)
+        return output, after
 
-    def _buried(self, records: pl.DataFrame, low: int) -> pl.DataFrame:
-        """The records, those of groups that nothing is left of marked dead."""
+    def _is_dead(self, exists: Bools, records: pl.DataFrame, totals: Totals, low: int) -> Bools:
+        """Which groups nothing is left of."""
         if not self.keys:
-            return records
-        empty = ~records.get_column(EXISTS).to_numpy() & (records.get_column(UNTIL).to_numpy() <= low)
+            return np.zeros(records.height, np.bool_)
+        empty = ~exists & (records.get_column(UNTIL).to_numpy() <= low)
         if not self.plan.only_rows:
-            copies = accumulators.from_columns(records, (COPIES,))[COPIES]
-            empty &= accumulators.integers(copies, "count(*)") == 0
-        return records.with_columns(pl.Series(DEAD, empty))
+            empty &= accumulators.integers(totals[COPIES], "count(*)") == 0
+        return empty
+
+
+def _exists(state: State) -> bool:
+    """Whether the group of everything is there."""
+    return any(run.get_column(EXISTS).any() for run in state.get(TABLE, ()))
 
 
 def _has_arrival(batch: Batch, state: State) -> bool:
@@ -255,7 +291,7 @@ def _extended(records: pl.DataFrame, places: Int64s, until: Int64s) -> pl.DataFr
         return records
     known = records.get_column(UNTIL).to_numpy(writable=True)
     known[places] = np.maximum(known[places], until)
-    return records.with_columns(pl.Series(UNTIL, known))
+    return with_columns(records, pl.Series(UNTIL, known))
 
 
 def _totals_at(

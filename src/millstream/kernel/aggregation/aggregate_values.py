@@ -22,6 +22,7 @@ from millstream.kernel.aggregation.origins import ORIGIN
 from millstream.kernel.aggregation.sorted_runs import Runs
 from millstream.kernel.aggregation.user_aggregate import UserAggregation
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, value_column
+from millstream.kernel.columns import frame_of, is_null, only, stacked
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.storage import time_queue
 from millstream.kernel.storage.time_queue import TIME
@@ -177,8 +178,9 @@ def values_at(work: Work, instants: Instants, totals: Totals, records: pl.DataFr
         values[i] = values[place]
     if work.plan.only_rows:
         # A group must be looked at again when one of the rows kept for it ends.
-        wakes = pl.concat([kept.select(pl.col(END).alias(TIME), GROUP) for kept in work.kept])
-        work.push(POINTS, wakes.filter(pl.col(TIME) < INF))
+        pieces = [frame_of([kept.get_column(END).alias(TIME), kept.get_column(GROUP)]) for kept in work.kept]
+        wakes = stacked(pieces)
+        work.push(POINTS, only(wakes, wakes.get_column(TIME).to_numpy() < INF))
     return values, present
 
 
@@ -195,10 +197,11 @@ def _best_of_bag(work: Work, i: int, instants: Instants, records: pl.DataFrame) 
     order = work.plan.order(work.plan.calls[i], work.arrival)
     bag, runs, changes = work.bag(order.by, instants, nulls=not order.null_is_worst)
     kept = {column: f"top{i} {column}" for column in order.by}
-    tops = work.raw.clear().select(bag.key)
+    tops = work.raw.clear()[bag.key]
     if kept[order.by[0]] in records.columns:
-        tops = records.select(GROUP, *(pl.col(name).alias(column) for column, name in kept.items()))
-        tops = tops.filter(pl.col(order.by[0]).is_not_null())
+        best = (records.get_column(name).alias(column) for column, name in kept.items())
+        tops = frame_of([records.get_column(GROUP), *best])
+        tops = only(tops, ~is_null(tops.get_column(order.by[0])))
     value, after = bag.best(runs, changes, order, tops, instants)
     work.record_columns += [after.get_column(column).alias(name) for column, name in kept.items()]
     return value

@@ -20,6 +20,7 @@ from millstream.kernel.aggregation.exact_sum import Limbs
 from millstream.kernel.aggregation.group_table import GROUP, Arrivals
 from millstream.kernel.aggregation.instants import Instants, PointOrder
 from millstream.kernel.batch import END, INF, START, WEIGHT
+from millstream.kernel.columns import ascending, frame_of, only, take
 from millstream.kernel.storage.time_queue import TIME
 
 Int64s = NDArray[np.int64]
@@ -54,7 +55,7 @@ class Points:
 
     def to_segment(self) -> pl.DataFrame:
         columns = [pl.Series(TIME, self.time), pl.Series(GROUP, self.group)]
-        return pl.DataFrame(columns + accumulators.to_columns(self.totals)).sort(TIME)
+        return take(frame_of(columns + accumulators.to_columns(self.totals)), ascending(self.time))
 
 
 def concatenated(pieces: Sequence[Points]) -> Points:
@@ -105,6 +106,8 @@ def running(limbs: Limbs, instants: Instants, sorting: PointOrder, carried: Limb
 
 def on_top(sums: Limbs, instants: Instants, carried: Limbs) -> Limbs:
     """Running sums over all instants as sums of each group, on top of what it had."""
+    if len(instants.first) == 1:
+        return exact_sum.added(sums, carried.take(instants.owner))
     # One running sum goes through all groups: where it stood when a group began is taken off again.
     since = np.where(instants.first > 0, instants.first - 1, 0)
     base = [np.where(instants.first > 0, part[since], 0) for part in sums.parts]
@@ -114,10 +117,12 @@ def on_top(sums: Limbs, instants: Instants, carried: Limbs) -> Limbs:
 
 def row_points(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Where rows enter, and where they leave."""
-    starts = rows.select(pl.col(START).alias(TIME), GROUP, WEIGHT, *columns)
-    ending = rows.filter(pl.col(END) < INF) if rows.get_column(END).max() == INF else rows
-    ends = ending.select(pl.col(END).alias(TIME), GROUP, -pl.col(WEIGHT), *columns)
-    return starts, ends
+    start, end, weight = (rows.get_column(name) for name in (START, END, WEIGHT))
+    others = [rows.get_column(name) for name in columns]
+    starts = frame_of([start.alias(TIME), rows.get_column(GROUP), weight, *others])
+    negated = pl.Series(WEIGHT, -weight.to_numpy())
+    ends = frame_of([end.alias(TIME), rows.get_column(GROUP), negated, *others])
+    return starts, only(ends, end.to_numpy() < INF)
 
 
 def split(points: Sequence[pl.DataFrame], low: int) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
@@ -128,8 +133,8 @@ def split(points: Sequence[pl.DataFrame], low: int) -> tuple[list[pl.DataFrame],
         if is_due.all():
             due.append(piece)
         elif is_due.any():
-            due.append(piece.filter(pl.Series(is_due)))
-            ahead.append(piece.filter(pl.Series(~is_due)))
+            due.append(only(piece, is_due))
+            ahead.append(only(piece, ~is_due))
         else:
             ahead.append(piece)
     return due, ahead

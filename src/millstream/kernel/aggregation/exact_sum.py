@@ -109,6 +109,8 @@ def _extends(top: Int64s, part: Int64s) -> bool:
 
 def trimmed(limbs: Limbs) -> Limbs:
     """Settled, without the limbs that say nothing: what is worth keeping in a segment."""
+    if len(limbs.parts) == 1 and limbs.magnitude() < 1 << (BITS - 1):
+        return limbs
     limbs = settled(limbs)
     low, parts = limbs.low, list(limbs.parts)
     while len(parts) > 1 and _extends(parts[-1], parts[-2]):

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.group_table import GROUP
 from millstream.kernel.aggregation.instants import Instants
-from millstream.kernel.aggregation.ordinals import ascending, combined, heads, ordinals
+from millstream.kernel.aggregation.ordinals import combined, heads, ordinals
 from millstream.kernel.aggregation.sorted_runs import Runs, add_run, bisect_within, expand
 from millstream.kernel.batch import ARRIVAL, END, START, value_column
+from millstream.kernel.columns import ascending, is_null, nulls, only, stacked, take, taken
 from millstream.kernel.operator import Segment
 
 Int64s = NDArray[np.int64]
@@ -49,7 +50,7 @@ class Order:
             return codes, span
         if not self.null_is_worst:
             return span - 1 - codes, span
-        missing = rows.get_column(self.value).is_null().to_numpy()
+        missing = is_null(rows.get_column(self.value))
         return np.where(missing, 0, span - codes), span + 1
 
 
@@ -99,8 +100,8 @@ def gathered(column: pl.Series, places: Int64s) -> pl.Series:
     """The column at places, NULL where a place is -1."""
     missing = places < 0
     if not len(column):
-        return pl.Series(column.name, [None], dtype=column.dtype).new_from_index(0, len(places))
-    values = column.gather(np.maximum(places, 0))
+        return nulls(column.name, column.dtype, len(places))
+    (values,) = taken([column], np.maximum(places, 0))
     return values.set(pl.Series(missing), None) if missing.any() else values
 
 
@@ -115,7 +116,7 @@ def undominated(rows: pl.DataFrame, order: Order) -> pl.DataFrame:
     number, _ = combined((ordinal, rows.height + 1), (quality[0][places], quality[1]))
     highest = np.maximum.accumulate(number)
     kept = np.append(True, number[1:] > highest[:-1])
-    return rows.gather(places[kept][::-1])
+    return take(rows, places[kept][::-1])
 
 
 class Staircase:
@@ -130,9 +131,9 @@ class Staircase:
     ) -> tuple[pl.Series, Bools]:
         """The value at each instant, and whether there is any row; `rows` started after `before` and up to `low`."""
         carried, carried_owner = self._carried(runs, instants, before, low)
-        fresh = rows.select(self.columns)
+        fresh = rows[self.columns]
         fresh_owner = instants.owners(fresh.get_column(GROUP).to_numpy())
-        items = pl.concat([*carried, fresh])
+        items = stacked([*carried, fresh])
         owner = np.concatenate((carried_owner, fresh_owner))
         start = np.concatenate(
             (
@@ -154,16 +155,19 @@ class Staircase:
             since = bisect_within(end, first, stop, before)
             until = np.minimum(bisect_within(end, first, stop, low) + 1, stop)
             places, owner = expand(since, until)
-            pieces.append(run.gather(places).select(self.columns))
+            pieces.append(take(run[self.columns], places))
             owners.append(owner)
         return pieces, np.concatenate(owners) if owners else np.zeros(0, np.int64)
 
     def kept(self, rows: pl.DataFrame, low: int) -> pl.DataFrame:
         """What must be remembered of the rows that started up to `low`."""
-        return undominated(rows.select(self.columns).filter(pl.col(END) > low), self.order)
+        return undominated(self._alive(rows[self.columns], low), self.order)
+
+    def _alive(self, rows: pl.DataFrame, low: int) -> pl.DataFrame:
+        return only(rows, rows.get_column(END).to_numpy() > low)
 
     def added(self, runs: Runs, rows: pl.DataFrame, low: int) -> Runs:
         def merge(merged: Sequence[Segment], oldest: bool) -> Segment:
-            return undominated(pl.concat(merged).filter(pl.col(END) > low), self.order)
+            return undominated(self._alive(stacked(merged), low), self.order)
 
         return add_run(runs, rows, merge)

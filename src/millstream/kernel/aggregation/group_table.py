@@ -15,8 +15,23 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.aggregation.ordinals import ordinals
 from millstream.kernel.aggregation.sorted_runs import Runs, add_run, find
 from millstream.kernel.batch import Batch
+from millstream.kernel.columns import (
+    ascending,
+    constant,
+    frame_of,
+    nulls,
+    one_zero,
+    only,
+    stacked,
+    stacked_diagonally,
+    take,
+    taken,
+    with_columns,
+)
+from millstream.kernel.keys import first_of_equal
 from millstream.kernel.operator import Segment, State, own
 
 Int64s = NDArray[np.int64]
@@ -31,14 +46,6 @@ TABLE, DIRECTORY, NEXT = "groups", "directory", "next_group"
 
 def key_column(index: int) -> str:
     return f"k{index}"
-
-
-def one_zero(column: str, kind: pl.DataType) -> pl.Expr:
-    """The column with 0.0 for -0.0, so that values that are equal have the same bits."""
-    if not kind.is_float():
-        return pl.col(column)
-    # Not `column + 0.0`: Polars takes that for the column itself.
-    return pl.when(pl.col(column) == 0).then(pl.lit(0.0, kind)).otherwise(pl.col(column)).alias(column)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,28 +87,29 @@ class GroupTable:
 
     def identify(self, rows: Batch, state: State) -> Arrivals:
         """Number the groups of a batch."""
-        none = self.directory.clear()
+        none = self.directory
         if not self.keys:
             return Arrivals(np.zeros(rows.height, np.int64), np.zeros(min(rows.height, 1), np.int64), none)
-        keys = rows.select(
-            one_zero(name, rows.schema[name]).alias(key) for name, key in zip(self.inputs, self.keys, strict=True)
-        )
         if not rows.height:
             return Arrivals(np.zeros(0, np.int64), np.zeros(0, np.int64), none)
+        keys = frame_of(
+            [one_zero(rows.get_column(name)).alias(key) for name, key in zip(self.inputs, self.keys, strict=True)]
+        )
         owner, distinct = _close_integers(keys) or self._distinct(keys)
         number = self._numbers(distinct, state)
         unknown = np.flatnonzero(number < 0)
         following = self._next(state)
         number[unknown] = following + np.arange(len(unknown))
-        fresh = distinct.gather(unknown).with_columns(pl.Series(GROUP, number[unknown]))
+        if not len(unknown):
+            return Arrivals(owner, number, none)
+        fresh = with_columns(take(distinct, unknown), pl.Series(GROUP, number[unknown]))
         return Arrivals(owner, number, fresh)
 
     def _distinct(self, keys: pl.DataFrame) -> tuple[Int64s, pl.DataFrame]:
         """Of each row the place of its key among the distinct ones, and those."""
-        firsts = keys.with_row_index("_row").select(pl.col("_row").first().over(self.keys)).to_series()
-        representative = firsts.to_numpy().astype(np.int64)
+        representative = first_of_equal(keys, self.keys)
         is_first = representative == np.arange(keys.height)
-        return (np.cumsum(is_first) - 1)[representative], keys.gather(np.flatnonzero(is_first))
+        return (np.cumsum(is_first) - 1)[representative], take(keys, np.flatnonzero(is_first))
 
     def _numbers(self, distinct: pl.DataFrame, state: State) -> Int64s:
         number = np.full(distinct.height, -1, np.int64)
@@ -109,13 +117,16 @@ class GroupTable:
             missing = np.flatnonzero(number < 0)
             if not len(missing):
                 break
-            place = find(run, self.keys, distinct.gather(missing) if len(missing) < len(number) else distinct)
+            place = find(run, self.keys, take(distinct, missing) if len(missing) < len(number) else distinct)
             found = place >= 0
             number[missing[found]] = run.get_column(GROUP).to_numpy()[place[found]]
         known = np.flatnonzero(number >= 0)
         alive = self._alive(state.get(TABLE, ()), number[known])
         number[known[~alive]] = -1
         return number
+
+    def _by_key(self, entries: pl.DataFrame) -> pl.DataFrame:
+        return take(entries, ascending(ordinals(entries, self.keys)[0]))
 
     def _next(self, state: State) -> int:
         counter = state.get(NEXT, ())
@@ -149,56 +160,63 @@ class GroupTable:
 
     def fetch(self, number: Int64s, state: State, fresh: pl.DataFrame) -> pl.DataFrame:
         """The records of groups, numbers ascending; those that are new begin empty."""
-        pieces, places = [self.record], []
+        pieces, places = list[pl.DataFrame](), list[Int64s]()
         missing = np.arange(len(number))
         for run in reversed(state.get(TABLE, ())):
             if not len(missing):
                 break
             place, found = _search(run, number[missing])
-            pieces.append(run if found.all() and found.size == run.height else run.gather(place[found]))
+            pieces.append(run if found.all() and found.size == run.height else take(run, place[found]))
             places.append(missing[found])
             missing = missing[~found]
         if len(missing):
-            new = pl.DataFrame({GROUP: number[missing]})
-            if self.keys:
-                new = new.join(fresh, on=GROUP, how="left", maintain_order="left")
-            pieces.append(new.with_columns(pl.lit(-1, pl.Int64).alias(UNTIL), *_flags(False, False)))
+            pieces.append(self._new(number[missing], fresh))
             places.append(missing)
-        records = pl.concat(pieces, how="diagonal", rechunk=True)
+        records = stacked_diagonally(pieces) if pieces else self.record
         if len(places) <= 1:
             return records
         order = np.empty(len(number), np.int64)
         order[np.concatenate(places)] = np.arange(len(number))
-        return records.gather(order)
+        return take(records, order)
+
+    def _new(self, number: Int64s, fresh: pl.DataFrame) -> pl.DataFrame:
+        """Records of groups that were not there; `fresh` has their keys, numbers ascending."""
+        count = len(number)
+        places = np.searchsorted(fresh.get_column(GROUP).to_numpy(), number)
+        keys = taken([fresh.get_column(key) for key in self.keys], places)
+        flags = (pl.Series(name, np.zeros(count, np.bool_)) for name in (EXISTS, DEAD))
+        known = [pl.Series(GROUP, number), *keys, constant(UNTIL, -1, count), *flags]
+        rest = self.record.columns[len(known) :]
+        return frame_of([*known, *(nulls(name, self.record.schema[name], count) for name in rest)])
 
     def store(self, records: pl.DataFrame, fresh: pl.DataFrame, state: State) -> dict[str, Runs]:
         """The synopses with records written anew; records marked dead hide their group."""
-        known = np.isin(records.get_column(GROUP).to_numpy(), fresh.get_column(GROUP).to_numpy(), invert=True)
-        dead = records.get_column(DEAD).to_numpy()
-        # A group that came and went within the step leaves no trace.
-        written = records if known.all() else records.filter(pl.Series(known | ~dead))
+        written = records
+        if fresh.height:
+            # A group that came and went within the step leaves no trace.
+            known = np.isin(records.get_column(GROUP).to_numpy(), fresh.get_column(GROUP).to_numpy(), invert=True)
+            written = only(records, known | ~records.get_column(DEAD).to_numpy())
         table = add_run(tuple(state.get(TABLE, ())), written, _newest)
         result: dict[str, Runs] = {TABLE: table} if table else {}
         if not self.keys:
             return result
-        counter = (pl.DataFrame({NEXT: [self._next(state) + fresh.height]}),)
-        result[NEXT] = counter if fresh.height else tuple(state.get(NEXT, ()))
+        result[NEXT] = tuple(state.get(NEXT, ()))
+        if fresh.height:
+            result[NEXT] = (pl.DataFrame({NEXT: [self._next(state) + fresh.height]}),)
         if not table:
             return result
-        lasting = fresh.filter(pl.col(GROUP).is_in(written.get_column(GROUP).implode()))
+        directory = tuple(state.get(DIRECTORY, ()))
+        if not fresh.height:
+            return {**result, DIRECTORY: directory}
+        lasting = only(fresh, np.isin(fresh.get_column(GROUP).to_numpy(), written.get_column(GROUP).to_numpy()))
 
         def merge(runs: Sequence[Segment], oldest: bool) -> Segment:
-            entries = pl.concat(runs)
+            entries = stacked(runs)
             alive = self._alive(table, entries.get_column(GROUP).to_numpy())
-            return entries.filter(pl.Series(alive)).sort(self.keys)
+            return self._by_key(only(entries, alive))
 
-        directory = tuple(state.get(DIRECTORY, ()))
-        result[DIRECTORY] = add_run(directory, lasting.select(self.directory.columns).sort(self.keys), merge)
+        result[DIRECTORY] = add_run(directory, self._by_key(lasting[self.directory.columns]), merge)
         return result
-
-
-def _flags(exists: bool, dead: bool) -> tuple[pl.Expr, pl.Expr]:
-    return pl.lit(exists).alias(EXISTS), pl.lit(dead).alias(DEAD)
 
 
 def _search(run: Segment, number: Int64s) -> tuple[Int64s, Bools]:
@@ -210,6 +228,11 @@ def _search(run: Segment, number: Int64s) -> tuple[Int64s, Bools]:
 
 def _newest(runs: Sequence[Segment], oldest: bool) -> Segment:
     """One record per group, that of the newest run; the dead are needed only while older runs may have the group."""
-    records = pl.concat(list(reversed(runs)), how="diagonal")
-    records = records.unique(GROUP, keep="first", maintain_order=True).sort(GROUP)
-    return records.filter(~pl.col(DEAD)) if oldest else records
+    groups = [run.get_column(GROUP).to_numpy() for run in runs]
+    if all(len(group) == len(groups[-1]) and (group == groups[-1]).all() for group in groups[:-1]):
+        return only(runs[-1], ~runs[-1].get_column(DEAD).to_numpy()) if oldest else runs[-1]
+    records = stacked_diagonally([*reversed(runs)])
+    _, first = np.unique(records.get_column(GROUP).to_numpy(), return_index=True)
+    if oldest:
+        first = first[~records.get_column(DEAD).to_numpy()[first]]
+    return take(records, first)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.kernel.aggregation.ordinals import ascending, heads
+from millstream.kernel.aggregation.ordinals import heads
+from millstream.kernel.columns import ascending
 
 Int64s = NDArray[np.int64]
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from millstream.kernel.aggregation.extremes import Order, best_items, gathered
 from millstream.kernel.aggregation.group_table import GROUP
 from millstream.kernel.aggregation.instants import AT, Instants
-from millstream.kernel.aggregation.ordinals import ascending, combined, heads, ordinals
+from millstream.kernel.aggregation.ordinals import combined, heads, ordinals
 from millstream.kernel.aggregation.sorted_runs import Runs, add_run, expand, find
 from millstream.kernel.batch import WEIGHT
+from millstream.kernel.columns import ascending, frame_of, is_null, only, stacked, take, with_columns
 from millstream.kernel.operator import Segment
 
 Int64s = NDArray[np.int64]
@@ -52,7 +53,7 @@ class BagChanges:
         # The running total at the end of the previous pair is where a pair begins.
         base = np.where(first > 0, total[np.maximum(first - 1, 0)], 0)
         self.after = total - base[self.pair]
-        self.pairs = points.select(key).gather(order[last[first]])
+        self.pairs = take(points[list(key)], order[last[first]])
         self.net = self.after[np.append(first[1:], len(last)) - 1] if len(first) else first
 
     def until(self, instants: Instants, owner: Int64s) -> Int64s:
@@ -68,9 +69,8 @@ class BagChanges:
         return self._frame(moved, change[moved])
 
     def _frame(self, moved: Int64s, change: Int64s) -> pl.DataFrame:
-        return self.pairs.gather(self.pair[moved]).with_columns(
-            pl.Series(AT, self.at[moved]), pl.Series(WEIGHT, change)
-        )
+        pairs = take(self.pairs, self.pair[moved])
+        return with_columns(pairs, pl.Series(AT, self.at[moved]), pl.Series(WEIGHT, change))
 
     def transitions(self, before: Int64s) -> pl.DataFrame:
         """The values as a set: +1 at the instant where the first copy comes, -1 where the last goes."""
@@ -91,9 +91,9 @@ class OrderedBag:
 
     def changes(self, points: pl.DataFrame, instants: Instants) -> BagChanges:
         """The changes at points, which know their instants."""
-        wanted = points.select(*self.key, WEIGHT, AT)
+        wanted = points[[*self.key, WEIGHT, AT]]
         if not self.nulls:
-            wanted = wanted.filter(pl.col(name).is_not_null() for name in self.by)
+            wanted = only(wanted, ~np.logical_or.reduce([is_null(wanted.get_column(name)) for name in self.by]))
         return BagChanges(wanted, self.key, len(instants))
 
     def copies(self, runs: Runs, pairs: pl.DataFrame) -> Int64s:
@@ -108,11 +108,11 @@ class OrderedBag:
     def added(self, runs: Runs, changes: BagChanges) -> Runs:
         """The bag after a step."""
         moved = np.flatnonzero(changes.net)
-        new = changes.pairs.gather(moved).with_columns(pl.Series(WEIGHT, changes.net[moved]))
+        new = with_columns(take(changes.pairs, moved), pl.Series(WEIGHT, changes.net[moved]))
         return add_run(runs, new, lambda merged, _: self._net(merged))
 
     def _net(self, pieces: Sequence[Segment]) -> Segment:
-        entries = pl.concat(pieces)
+        entries = stacked(pieces)
         codes, _ = ordinals(entries, self.key)
         order = ascending(codes)
         first = np.flatnonzero(heads(codes[order]))
@@ -120,11 +120,11 @@ class OrderedBag:
             return entries
         weight = np.add.reduceat(entries.get_column(WEIGHT).to_numpy()[order], first)
         left = np.flatnonzero(weight)
-        return entries.select(self.key).gather(order[first[left]]).with_columns(pl.Series(WEIGHT, weight[left]))
+        return with_columns(take(entries[self.key], order[first[left]]), pl.Series(WEIGHT, weight[left]))
 
     def content(self, runs: Runs, groups: Int64s) -> pl.DataFrame:
         """All values of some groups, with their copies, by group and value."""
-        pieces = [run.gather(expand(*_range(run, groups))[0]) for run in runs]
+        pieces = [take(run, expand(*_range(run, groups))[0]) for run in runs]
         return self._net(pieces) if pieces else pl.DataFrame()
 
     def best(
@@ -136,20 +136,20 @@ class OrderedBag:
         """
         taken = find(changes.pairs, self.key, tops) >= 0
         groups = np.sort(tops.get_column(GROUP).to_numpy()[taken])
-        spared = tops.filter(pl.Series(~taken))
+        spared = only(tops, ~taken)
         found = self._best_spared(runs, groups, changes.pairs, order)
-        spared = pl.concat([spared, *(piece.select(self.key) for piece in found)])
+        spared = stacked([spared, *(piece[self.key] for piece in found)])
         wanted = _not_worse(changes.pairs, order, spared)
         # What is better than the best that was there has no copies yet.
         searched = wanted
         if len(self.by) == 1:
             searched = wanted & np.isin(changes.pairs.get_column(GROUP).to_numpy(), groups)
         before = np.zeros(changes.pairs.height, np.int64)
-        before[searched] = self.copies(runs, changes.pairs.filter(pl.Series(searched)))
+        before[searched] = self.copies(runs, only(changes.pairs, searched))
         items, start, stop = _intervals(changes, before, wanted, spared, instants)
         best = best_items(items, order, start, stop, len(instants))
         last = best[instants.stop - 1]
-        after = pl.DataFrame([gathered(items.get_column(name), last) for name in self.by])
+        after = frame_of([gathered(items.get_column(name), last) for name in self.by])
         return gathered(items.get_column(order.value), best), after
 
     def _best_spared(self, runs: Runs, groups: Int64s, changed: pl.DataFrame, order: Order) -> list[pl.DataFrame]:
@@ -190,7 +190,7 @@ def _best_end(run: Segment, groups: Int64s, look: int, order: Order) -> Segment:
     more = stop - start > look
     edge = np.minimum(start + look, stop) - 1 if order.least else np.maximum(stop - look, start)
     places, _ = expand(*((start, edge + 1) if order.least else (edge, stop)))
-    return run.gather(places).with_columns(pl.Series(_EDGE, np.isin(places, edge[more])))
+    return with_columns(take(run, places), pl.Series(_EDGE, np.isin(places, edge[more])))
 
 
 def _not_worse(pairs: pl.DataFrame, order: Order, spared: pl.DataFrame) -> Bools:
@@ -214,8 +214,8 @@ def _intervals(
     there = np.flatnonzero(here & (changes.after + before[changes.pair] > 0))
     first = np.flatnonzero(here & changes.is_first & (before[changes.pair] > 0))
     spared_owner = instants.owners(spared.get_column(GROUP).to_numpy())
-    pairs = changes.pairs.gather(changes.pair[np.concatenate((there, first))])
+    pairs = take(changes.pairs, changes.pair[np.concatenate((there, first))])
     begin = instants.first[owner[changes.pair[first]]]
     start = np.concatenate((changes.at[there], begin, instants.first[spared_owner]))
     stop = np.concatenate((until[there], changes.at[first], instants.stop[spared_owner]))
-    return pl.concat([pairs, spared]), start, stop
+    return stacked([pairs, spared]), start, stop

@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.columns import integers, is_small
+
 Int64s = NDArray[np.int64]
 _LIMIT = 1 << 62
 
@@ -35,7 +37,7 @@ def _ordinal(column: pl.Series) -> tuple[Int64s, int]:
     if column.dtype == pl.Null or not len(column):
         return np.zeros(len(column), np.int64), 1
     if (column.dtype.is_integer() or column.dtype.is_temporal()) and not column.null_count():
-        values = column.to_physical().cast(pl.Int64).to_numpy()
+        values = integers(column)
         least, greatest = int(values.min()), int(values.max())
         if greatest - least < _LIMIT:
             return values - least, greatest - least + 1
@@ -44,13 +46,11 @@ def _ordinal(column: pl.Series) -> tuple[Int64s, int]:
 
 
 def ranked(codes: Int64s) -> tuple[Int64s, int]:
+    if is_small(len(codes)):
+        distinct, ranks = np.unique(codes, return_inverse=True)
+        return ranks, max(len(distinct), 1)
     ranks = pl.Series(codes).rank("dense").cast(pl.Int64).to_numpy() - 1
-    return (ranks, int(ranks.max()) + 1) if len(ranks) else (codes, 1)
-
-
-def ascending(codes: Int64s) -> Int64s:
-    """The places of the numbers in ascending order; fast where stretches of them are sorted already."""
-    return pl.Series(codes).arg_sort().to_numpy().astype(np.int64)
+    return ranks, int(ranks.max()) + 1
 
 
 def heads(sorted_codes: Int64s) -> NDArray[np.bool_]:

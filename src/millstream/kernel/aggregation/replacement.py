@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from millstream.kernel.aggregation.instants import Instants
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
+from millstream.kernel.columns import are_equal, frame_of, joined, taken
 
 Bools = NDArray[np.bool_]
 
@@ -42,30 +43,24 @@ def replacements(
     begins = np.append(True, ~same) if len(changed) else np.zeros(0, np.bool_)
     gone = np.flatnonzero(begins & existed[owner])
     here = np.flatnonzero(exists[changed])
-    retracted = _rows(keys, old, owner[gone], owner[gone], time[gone], np.full(len(gone), INF), -1)
-    inserted = _rows(keys, new, owner[here], changed[here], time[here], end[here], 1)
-    return pl.concat([retracted, inserted])
+    labels = np.concatenate((owner[gone], owner[here]))
+    places = np.concatenate((owner[gone], changed[here] + len(existed)))
+    shown_values = (joined([before, values.alias(before.name)]) for before, values in zip(old, new, strict=True))
+    columns = [*taken(keys, labels), *taken([*shown_values], places)]
+    intervals = {
+        START: np.concatenate((time[gone], time[here])),
+        END: np.concatenate((np.full(len(gone), INF), end[here])),
+        WEIGHT: np.repeat([-1, 1], (len(gone), len(here))),
+    }
+    named = (column.alias(value_column(index)) for index, column in enumerate(columns))
+    return frame_of([*named, *(pl.Series(name, numbers) for name, numbers in intervals.items())])
 
 
 def _differs(instants: Instants, before: pl.Series, values: pl.Series) -> Bools:
     """Where a value is not the one before it in its group, NULL and NaN being equal to themselves."""
     if values.dtype == pl.Null:
         return np.zeros(len(instants), np.bool_)
-    differs: Bools = values.ne_missing(values.shift(1)).to_numpy(writable=True)
-    differs[instants.first] = values.gather(instants.first).ne_missing(before).to_numpy()
+    differs = np.ones(len(instants), np.bool_)
+    differs[1:] = ~are_equal(values[1:], values[:-1])
+    differs[instants.first] = ~are_equal(taken([values], instants.first)[0], before)
     return differs
-
-
-def _rows(
-    keys: Sequence[pl.Series],
-    values: Sequence[pl.Series],
-    owner: NDArray[np.int64],
-    place: NDArray[np.int64],
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    weight: int,
-) -> Batch:
-    columns = [key.gather(owner) for key in keys] + [value.gather(place) for value in values]
-    named = [column.alias(value_column(index)) for index, column in enumerate(columns)]
-    weights = np.full(len(start), weight, np.int64)
-    return pl.DataFrame([*named, pl.Series(START, start), pl.Series(END, end), pl.Series(WEIGHT, weights)])

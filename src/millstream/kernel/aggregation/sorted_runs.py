@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.columns import integers, is_small
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage.memory import can_merge
 
@@ -50,12 +51,14 @@ def find(run: Segment, columns: Sequence[str], wanted: pl.DataFrame) -> Int64s:
         return np.full(wanted.height, -1, np.int64)
     sought = [_Sought.of(run.get_column(name), wanted.get_column(name)) for name in columns]
     factor = _HASH_INTEGERS if all(column.is_integer for column in sought) else _HASH_OTHERS
-    if run.height <= factor * wanted.height:
+    if run.height <= factor * wanted.height and not is_small(run.height):
         places = _by_bits(run, columns).with_row_index("_place")
         joined = _by_bits(wanted, columns).join(
             places, on=list(columns), how="left", nulls_equal=True, maintain_order="left"
         )
         return joined.get_column("_place").cast(pl.Int64).fill_null(-1).to_numpy()
+    if len(sought) == 1 and sought[0].is_integer:
+        return _found(np.asarray(sought[0].column), np.asarray(sought[0].sought))
     low = np.zeros(wanted.height, np.int64)
     high = np.full(wanted.height, run.height, np.int64)
     for _ in range(run.height.bit_length()):
@@ -65,6 +68,11 @@ def find(run: Segment, columns: Sequence[str], wanted: pl.DataFrame) -> Int64s:
         low, high = np.where(before, middle + 1, low), np.where(before, high, middle)
     _, equal = _compare(sought, np.minimum(low, run.height - 1))
     return np.where(equal & (low < run.height), low, -1)
+
+
+def _found(ascending: Int64s, wanted: Int64s) -> Int64s:
+    places = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
+    return np.where(ascending[places] == wanted, places, -1)
 
 
 def _by_bits(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -91,7 +99,7 @@ class _Sought:
         if column.null_count() or sought.null_count() or column.dtype == pl.Null:
             return _Sought(column, sought)
         if column.dtype.is_integer() or column.dtype.is_temporal() or column.dtype == pl.Boolean:
-            return _Sought(*(values.to_physical().cast(pl.Int64).to_numpy() for values in (column, sought)))
+            return _Sought(integers(column), integers(sought))
         if column.dtype.is_float():
             return _Sought(_float_order(column), _float_order(sought))
         return _Sought(column, sought)

@@ -14,13 +14,14 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import BORN, END, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, value_column
+from millstream.kernel.columns import only
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.joins.pairwise import KeyedJoin
 from millstream.kernel.keys import KEY
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.relational.multiplicity import DistinctStar, Multiplicity
 from millstream.kernel.relational.runs import CountedRuns, ForetoldRuns
-from millstream.kernel.storage.segments import gather, horizon_of, numbers, only, released
+from millstream.kernel.storage.segments import gather, horizon_of, numbers, released
 from millstream.kernel.storage.synopsis import Synopsis
 from millstream.types import Schema
 

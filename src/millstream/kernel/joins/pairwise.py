@@ -21,11 +21,12 @@ from millstream.kernel.batch import (
     START,
     WEIGHT,
     Batch,
-    batch_schema,
     concat,
+    empty_batch,
     value_column,
     value_columns,
 )
+from millstream.kernel.columns import frame_of, stacked, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.joins.stem import Arrangement, arranged_by
 from millstream.kernel.keys import Positions, are_codes_exact
@@ -96,7 +97,8 @@ class KeyedJoin(Operator):
         return pairs[equal_values(left, right, i[pairs], j[pairs], *self._key_columns)]
 
     def _empty(self, born: bool) -> Batch:
-        return pl.DataFrame(schema=batch_schema(self.schema) | ({BORN: pl.Int64()} if born else {}))
+        nothing = empty_batch(self.schema)
+        return with_columns(nothing, pl.Series(BORN, [], pl.Int64)) if born else nothing
 
     def _values(self, left: pl.DataFrame, right: pl.DataFrame, i: Positions, j: Positions) -> list[pl.Series]:
         """The columns of the concatenated rows."""
@@ -182,7 +184,7 @@ class InnerJoin(KeyedJoin):
             born = [numbers(side, BORN)[rows] for side, rows in sides if BORN in side.columns]
             if born:
                 columns.append(pl.Series(BORN, reduce(np.maximum, born)))
-            yield self._satisfying(pl.DataFrame(columns))
+            yield self._satisfying(frame_of(columns))
 
 
 class NonRetroactiveJoin(KeyedJoin):
@@ -239,10 +241,10 @@ class NonRetroactiveJoin(KeyedJoin):
                 pairs = np.flatnonzero((starts[j] <= instants[i]) & (instants[i] < ends[j]))
                 pairs = self._agreeing(left, version, i, j, pairs)
                 rows = pl.Series(_ROW, i[pairs].astype(np.int64))
-                found.append(pl.DataFrame([*gather(version, [*self._columns[1], WEIGHT], j[pairs]), rows]))
+                found.append(frame_of([*gather(version, [*self._columns[1], WEIGHT], j[pairs]), rows]))
         if not any(part.height for part in found):
             return self._empty(BORN in left.columns)
-        matches = pl.concat(found, rechunk=True)
+        matches = stacked(found)
         if (numbers(matches, WEIGHT) < 0).any():
             # What the table took back before the row was born is no match, not one that is taken back.
             matches = summed(matches)
@@ -251,4 +253,4 @@ class NonRetroactiveJoin(KeyedJoin):
         columns += gather(left, [START, END], i)
         columns.append(pl.Series(WEIGHT, numbers(left, WEIGHT)[i] * numbers(matches, WEIGHT)))
         columns += gather(left, [BORN] if BORN in left.columns else [], i)
-        return self._satisfying(pl.DataFrame(columns))
+        return self._satisfying(frame_of(columns))

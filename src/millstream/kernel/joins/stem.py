@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import BORN, INTERVAL_COLUMNS, Batch
+from millstream.kernel.columns import frame_of
 from millstream.kernel.joins.graph import Access
 from millstream.kernel.keys import (
     KEY,
@@ -55,14 +56,14 @@ def arranged_by(batch: Batch, how: Arrangement) -> Segment:
 
     kept = [*how.columns, *INTERVAL_COLUMNS, *([BORN] if BORN in batch.columns else [])]
     if batch.is_empty():
-        return _nothing(tuple((name, batch.schema[name]) for name in kept))
+        return _nothing(tuple((column.name, column.dtype) for column in batch[kept].get_columns()))
 
     def arrange() -> Segment:
         frame = batch if batch.columns == kept else batch[kept]
         if any(frame[column].null_count() for column in how.required):
             frame = frame.drop_nulls(how.required)
         codes, positions = _sorted(frame, how.order)
-        return pl.DataFrame([*gather(frame, frame.columns, positions), pl.Series(KEY, codes)])
+        return frame_of([*gather(frame, frame.columns, positions), pl.Series(KEY, codes)])
 
     return once(arrange, [batch], how)
 

@@ -16,10 +16,11 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.columns import only
 from millstream.kernel.just_in_time.active_spans import Spans, is_span, most_spans
 from millstream.kernel.keys import KEY, Positions
 from millstream.kernel.operator import Segment
-from millstream.kernel.storage.segments import alive, gather, numbers, only, summed
+from millstream.kernel.storage.segments import alive, gather, numbers, summed
 from millstream.kernel.storage.synopsis import merged, size_classes_to_merge, without_expired
 
 IN, ANY = 0, 255  # what a row waits for that is in, and one of which it is not known

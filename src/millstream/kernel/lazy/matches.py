@@ -14,16 +14,18 @@ keep these, and are in the core where both agree.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, value_column, value_columns
+from millstream.kernel.columns import only
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
-from millstream.kernel.storage.segments import gather, numbers, only
+from millstream.kernel.storage.segments import gather, numbers
 from millstream.kernel.windows.time import TimeSpecification
 from millstream.types import Schema
 
@@ -177,12 +179,9 @@ def _within(rows: Segment, spans: Sequence[tuple[int, int]]) -> Segment:
 def _intervals(
     rows: Segment, windows: Sequence[TimeSpecification], since: int, until: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    bounds = [window.interval(pl.col(instant_column(index))) for index, window in enumerate(windows)]
-    found = rows.select(
-        pl.max_horizontal(pl.lit(max(since, 0), pl.Int64), *(start for start, _ in bounds)).alias(START),
-        pl.min_horizontal(pl.lit(until + 1, pl.Int64), *(end for _, end in bounds)).alias(END),
-    )
-    return numbers(found, START), numbers(found, END)
+    bounds = [window.interval(numbers(rows, instant_column(index))) for index, window in enumerate(windows)]
+    start = reduce(np.maximum, (start for start, _ in bounds), np.full(rows.height, max(since, 0)))
+    return start, reduce(np.minimum, (end for _, end in bounds), np.full(rows.height, until + 1))
 
 
 def overlapping(rows: Batch, since: int, until: int) -> Batch:

@@ -33,14 +33,14 @@ from millstream.kernel.aggregation import accumulators, exact_sum
 from millstream.kernel.aggregation.accumulators import COPIES, Accumulator, Totals, accumulators_of
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.extremes import Order, gathered, order_of
-from millstream.kernel.aggregation.group_table import one_zero
 from millstream.kernel.aggregation.ordinals import heads, ordinals
 from millstream.kernel.aggregation.sorted_runs import bisect_within, expand
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, empty_batch, value_column, value_columns
+from millstream.kernel.columns import frame_of, one_zero, only
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.lazy.matches import OLDEST, instant_column, oldest_of, with_oldest
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
-from millstream.kernel.storage.segments import as_one_row, gather, numbers, only
+from millstream.kernel.storage.segments import as_one_row, gather, numbers
 from millstream.types import Field, Schema
 
 Int64s = NDArray[np.int64]
@@ -120,10 +120,9 @@ class RankedTree(Operator):
 def timed_rows(batch: Batch, shape: TreeShape) -> pl.DataFrame:
     """Rows whose last values are instants, with these in columns of their own."""
     width = len(shape.schema)
-    return batch.select(
-        *(one_zero(name, batch.schema[name]) for name in value_columns(width)),
-        *(pl.col(value_column(width + n)).alias(instant_column(n)) for n in range(shape.instants)),
-    )
+    values = (one_zero(batch.get_column(name)) for name in value_columns(width))
+    instants = (batch.get_column(value_column(width + n)).alias(instant_column(n)) for n in range(shape.instants))
+    return frame_of([*values, *instants])
 
 
 def _with_order(rows: pl.DataFrame, shape: TreeShape) -> pl.DataFrame:

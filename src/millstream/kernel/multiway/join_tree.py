@@ -23,6 +23,7 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
+from millstream.kernel.columns import only
 from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
 from millstream.kernel.joins.stem import Probe, arranged
 from millstream.kernel.just_in_time.active_spans import MOST_SPANS, Spans
@@ -47,7 +48,7 @@ from millstream.kernel.keys import Positions
 from millstream.kernel.multiway.tree_sides import Pair, Side, StoredRows
 from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.scalar.expressions import TRUE, Expression
-from millstream.kernel.storage.segments import alive, gather, horizon_of, numbers, only
+from millstream.kernel.storage.segments import alive, gather, horizon_of, numbers
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, merged
 from millstream.types import Schema
 

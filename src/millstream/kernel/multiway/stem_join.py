@@ -22,6 +22,7 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
+from millstream.kernel.columns import only
 from millstream.kernel.eddy.policies import policy
 from millstream.kernel.eddy.stems import Experience, StemProspects
 from millstream.kernel.joins.graph import Inputs, JoinGraph
@@ -47,7 +48,7 @@ from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import attempt
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
-from millstream.kernel.storage.segments import gather, horizon_of, numbers, only
+from millstream.kernel.storage.segments import gather, horizon_of, numbers
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, merged, retained
 from millstream.types import Schema
 

@@ -8,7 +8,9 @@ They keep nothing, and pass on every column that is not a value (interval, weigh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
+import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import (
@@ -22,11 +24,12 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
+from millstream.kernel.columns import frame_of, only, with_columns
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.scalar.evaluate import attempt, select_attempted
-from millstream.kernel.scalar.expressions import Column, Expression
-from millstream.kernel.storage.segments import numbers, only
+from millstream.kernel.scalar.expressions import Column, Expression, taken_from
+from millstream.kernel.storage.segments import numbers
 from millstream.types import Schema
 
 
@@ -61,7 +64,7 @@ class Project(Operator):
     def __init__(self, schema: Schema, expressions: Sequence[Expression]) -> None:
         self.schema = schema
         self.expressions = tuple(expressions)
-        columns = [value_column(e.index) for e in expressions if isinstance(e, Column)]
+        columns = [value_column(column.index) for e in expressions if (column := taken_from(e)) is not None]
         # Where nothing is computed, series change their names: a query of Polars would cost more.
         self._columns = columns if len(columns) == len(self.expressions) else None
 
@@ -77,7 +80,7 @@ class Project(Operator):
         else:
             values = [batch[column].alias(name) for column, name in zip(self._columns, names, strict=True)]
         rest = [batch[name] for name in batch.columns if name.startswith("_")]
-        return pl.DataFrame([*values, *rest]), NO_STATE
+        return frame_of([*values, *rest]), NO_STATE
 
 
 class Stamp(Operator):
@@ -97,7 +100,7 @@ class Stamp(Operator):
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch, values = inputs[0], value_columns(len(self.schema))
         rest = [batch[name] for name in batch.columns if name.startswith("_")]
-        return pl.DataFrame([*batch[values[:-1]], batch[START].alias(values[-1]), *rest]), NO_STATE
+        return frame_of([*batch[values[:-1]], batch[START].alias(values[-1]), *rest]), NO_STATE
 
 
 class Shorten(Operator):
@@ -116,9 +119,10 @@ class Shorten(Operator):
         return anywhere(same_columns(len(self.schema)))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        ends = (saturating_add(pl.col(value_column(column)), ticks) for column, ticks in self.ends)
-        shorter = inputs[0].with_columns(pl.min_horizontal(END, *ends).alias(END))
-        return only(shorter, numbers(shorter, START) < numbers(shorter, END)), NO_STATE
+        batch = inputs[0]
+        limits = (saturating_add(numbers(batch, value_column(column)), ticks) for column, ticks in self.ends)
+        ends = reduce(np.minimum, limits, numbers(batch, END))
+        return only(with_columns(batch, pl.Series(END, ends)), numbers(batch, START) < ends), NO_STATE
 
 
 class UnionAll(Operator):

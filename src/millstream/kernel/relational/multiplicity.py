@@ -18,6 +18,7 @@ import polars as pl
 from millstream.kernel.batch import (
     END,
     INF,
+    INTERVAL_COLUMNS,
     START,
     WEIGHT,
     Batch,
@@ -26,13 +27,14 @@ from millstream.kernel.batch import (
     empty_batch,
     value_columns,
 )
+from millstream.kernel.columns import frame_of, one_zero, only, stacked, take, with_columns
 from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import KEY, Codes, Positions, Ticks, are_codes_exact, key_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.storage.probing import equal_pairs, equal_values
-from millstream.kernel.storage.segments import alive, codes_of, gather, horizon_of, numbers, only, released
+from millstream.kernel.storage.segments import alive, codes_of, gather, horizon_of, numbers, released
 from millstream.kernel.storage.synopsis import size_classes_to_merge, without_expired
-from millstream.kernel.storage.time_queue import due
+from millstream.kernel.storage.time_queue import is_due
 from millstream.types import Schema
 
 _SIDE = "_side"
@@ -83,14 +85,8 @@ class _ByValue(Operator):
 
     def _keyed(self, batch: Batch) -> Batch:
         """The batch with the code of each row's value; -0.0 would make two values of one zero."""
-        frame = batch[[*self._columns, START, END, WEIGHT]]
-        floats = [name for name in self._columns if frame.schema[name].is_float()]
-        if floats:
-            # Not `+ 0.0`, which Polars leaves out as saying nothing.
-            zero = pl.lit(0, pl.Float32)
-            frame = frame.with_columns(
-                pl.when(pl.col(name) == 0).then(zero).otherwise(pl.col(name)).alias(name) for name in floats
-            )
+        values = (one_zero(batch.get_column(name)) for name in self._columns)
+        frame = frame_of([*values, *(batch.get_column(name) for name in INTERVAL_COLUMNS)])
         return frame.hstack([pl.Series(KEY, key_codes(frame, self._columns))])
 
     def _sorted(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Flags]:
@@ -102,7 +98,7 @@ class _ByValue(Operator):
             by_time = stable_order(_spread(starts))
             order = by_time[stable_order(codes[by_time])]
         exact = are_codes_exact(frame, self._columns)
-        frame_sorted = pl.DataFrame(gather(frame, frame.columns, order))
+        frame_sorted = take(frame, order)
         first_of_code, first_of_value = self._boundaries(frame_sorted, exact)
         if (first_of_value & ~first_of_code).any():
             # Two values share a code, and may be entangled.
@@ -134,7 +130,7 @@ class _ByValue(Operator):
     def _one_per_value(self, rows: pl.DataFrame, summaries: Mapping[str, np.ufunc]) -> pl.DataFrame:
         """The rows summed up by value. Where values share a code, rows of one value may stay apart: who looks
         them up sums over all of them anyway."""
-        rows = rows.sort(KEY)
+        rows = take(rows, stable_order(codes_of(rows)))
         _, first_of_value = self._boundaries(rows, are_codes_exact(rows, self._columns))
         return _reduced(rows, [*self._columns, KEY], np.flatnonzero(first_of_value), summaries)
 
@@ -144,7 +140,7 @@ def _reduced(
 ) -> pl.DataFrame:
     """One row for every run that begins at one of `firsts`."""
     summed = [pl.Series(name, add.reduceat(numbers(rows, name), firsts)) for name, add in summaries.items()]
-    return pl.DataFrame([*gather(rows, columns, firsts), *summed])
+    return frame_of([*gather(rows, columns, firsts), *summed])
 
 
 def retained_by_value(
@@ -154,7 +150,7 @@ def retained_by_value(
     kept, merging = size_classes_to_merge([*segments, arrived] if arrived.height else segments)
     if not merging:
         return tuple(kept)
-    merged = merge(pl.concat(merging, rechunk=True))
+    merged = merge(stacked(merging))
     return (*kept, merged) if merged.height else tuple(kept)
 
 
@@ -179,7 +175,6 @@ class _SetOperator(_ByValue):
         self.operation = operation
         self._counts = ("_count0", "_count1")[: operation.counters]
         self._summaries = dict.fromkeys(self._counts, np.add)
-        self._occurring = pl.any_horizontal(pl.col(name) != 0 for name in self._counts)
 
     def _sided(self, inputs: Sequence[Batch]) -> pl.DataFrame:
         """The rows of all inputs, with the number of the counter they are for."""
@@ -187,12 +182,20 @@ class _SetOperator(_ByValue):
         for number, batch in enumerate(inputs):
             side = np.full(batch.height, min(number, self.operation.counters - 1), np.int8)
             parts.append(self._keyed(batch).hstack([pl.Series(_SIDE, side)]))
-        return pl.concat(parts)
+        return stacked(parts)
+
+    def _occurring(self, counts: pl.DataFrame) -> pl.DataFrame:
+        """The rows of which a count is not zero."""
+        return only(counts, np.logical_or.reduce([numbers(counts, name) != 0 for name in self._counts]))
 
     def _added(self, points: pl.DataFrame) -> list[Ticks]:
         """What each change point adds to each counter."""
         sides, weights = numbers(points, _SIDE), numbers(points, WEIGHT)
         return [np.where(sides == side, weights, 0) for side in range(len(self._counts))]
+
+    def _rests(self, inputs: Sequence[Batch], state: State, progress: Progress) -> bool:
+        """As in most steps within joins, which should cost nothing."""
+        return not any(batch.height for batch in inputs) and self.is_idle(state, progress)
 
     def _emit(
         self,
@@ -217,12 +220,7 @@ class _SetOperator(_ByValue):
         kept = np.flatnonzero(weights)
         intervals = {START: starts, END: ends, WEIGHT: weights}
         columns = [pl.Series(name, column[kept]) for name, column in intervals.items()]
-        return pl.DataFrame([*gather(points, self._columns, rows[kept]), *columns])
-
-
-def _nothing_happens(inputs: Sequence[Batch], queue: Sequence[Segment], progress: Progress) -> bool:
-    """Most steps of most queries are like this, and should cost nothing."""
-    return not any(batch.height for batch in inputs) and not due(queue, progress.low_before, progress.low)
+        return frame_of([*gather(points, self._columns, rows[kept]), *columns])
 
 
 def _settled(starts: Ticks, first_of_value: Flags) -> Positions:
@@ -257,9 +255,12 @@ class Multiplicity(_SetOperator):
     (7, [9, INF), -1)
     """
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not is_due(state.get("pending", ()), progress.low_before, progress.low)
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         pending, counts = state.get("pending", ()), state.get("counts", ())
-        if _nothing_happens(inputs, pending, progress):
+        if self._rests(inputs, state, progress):
             return empty_batch(self.schema), state
         arrived = changes(self._sided(inputs), [*self._columns, KEY, _SIDE])
         points, pending = released(pending, arrived, START, progress.low_before, progress.low)
@@ -271,7 +272,7 @@ class Multiplicity(_SetOperator):
     def _change(self, points: pl.DataFrame, counts: tuple[Segment, ...]) -> tuple[Batch, tuple[Segment, ...]]:
         points, first_of_value = self._sorted(points)
         firsts = np.flatnonzero(first_of_value)
-        values = pl.DataFrame(gather(points, [*self._columns, KEY], firsts))
+        values = frame_of(gather(points, [*self._columns, KEY], firsts))
         carried = self._carried(values, counts)
         added = self._added(points)
 
@@ -300,7 +301,7 @@ class Multiplicity(_SetOperator):
         return self.operation.level(self._carried(values, state.get("counts", ()))) * INF
 
     def _merge(self, counts: pl.DataFrame) -> pl.DataFrame:
-        return self._one_per_value(counts, self._summaries).filter(self._occurring)
+        return self._occurring(self._one_per_value(counts, self._summaries))
 
     def _carried(self, values: pl.DataFrame, counts: Sequence[Segment]) -> list[Ticks]:
         carried = [np.zeros(values.height, np.int64) for _ in self._summaries]
@@ -330,9 +331,12 @@ class DirectMultiplicity(_SetOperator):
     (7, [4, 6), -1)
     """
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not is_due(state.get("waiting", ()), progress.low_before, progress.low)
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         low, waiting, known = progress.low, state.get("waiting", ()), state.get("points", ())
-        if _nothing_happens(inputs, waiting, progress):
+        if self._rests(inputs, state, progress):
             return empty_batch(self.schema), state
         rows, waiting = released(waiting, self._sided(inputs), START, progress.low_before, low)
         if not rows.height:
@@ -340,11 +344,12 @@ class DirectMultiplicity(_SetOperator):
 
         points = changes(rows, [*self._columns, KEY, _SIDE]).rechunk()
         added = zip(self._counts, self._added(points), strict=True)
-        points = points.drop(WEIGHT, _SIDE).hstack([pl.Series(name, change) for name, change in added])
+        counted = [pl.Series(name, change) for name, change in added]
+        points = points[[*self._columns, KEY, START]].hstack(counted)
         points, first_of_value = self._sorted(points)
-        values = pl.DataFrame(gather(points, [*self._columns, KEY], np.flatnonzero(first_of_value)))
+        values = frame_of(gather(points, [*self._columns, KEY], np.flatnonzero(first_of_value)))
         found = ((segment, self._found(values, segment)[1]) for segment in known)
-        before = [pl.DataFrame(gather(segment, points.columns, rows)) for segment, rows in found]
+        before = [frame_of(gather(segment, points.columns, rows)) for segment, rows in found]
         output = self._differ(concat(before, points), points)
         known = retained_by_value(known, points, lambda merging: self._merge(merging, low))
         return output, {"waiting": waiting, "points": known}
@@ -352,7 +357,7 @@ class DirectMultiplicity(_SetOperator):
     def _differ(self, before: pl.DataFrame, arrived: pl.DataFrame) -> Batch:
         """What the points that arrived make different from what was said because of those before."""
         new = pl.Series(_SIDE, np.repeat(np.array([0, 1], np.int8), (before.height, arrived.height)))
-        points, first_of_value = self._sorted(pl.concat([before, arrived], rechunk=True).hstack([new]))
+        points, first_of_value = self._sorted(stacked([before, arrived]).hstack([new]))
         firsts = np.flatnonzero(first_of_value)
         rows = _settled(numbers(points, START), first_of_value)
         value_of_row = (np.cumsum(first_of_value) - 1)[rows]
@@ -369,12 +374,12 @@ class DirectMultiplicity(_SetOperator):
 
     def _merge(self, points: pl.DataFrame, low: int) -> pl.DataFrame:
         reached = np.maximum(numbers(points, START), low)
-        points, first_of_value = self._sorted(points.with_columns(pl.Series(START, reached)))
+        points, first_of_value = self._sorted(with_columns(points, pl.Series(START, reached)))
         starts = numbers(points, START)
         first = first_of_value.copy()
         first[1:] |= starts[1:] != starts[:-1]
         merged = _reduced(points, [*self._columns, KEY, START], np.flatnonzero(first), self._summaries)
-        return merged.select(points.columns).filter(self._occurring)
+        return self._occurring(merged[points.columns])
 
 
 class DistinctStar(_ByValue):
@@ -395,16 +400,21 @@ class DistinctStar(_ByValue):
     (7, [9, 12), +1)
     """
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        stays = state.get("stays", ())
+        waits = not is_due(state.get("waiting", ()), progress.low_before, progress.low)
+        return waits and len(self._lasting(stays, progress.low)) == len(stays)
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         low, waiting, stays = progress.low, state.get("waiting", ()), state.get("stays", ())
-        arrived = pl.concat([self._keyed(batch) for batch in inputs])
+        arrived = stacked([self._keyed(batch) for batch in inputs])
         rows, waiting = released(waiting, arrived, START, progress.low_before, low)
         if not rows.height:
             return empty_batch(self.schema), {"waiting": waiting, "stays": self._lasting(stays, low)}
 
         rows, first_of_value = self._sorted(rows)
         firsts = np.flatnonzero(first_of_value)
-        values = pl.DataFrame(gather(rows, [*self._columns, KEY], firsts))
+        values = frame_of(gather(rows, [*self._columns, KEY], firsts))
         value_of_row, known = self._known_before(rows, first_of_value, self.known_until(values, state))
         output = self._shown(rows, *self._prolonged(rows, value_of_row, known))
         latest = pl.Series(END, np.maximum.reduceat(numbers(rows, END), firsts))
@@ -455,7 +465,7 @@ class DistinctStar(_ByValue):
     def _shown(self, rows: pl.DataFrame, firsts: Positions, starts: Ticks, ends: Ticks) -> Batch:
         intervals = [pl.Series(START, starts), pl.Series(END, ends)]
         ones = pl.Series(WEIGHT, np.ones(firsts.size, np.int64))
-        return pl.DataFrame([*gather(rows, self._columns, firsts), *intervals, ones])
+        return frame_of([*gather(rows, self._columns, firsts), *intervals, ones])
 
 
 def _running_maximum(ticks: Ticks, group: Positions) -> Ticks:

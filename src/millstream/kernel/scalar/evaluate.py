@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import polars as pl
 
+from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.compiler import compile_expressions
 from millstream.kernel.scalar.expressions import (
     FALSE,
@@ -21,8 +22,10 @@ from millstream.kernel.scalar.expressions import (
     InList,
     Literal,
     Parameter,
+    Reported,
     conjunction,
     possible,
+    taken_from,
 )
 from millstream.kernel.scalar.functions_user import UserCall
 from millstream.types import BOOLEAN
@@ -40,7 +43,20 @@ def attempt(frame: pl.DataFrame, expressions: Sequence[Expression], names: Seque
 
 def failures(frame: pl.DataFrame, expressions: Sequence[Expression]) -> pl.DataFrame | None:
     """The rows on which one of the expressions fails, by number, and the error; None if there are none."""
+    if all(_is_without_reports(frame, expression) for expression in expressions):
+        return None
     return compile_expressions(tuple(expressions)).failures(frame)
+
+
+def _is_without_reports(frame: pl.DataFrame, expression: Expression) -> bool:
+    """Whether it can fail by errors only that a column reports, and that reports none."""
+    if (
+        not isinstance(expression, Reported)
+        or taken_from(expression) is None
+        or not isinstance(expression.error, Column)
+    ):
+        return False
+    return frame.get_column(value_column(expression.error.index)).null_count() == frame.height
 
 
 def select_true(frame: pl.DataFrame, condition: Expression) -> pl.DataFrame:

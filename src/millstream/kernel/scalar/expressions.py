@@ -266,6 +266,13 @@ class Reported(Expression):
         return str(self.value)
 
 
+def taken_from(expression: Expression) -> Column | None:
+    """The column that a value is taken from as it is, whether or not it could be computed; None if it is another."""
+    if isinstance(expression, Reported):
+        return taken_from(expression.value)
+    return expression if isinstance(expression, Column) else None
+
+
 def fails(expression: Expression) -> Tried:
     return Tried(BOOLEAN, expression, "fails")
 

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernel.batch import END
+from millstream.kernel.columns import only
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage.memory import can_merge
-from millstream.kernel.storage.segments import numbers, only
+from millstream.kernel.storage.segments import numbers
 from millstream.kernel.storage.shared_work import once
 from millstream.kernel.storage.synopsis import merged, merged_by_size, size_class
 

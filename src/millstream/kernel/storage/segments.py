@@ -1,7 +1,4 @@
-"""Segments taken apart: columns as arrays, rows by position, and what waits for time to reach it.
-
-Frames are taken apart into series, since a query of Polars costs a small batch more than the work in it.
-"""
+"""Segments taken apart: columns as arrays, rows by position, and what waits for time to reach it."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, INF, WEIGHT, Batch, concat
+from millstream.kernel.columns import only, renamed, taken
 from millstream.kernel.keys import KEY, Codes, Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage import time_queue
@@ -33,16 +31,7 @@ def codes_of(segment: Segment) -> Codes:
 
 
 def gather(frame: pl.DataFrame, columns: Sequence[str], rows: Positions) -> list[pl.Series]:
-    chosen = pl.Series(rows.astype(np.uint32))
-    return [frame.get_column(column)[chosen] for column in columns]
-
-
-def only(frame: pl.DataFrame, kept: npt.NDArray[np.bool_]) -> pl.DataFrame:
-    """The rows for which `kept` is true; the frame itself where it is so for all."""
-    if kept.all():
-        return frame
-    chosen = pl.Series(kept)
-    return pl.DataFrame([series.filter(chosen) for series in frame.get_columns()])
+    return taken([frame.get_column(column) for column in columns], rows)
 
 
 def as_one_row(columns: Iterable[pl.Series]) -> pl.DataFrame:
@@ -72,7 +61,9 @@ def released(
     waits = numbers(arrived, column) > after
     if not queue and not waits.any():
         return arrived.rechunk(), ()
-    waited = [part.rename({TIME: column}) for part in time_queue.due(queue, before, after)]
-    waiting = only(arrived, waits).rename({column: TIME})
+    waited = [renamed(part, {TIME: column}) for part in time_queue.due(queue, before, after)]
     ready = concat([only(arrived, ~waits), *waited], arrived).rechunk()
-    return ready, time_queue.pushed(time_queue.advanced(queue, after), waiting, after)
+    queue = time_queue.advanced(queue, after)
+    if waits.any():
+        queue = time_queue.pushed(queue, renamed(only(arrived, waits), {column: TIME}), after)
+    return ready, queue

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT
+from millstream.kernel.columns import frame_of, joined
 from millstream.kernel.keys import KEY
 from millstream.kernel.operator import Horizons, Keeping, Segment
 from millstream.kernel.storage.memory import can_merge
@@ -72,8 +73,8 @@ def merged(parts: Sequence[Segment]) -> Segment:
 
 def _merged(parts: Sequence[Segment]) -> Segment:
     order = pl.Series(np.argsort(np.concatenate([codes_of(part) for part in parts]), kind="stable").astype(np.uint32))
-    columns = (pl.concat([part.get_column(name) for part in parts], rechunk=True) for name in parts[0].columns)
-    return pl.DataFrame([column[order] for column in columns])
+    columns = (joined([part.get_column(name) for part in parts]) for name in parts[0].columns)
+    return frame_of([column[order] for column in columns])
 
 
 def merged_by_size(segments: Sequence[Segment]) -> tuple[Segment, ...]:

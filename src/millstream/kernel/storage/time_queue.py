@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
+from millstream.kernel.columns import ascending, stacked_diagonally, take
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage.memory import can_merge
 
@@ -42,6 +42,11 @@ def due(segments: Sequence[Segment], before: int, low: int) -> list[Segment]:
     return slices
 
 
+def is_due(segments: Sequence[Segment], before: int, low: int) -> bool:
+    """Whether any row falls due after `before` and up to `low`."""
+    return any(_due(segment, before) < _due(segment, low) for segment in segments)
+
+
 def advanced(segments: Sequence[Segment], low: int) -> tuple[Segment, ...]:
     """The segments without those of which everything was due, and without the past of those mostly due."""
     kept = []
@@ -51,7 +56,7 @@ def advanced(segments: Sequence[Segment], low: int) -> tuple[Segment, ...]:
             continue
         if 2 * past > segment.height:
             # A copy: a slice would keep the memory of the whole segment.
-            segment = segment.gather(np.arange(past, segment.height))
+            segment = take(segment, np.arange(past, segment.height))
         kept.append(segment)
     return tuple(kept)
 
@@ -62,7 +67,7 @@ def pushed(segments: Sequence[Segment], rows: Segment, low: int) -> tuple[Segmen
         return tuple(segments)
     times = _times(rows)
     if len(times) > 1 and bool(np.any(times[1:] < times[:-1])):
-        rows = rows.sort(TIME)
+        rows = take(rows, ascending(times))
     result = list(segments)
     while result:
         last = result[-1]
@@ -73,8 +78,7 @@ def pushed(segments: Sequence[Segment], rows: Segment, low: int) -> tuple[Segmen
             break
         result.pop()
         ahead = last.slice(_due(last, low))
-        if follows:
-            rows = pl.concat([ahead, rows], how="diagonal", rechunk=True)
-        else:
-            rows = pl.concat([ahead, rows], how="diagonal").sort(TIME)
+        rows = stacked_diagonally([ahead, rows])
+        if not follows:
+            rows = take(rows, ascending(_times(rows)))
     return (*result, rows.rechunk())

@@ -15,18 +15,24 @@ keeps at which instant the (N + L)-th element from `since` on came: from then on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, BORN, END, INF, START, WEIGHT, Batch, value_column, value_columns
+from millstream.kernel.columns import frame_of, only, stacked, take, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
-from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.storage.segments import released
+from millstream.kernel.keys import Positions, Ticks, first_of_equal
+from millstream.kernel.operator import Operator, Progress, Segment, State
+from millstream.kernel.storage.segments import numbers, released
+from millstream.kernel.storage.time_queue import is_due
 from millstream.kernel.windows.time import Rows
 from millstream.types import Schema
 
 COVERED, AT = "covered", "_at"
-_NUMBER, _ENTERS, _LEAVES, _SHOWN = "_number", "_enters", "_leaves", "_shown"
+_NUMBER, _ENTERS, _LEAVES, _SHOWN, _COUNT = "_number", "_enters", "_leaves", "_shown", "_count"
+_NEVER = -1  # in arrays of instants, what is NULL in columns
 
 
 class RowsWindow(Operator):
@@ -56,99 +62,132 @@ class RowsWindow(Operator):
     def distribution(self) -> Distribution:
         return by_key([self.window.partition], same_columns(len(self.schema)))
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not is_due(state.get("pending", ()), progress.low_before, progress.low)
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        arrived = inputs[0].select(*self.columns, START, ARRIVAL)
+        arrived = inputs[0][[*self.columns, START, ARRIVAL]]
         due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
         if not due.height:
             return self._nothing(inputs[0]), {**state, "pending": pending}
-        numbered = self._number(due, state)
-        candidates = pl.concat([*state.get("recent", ()), numbered.with_columns(pl.lit(None, pl.Int64).alias(_SHOWN))])
-        shown = self._show(candidates, numbered)
-        remembered = {**self._remember(shown, numbered, state), **self._covered(numbered, state)}
-        return self._rows(shown), {"pending": pending, **remembered}
+        due = take(due, np.lexsort((numbers(due, ARRIVAL), numbers(due, START))))
+        recent = state.get("recent", ())
+        elements = stacked([*(segment[due.columns] for segment in recent), due])
+        partitions = self._partitions(elements, state)
+        arrivals = _Arrivals.of(numbers(due, START), partitions.of_elements[-due.height :], partitions.counted)
+        number = np.concatenate([*(numbers(segment, _NUMBER) for segment in recent), arrivals.number])
+        shown = np.concatenate([*map(_shown_before, recent), np.full(due.height, _NEVER)])
+        enters, leaves = self._reaches(number)
+        entered = arrivals.instants(partitions.of_elements, enters)
+        left = arrivals.instants(partitions.of_elements, leaves)
+        columns = [pl.Series(_NUMBER, number), pl.Series(_ENTERS, enters), pl.Series(_LEAVES, leaves)]
+        columns.append(_nullable(_SHOWN, np.where(shown < 0, entered, shown)))
+        remembered = only(elements.hstack(columns), left < 0)
+        counts = with_columns(partitions.keys, pl.Series(_COUNT, partitions.counted + arrivals.counts))
+        kept = {"pending": pending, "counts": (counts,), **self._covered(due, state)}
+        kept |= {"recent": (remembered,)} if remembered.height else {}
+        return self._rows(elements, shown, entered, left), kept
 
-    def _covered(self, numbered: Batch, state: State) -> dict[str, tuple[Batch, ...]]:
+    def _covered(self, due: Batch, state: State) -> dict[str, tuple[Batch, ...]]:
         """How many elements have come that count, and the instant of the last that is waited for."""
         known = state.get(COVERED, ())
         if self.since is None or (known and known[0][AT].item() is not None):
             return {COVERED: known} if known else {}
-        count = known[0]["_count"].item() if known else 0
-        instants = numbered.filter(pl.col(START) >= self.since)[START]
+        count = known[0][_COUNT].item() if known else 0
+        instants = numbers(due, START)
+        instants = instants[instants >= self.since]
         wanted = self.window.rows + self.window.slide - count
-        at = instants[wanted - 1] if instants.len() >= wanted else None
-        counted = pl.DataFrame({"_count": [count + instants.len()], AT: pl.Series([at], dtype=pl.Int64)})
-        return {COVERED: (counted,)}
+        at = int(instants[wanted - 1]) if instants.size >= wanted else None
+        return {COVERED: (pl.DataFrame({_COUNT: [count + instants.size], AT: pl.Series([at], dtype=pl.Int64)}),)}
 
     def united(self, state: State, other: State) -> State:
         both = super().united(state, other)
-        counts = [segment.select(*self.partition, "_count") for segment in both.get("counts", ())]
+        counts = [segment.select(*self.partition, _COUNT) for segment in both.get("counts", ())]
         return {**both, "counts": (pl.concat(counts),)} if counts else both
 
-    def _number(self, due: Batch, state: State) -> Batch:
-        """The elements with their number in their partition, and those at whose arrival they enter and leave."""
+    def _reaches(self, number: Ticks) -> tuple[Ticks, Ticks]:
+        """The numbers of those at whose arrival elements enter and leave."""
         rows, slide = self.window.rows, self.window.slide
-        ordered = due.sort(START, ARRIVAL)
-        place = pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
+        return -(-number // slide) * slide, -(-(number + rows) // slide) * slide
+
+    def _partitions(self, elements: Batch, state: State) -> _Partitions:
         counts = state.get("counts", ())
         if not self.partition:
-            before = counts[0]["_count"].item() if counts else self.before
-            numbered = ordered.with_columns((place + before).alias(_NUMBER))
-        else:
-            numbered = ordered.with_columns(place.over(self.partition).alias(_NUMBER))
-            if counts:
-                numbered = (
-                    numbered.join(counts[0], on=self.partition, how="left", nulls_equal=True, maintain_order="left")
-                    .with_columns((pl.col(_NUMBER) + pl.col("_count").fill_null(0)).alias(_NUMBER))
-                    .drop("_count")
-                )
-        number = pl.col(_NUMBER)
-        return numbered.with_columns(
-            (-(-number // slide) * slide).alias(_ENTERS),
-            (-(-(number + rows) // slide) * slide).alias(_LEAVES),
-        )
+            before = numbers(counts[0], _COUNT) if counts else np.array([self.before])
+            return _Partitions(pl.DataFrame(), before, np.zeros(elements.height, np.intp))
+        keys = stacked([*(segment[self.partition] for segment in counts), elements[self.partition]])
+        # Those that are known come first, and each of them once.
+        firsts, partition = np.unique(first_of_equal(keys, self.partition), return_inverse=True)
+        counted = np.zeros(firsts.size, np.int64)
+        counted[: keys.height - elements.height] = numbers(counts[0], _COUNT) if counts else 0
+        return _Partitions(take(keys, firsts), counted, partition[keys.height - elements.height :])
 
-    def _show(self, candidates: Batch, numbered: Batch) -> Batch:
-        """The candidates with the instants at which they enter and leave, where the arrivals are here by now."""
-        arrivals = numbered.select(*self.partition, _NUMBER, pl.col(START).alias("_at"))
-        for reaches, instant in ((_ENTERS, "_entered"), (_LEAVES, "_left")):
-            candidates = candidates.join(
-                arrivals.rename({_NUMBER: reaches, "_at": instant}),
-                on=[*self.partition, reaches],
-                how="left",
-                nulls_equal=True,
-            )
-        return candidates
-
-    def _rows(self, shown: Batch) -> Batch:
-        entered, left = pl.col("_entered"), pl.col("_left")
-        enters = shown.filter(entered.is_not_null()).with_columns(
-            entered.alias(START), left.fill_null(INF).alias(END), pl.lit(1, pl.Int64).alias(WEIGHT), entered.alias(BORN)
-        )
+    def _rows(self, elements: Batch, shown: Ticks, entered: Ticks, left: Ticks) -> Batch:
+        enters = np.flatnonzero(entered >= 0)
         # Those that entered in an earlier step were said to stay for ever.
-        leaves = shown.filter(pl.col(_SHOWN).is_not_null() & left.is_not_null()).with_columns(
-            left.alias(START),
-            pl.lit(INF, pl.Int64).alias(END),
-            pl.lit(-1, pl.Int64).alias(WEIGHT),
-            pl.col(_SHOWN).alias(BORN),
-        )
-        rows = pl.concat([enters, leaves]).filter(pl.col(START) < pl.col(END))
-        return rows.select(*self.columns, START, END, WEIGHT, ARRIVAL, *([BORN] if self.born else []))
-
-    def _remember(self, shown: Batch, numbered: Batch, state: State) -> dict[str, tuple[Batch, ...]]:
-        recent = shown.filter(pl.col("_left").is_null()).with_columns(
-            pl.coalesce(pl.col(_SHOWN), pl.col("_entered")).alias(_SHOWN)
-        )
-        recent = recent.select(*self.columns, START, ARRIVAL, _NUMBER, _ENTERS, _LEAVES, _SHOWN)
-        last = pl.col(_NUMBER).max().alias("_count")
-        if not self.partition:
-            counts = numbered.select(last)
-        else:
-            counts = numbered.group_by(self.partition).agg(last)
-            for old in state.get("counts", ()):
-                untouched = old.join(counts, on=self.partition, how="anti", nulls_equal=True)
-                counts = pl.concat([counts, untouched.select(counts.columns)])
-        return {"recent": (recent,), "counts": (counts,)} if recent.height else {"counts": (counts,)}
+        leaves = np.flatnonzero((shown >= 0) & (left >= 0))
+        starts = np.concatenate([entered[enters], left[leaves]])
+        ends = np.full(starts.size, INF)
+        ends[: enters.size] = np.where(left[enters] >= 0, left[enters], INF)
+        born = np.concatenate([entered[enters], shown[leaves]])
+        rows = take(elements, np.concatenate([enters, leaves]))
+        given = {
+            **{name: rows.get_column(name) for name in self.columns},
+            START: pl.Series(START, starts),
+            END: pl.Series(END, ends),
+            WEIGHT: pl.Series(WEIGHT, np.repeat([1, -1], [enters.size, leaves.size])),
+            ARRIVAL: rows.get_column(ARRIVAL),
+        }
+        if self.born:
+            given[BORN] = pl.Series(BORN, born)
+        return only(frame_of([*given.values()]), starts < ends)
 
     def _nothing(self, batch: Batch) -> Batch:
-        nothing = batch.clear().select(*self.columns, START, END, WEIGHT, ARRIVAL)
-        return nothing.with_columns(pl.col(START).alias(BORN)) if self.born else nothing
+        nothing = batch.clear()[[*self.columns, START, END, WEIGHT, ARRIVAL]]
+        return with_columns(nothing, nothing.get_column(START).alias(BORN)) if self.born else nothing
+
+
+@dataclass(frozen=True, eq=False)
+class _Partitions:
+    """The partitions that are known, a row each, and how many elements each has had; and the places of those of some
+    elements among them."""
+
+    keys: pl.DataFrame
+    counted: Ticks
+    of_elements: Positions
+
+
+@dataclass(frozen=True, eq=False)
+class _Arrivals:
+    """The elements of a step, in order: their numbers, and their instants by partition and number."""
+
+    number: Ticks
+    counts: Ticks  # of each partition: how many elements came
+    counted: Ticks  # and how many there were
+    begins: Positions  # and where its instants begin
+    times: Ticks
+
+    @staticmethod
+    def of(starts: Ticks, partition: Positions, counted: Ticks) -> _Arrivals:
+        counts = np.bincount(partition, minlength=counted.size)
+        begins = np.cumsum(counts) - counts
+        order = np.argsort(partition, kind="stable")
+        number = np.empty(starts.size, np.int64)
+        number[order] = np.arange(1, starts.size + 1) - (begins - counted)[partition[order]]
+        return _Arrivals(number, counts, counted, begins, starts[order])
+
+    def instants(self, partition: Positions, number: Ticks) -> Ticks:
+        """When the elements of these numbers came, if they came in this step."""
+        place = number - self.counted[partition] - 1
+        came = (place >= 0) & (place < self.counts[partition])
+        return np.where(came, self.times[np.where(came, self.begins[partition] + place, 0)], _NEVER)
+
+
+def _shown_before(recent: Segment) -> Ticks:
+    shown = recent.get_column(_SHOWN)
+    return (shown.fill_null(_NEVER) if shown.null_count() else shown).to_numpy()
+
+
+def _nullable(name: str, instants: Ticks) -> pl.Series:
+    column, missing = pl.Series(name, instants), instants < 0
+    return column.set(pl.Series(missing), None) if missing.any() else column

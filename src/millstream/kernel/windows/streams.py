@@ -17,10 +17,12 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT, Batch, changes, net_changes, value_columns
+from millstream.kernel.columns import frame_of, is_small, only, stacked, take, with_columns
 from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import Operator, Progress, State
-from millstream.kernel.storage.segments import numbers, only, released
+from millstream.kernel.storage.segments import numbers, released
+from millstream.kernel.storage.time_queue import is_due
 from millstream.types import Schema
 
 
@@ -44,30 +46,37 @@ class ChangeStream(Operator):
     def distribution(self) -> Distribution:
         return by_value(len(self.schema))
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not is_due(state.get("pending", ()), progress.low_before, progress.low)
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         arrived = changes(inputs[0], self.columns)
         due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
         said = self._said(due)
         ends = pl.Series(END, numbers(said, START) + 1)
-        return pl.DataFrame([*said[[*self.columns, START]], ends, said[WEIGHT]]), {"pending": pending}
+        return frame_of([*said[[*self.columns, START]], ends, said[WEIGHT]]), {"pending": pending}
 
     def _said(self, due: Batch) -> Batch:
         """What the change points come to, in order of time. They cancel only at instants at which rows both come and
-        go, so that all others need not be summed up."""
-        due = due.with_columns(pl.Series(WEIGHT, numbers(due, WEIGHT) * self.sign))
+        go, so that of many all others need not be summed up."""
+        if self.sign < 0:
+            due = with_columns(due, pl.Series(WEIGHT, -numbers(due, WEIGHT)))
+        if is_small(due.height):
+            net = net_changes(due, self.columns)
+            return _in_order(only(net, numbers(net, WEIGHT) > 0))
         wanted = numbers(due, WEIGHT) > 0
         coming, going = _in_order(only(due, wanted)), only(due, ~wanted)
         mixed = _is_among(numbers(coming, START), np.sort(numbers(going, START)))
         if not mixed.any():
             return coming
         against = only(going, _is_among(numbers(going, START), numbers(coming, START)[mixed]))
-        net = net_changes(pl.concat([only(coming, mixed), against]), self.columns).filter(pl.col(WEIGHT) > 0)
-        return _in_order(pl.concat([only(coming, ~mixed), net.select(coming.columns)]))
+        net = net_changes(stacked([only(coming, mixed), against]), self.columns)
+        return _in_order(stacked([only(coming, ~mixed), only(net, numbers(net, WEIGHT) > 0)]))
 
 
 def _in_order(points: Batch) -> Batch:
     instants = numbers(points, START)
-    return points.sort(START, maintain_order=True) if (instants[1:] < instants[:-1]).any() else points
+    return take(points, np.argsort(instants, kind="stable")) if (instants[1:] < instants[:-1]).any() else points
 
 
 def _is_among(instants: Ticks, sorted_ones: Ticks) -> npt.NDArray[np.bool_]:

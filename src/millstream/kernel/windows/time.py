@@ -1,7 +1,7 @@
 """Time-based windows: stream to relation by arithmetic on start and end.
 
-Each specification knows the interval during which an element of instant t is in the window, as two Polars expressions
-over t. All sizes are in ticks. ROWS windows, which must count, are in `rows_window`.
+Each specification knows the intervals during which elements of instants t are in the window. All sizes are in ticks.
+ROWS windows, which must count, are in `rows`.
 
 The other way round, `span` gives for an instant the first and the last instant of the elements that are in the window
 then: what a query that probes stored elements asks for. Both grow with the instant. `reach` is for how many ticks after
@@ -13,23 +13,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT, Batch, saturating_add
+from millstream.kernel.columns import only, with_columns
 from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
+from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.storage.segments import released
+from millstream.kernel.storage.segments import numbers, released
 from millstream.types import Schema
-
-_INFINITY = pl.lit(INF, pl.Int64)
 
 
 @dataclass(frozen=True)
 class Unbounded:
     """[RANGE UNBOUNDED]: (t, INF)."""
 
-    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-        return t, _INFINITY
+    def interval(self, t: Ticks) -> tuple[Ticks, Ticks]:
+        return t, np.full_like(t, INF)
 
     def span(self, at: int) -> tuple[int, int]:
         return 0, at
@@ -46,7 +47,7 @@ class Unbounded:
 class Now:
     """[NOW]: (t, t+1), which is how streams are kept anyway."""
 
-    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    def interval(self, t: Ticks) -> tuple[Ticks, Ticks]:
         return t, t + 1
 
     def span(self, at: int) -> tuple[int, int]:
@@ -68,7 +69,7 @@ class Range:
     slide: int = 1
     half_open: bool = False
 
-    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    def interval(self, t: Ticks) -> tuple[Ticks, Ticks]:
         if self.slide == 1:
             return t, saturating_add(t, self.size if self.half_open else self.size + 1)
         start = _ceiling(t, self.slide)
@@ -76,7 +77,7 @@ class Range:
             return start, _ceiling(saturating_add(t, self.size), self.slide)
         end = saturating_add(saturating_add(t, self.size) // self.slide * self.slide, self.slide)
         # The paper leaves the window empty before slide - 1, so what came at 0 shows from there.
-        return pl.max_horizontal(start, pl.lit(self.slide - 1, pl.Int64)), end
+        return np.maximum(start, self.slide - 1), end
 
     def span(self, at: int) -> tuple[int, int]:
         last = at // self.slide * self.slide
@@ -99,7 +100,7 @@ class Tumble:
 
     size: int
 
-    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+    def interval(self, t: Ticks) -> tuple[Ticks, Ticks]:
         start = saturating_add(t // self.size * self.size, self.size)
         return start, saturating_add(start, self.size)
 
@@ -124,14 +125,17 @@ class BeginEnd:
     end: int | None
     end_age: int
 
-    def interval(self, t: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-        if self.begin is None and self.end is None:
-            return saturating_add(t, self.end_age), saturating_add(t, self.begin_age + 1)
+    def interval(self, t: Ticks) -> tuple[Ticks, Ticks]:
         if self.begin is None:
-            return t, pl.when(t <= self.end).then(saturating_add(t, self.begin_age + 1)).otherwise(t)
-        inside = t >= self.begin if self.end is None else t.is_between(self.begin, self.end)
+            leaves = saturating_add(t, self.begin_age + 1)
+            return (
+                (saturating_add(t, self.end_age), leaves)
+                if self.end is None
+                else (t, np.where(t <= self.end, leaves, t))
+            )
+        inside = t >= self.begin if self.end is None else (t >= self.begin) & (t <= self.end)
         start = saturating_add(t, self.end_age) if self.end is None else t
-        return start, pl.when(inside).then(_INFINITY).otherwise(start)
+        return start, np.where(inside, INF, start)
 
     def span(self, at: int) -> tuple[int, int]:
         first = at - self.begin_age if self.begin is None else self.begin
@@ -191,11 +195,9 @@ class TimeWindow(Operator):
         return self._shown(inputs[0]), NO_STATE
 
     def _shown(self, batch: Batch) -> Batch:
-        start, end = self.window.interval(pl.col(START))
-        shown = batch.with_columns(start.alias(START), end.alias(END))
-        lasting = shown.get_column(START) < shown.get_column(END)
-        shown = shown if lasting.all() else shown.filter(lasting)
-        return shown.with_columns(pl.col(START).alias(BORN)) if self.born else shown
+        start, end = self.window.interval(numbers(batch, START))
+        born = [pl.Series(BORN, start)] if self.born else []
+        return only(with_columns(batch, pl.Series(START, start), pl.Series(END, end), *born), start < end)
 
 
 class NegativeTimeWindow(TimeWindow):
@@ -222,9 +224,9 @@ class NegativeTimeWindow(TimeWindow):
         return pl.concat([shown.with_columns(forever), due]), {"pending": pending}
 
 
-def _ceiling(t: pl.Expr, step: int) -> pl.Expr:
+def _ceiling(t: Ticks, step: int) -> Ticks:
     """The least multiple of step that is not below t; INF where that would pass it."""
-    return pl.when(t > INF - step).then(_INFINITY).otherwise(-(-t // step) * step)
+    return np.where(t > INF - step, INF, -(-t // step) * step)
 
 
 def _bound(instant: int | None, age: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import polars as pl
+import numpy as np
 
 from millstream.kernel.batch import INF
 from millstream.kernel.pending_errors import OPEN as OPEN
@@ -65,7 +65,7 @@ def _last_shown(window: TimeSpecification, seen: int) -> int:
         seen = seen if window.end is None else min(seen, window.end)
     if seen >= OPEN:
         return INF if isinstance(window, Unbounded) else seen
-    return int(pl.select(window.interval(pl.lit(seen, pl.Int64))[1]).item()) - 1
+    return int(window.interval(np.array([seen]))[1][0]) - 1
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from typing import cast
 import numpy as np
 
 from millstream.kernel.batch import END, INF
+from millstream.kernel.columns import only
 from millstream.kernel.joins.graph import JoinGraph
 from millstream.kernel.just_in_time.blacklist import Flags
 from millstream.kernel.just_in_time.combinations import CombinationGate, Found
@@ -35,7 +36,7 @@ from millstream.kernel.just_in_time.variants.lattice import Ends, Node, SideOfPa
 from millstream.kernel.just_in_time.variants.marks import Marks, Name, codes_over, is_in, latest_ends
 from millstream.kernel.keys import Codes, Positions
 from millstream.kernel.operator import Segment, State
-from millstream.kernel.storage.segments import codes_of, numbers, only
+from millstream.kernel.storage.segments import codes_of, numbers
 
 _LEAST_ROOM = 1000  # for sub-tuples across the join; more only as long as they are no more than the rows of the sides
 _WORTH_REWRITING = 8  # rows are withdrawn if they are at least one in so many

@@ -16,13 +16,14 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import END
+from millstream.kernel.columns import only
 from millstream.kernel.just_in_time.blacklist import Flags
 from millstream.kernel.just_in_time.variants.lattice import Ends
 from millstream.kernel.keys import KEY, Codes, mixed, word_of
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage.bloom import bloom_of
 from millstream.kernel.storage.code_index import code_index
-from millstream.kernel.storage.segments import codes_of, numbers, only
+from millstream.kernel.storage.segments import codes_of, numbers
 from millstream.kernel.storage.synopsis import merged, size_classes_to_merge
 
 _MANY = 2_000  # codes above which a Bloom filter is asked first
