@@ -9,7 +9,7 @@ import numpy.typing as npt
 from bench.workloads.shared_queries import Queries
 
 from millstream.kernel.batch import Batch
-from millstream.kernel.eddy.filters import Memory
+from millstream.kernel.eddy.filters import EddyMemory
 from millstream.kernel.eddy.policies import policy
 from millstream.kernel.sharing.eddy import Eddy
 from millstream.kernel.sharing.index import index_of
@@ -22,7 +22,7 @@ class Routed:
 
     def __init__(self, routing: str, seed: int = 1) -> None:
         self.policy, self.seeds = policy(routing), count(seed * 1_000_000, 10_000)
-        self.memory = Memory()
+        self.memory = EddyMemory()
 
     def step(self, queries: Queries, batch: Batch) -> dict[str, int]:
         """How many rows entered each filter."""

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 import millstream as ms
-from millstream.service.limits import Limits
+from millstream.service.limits import ServiceLimits
 from millstream.service.metrics import resident_bytes
 from millstream.service.server import Address, Server
 
@@ -76,7 +76,7 @@ def prepared(what: str, path: Path | None = None, engine: str = HERE) -> ms.Data
 
 def main(what: str, seconds: float, rate: int, place: str, engine: str) -> None:
     with prepared(what, Path(place), engine) as db:
-        server = Server(db, Address(port=0), version="bench", limits=Limits(requests_per_second=0))
+        server = Server(db, Address(port=0), version="bench", limits=ServiceLimits(requests_per_second=0))
         thread = threading.Thread(target=server.serve)
         thread.start()
         print(server.address, flush=True)

@@ -14,7 +14,7 @@ import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.just_in_time.gates import JustInTime
-from millstream.kernel.just_in_time.tree_shape import Shape, left_deep
+from millstream.kernel.just_in_time.tree_shape import Nesting, left_deep
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import Operator
@@ -26,7 +26,7 @@ from millstream.plan.just_in_time import is_just_in_time_cheaper
 from millstream.types import BIGINT, BOOLEAN, Field, Schema
 
 # Table II
-BUSHY: dict[int, Shape] = {
+BUSHY: dict[int, Nesting] = {
     4: ((0, 1), (2, 3)),
     5: (((0, 1), (2, 3)), 4),
     6: (((0, 1), (2, 3)), (4, 5)),
@@ -52,7 +52,7 @@ class Clique:
         object.__setattr__(self, "seconds", round(self.window * 60))
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> Nesting:
         return BUSHY[self.sources] if self.bushy else left_deep(self.sources)
 
     @property
@@ -112,7 +112,7 @@ class Clique:
         }
         joins: list[lo.Join] = []
 
-        def build(shape: Shape) -> tuple[lo.Node, list[int]]:
+        def build(shape: Nesting) -> tuple[lo.Node, list[int]]:
             if isinstance(shape, int):
                 scan = lo.StreamScan(str(shape), self.schemas[0], str(shape))
                 return lo.Window(scan, Range(self.seconds * 1000)), [shape]

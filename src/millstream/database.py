@@ -15,7 +15,7 @@ from millstream.catalog.entries import Pickler
 from millstream.catalog.session import Session
 from millstream.connectors.feeds import Feeds
 from millstream.connectors.sinks import Deliver, Sinks
-from millstream.connectors.source_loop import Pump
+from millstream.connectors.source_loop import SourceLoop
 from millstream.engine.backups import Backup, backup
 from millstream.engine.engine import Engine
 from millstream.engine.life import Life, under_way
@@ -51,11 +51,11 @@ class Database:
         self.inputs = inputs = Inputs(engine, self.catalog, now)
         self.sinks = sinks = Sinks(engine)
         feeds = Feeds(engine, self.catalog, inputs, lambda: session.settings, now)
-        self._pump = pump = Pump(feeds, inputs, sinks, external, checkpoints, now)
+        self._source_loop = source_loop = SourceLoop(feeds, inputs, sinks, external, checkpoints, now)
         self.planner = planner = Planner(engine, session)
         context = QueryContext(engine, lambda: planner.options, inputs.ask_for_ticks, self.drop_query)
         self._queries = queries = StandingQueries(engine, session, planner, context)
-        self._executor = Executor(engine, session, planner, queries, inputs, sinks, pump, external, pickler)
+        self._executor = Executor(engine, session, planner, queries, inputs, sinks, source_loop, external, pickler)
         self._on_close = on_close
         self._open()
 
@@ -64,7 +64,7 @@ class Database:
         self._executor.recover()
         self._queries.recovery.open()
         self._executor.sinks.recover()
-        self.engine.commits.keep_held()
+        self.engine.commits.commit_pending()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
         self.sinks.flush()
@@ -163,11 +163,11 @@ class Database:
         Clocks and idle streams go on meanwhile, and sinks are served. The first source that fails ends the run with
         its error; the others finish the batch they are at, and nothing is lost.
         """
-        self._pump.run(until)
+        self._source_loop.run(until)
 
     def end_run(self) -> None:
         """Have a run that another thread is in end, with the batches under way; does not wait for that."""
-        self._pump.end(wait=False)
+        self._source_loop.end(wait=False)
 
     # Sinks
 
@@ -195,7 +195,7 @@ class Database:
         Files are linked where both lie on one file system, which takes no room; `copy` makes copies of them there too.
         `progress` is told the bytes done and the bytes in all.
         """
-        return backup(self.engine, Path(path), copy=copy, told=progress or (lambda done, of: None))
+        return backup(self.engine, Path(path), copy=copy, on_progress=progress or (lambda done, of: None))
 
     @under_way
     def stats(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class Database:
         self.life.end(self._stop, self._finish, timeout)
 
     def _stop(self) -> None:
-        self._pump.end(wait=False)
+        self._source_loop.end(wait=False)
         self.engine.stop()
 
     def _finish(self) -> None:

@@ -134,7 +134,7 @@ class ServiceError(Error):
     """A service cannot be reached, or does not answer as one of this version would."""
 
 
-def told(error: Error) -> dict[str, str]:
+def error_fields(error: Error) -> dict[str, str]:
     """What an error says, as it is kept."""
     parts = {"primary": error.primary, "detail": error.detail, "hint": error.hint}
     return {name: text for name, text in parts.items() if text}

@@ -298,7 +298,7 @@ def test_notices_are_told_wherever_a_query_is(db: Any) -> None:
     assert db.register(f"{text} [RANGE 2]").notices == []
     waiting = [db.register(f"{text} [RANGE 20]"), *db.register_many(f"{text} [RANGE 20] WHERE k > ?", [1, 2])]
     for query in waiting:
-        assert "it can be asked from 58 on" in query.notices[0]
+        assert "it is answerable from 58 on" in query.notices[0]
         assert query.stats()["notices"] == query.notices
     db.insert("r", [(tick, tick) for tick in range(50, 60)])
     for query in waiting:

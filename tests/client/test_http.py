@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import millstream as ms
-from millstream.client.http import Service
+from millstream.client.http import ServiceClient
 
 Reply = tuple[int, dict[str, str], bytes]
 FINE: Reply = (200, {}, b'{"queries": []}')
@@ -142,7 +142,7 @@ def test_nobody_waits_longer_than_it_makes_sense(monkeypatch: pytest.MonkeyPatch
 def test_only_questions_are_sent_again_when_a_kept_connection_ends(method: str, times: int) -> None:
     """A statement may have been executed by a service that died before it could say so."""
     with answering(FINE, CUT, FINE) as server:
-        service = Service(server.url, None)
+        service = ServiceClient(server.url, None)
         service.get("/v1/queries")
         before = server.asked[method]
         if method == "GET":
@@ -167,4 +167,4 @@ def test_a_closed_client_asks_nothing() -> None:
 @pytest.mark.parametrize("url", ["http://", "http:///v1", "https:/x", "http://:80"])
 def test_what_is_no_address_is_told(url: str) -> None:
     with pytest.raises(ms.ServiceError, match="is not the address of a service"):
-        Service(url, None)
+        ServiceClient(url, None)

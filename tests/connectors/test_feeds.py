@@ -106,7 +106,7 @@ def test_an_idle_stream_goes_on_with_the_others() -> None:
         CREATE STREAM t (a INT) TIMESTAMP BY ts; CREATE STREAM u (a INT) TIMESTAMP BY ts TIMESTAMP""",
         watch,
     )
-    silences = fed.db._pump._silences
+    silences = fed.db._source_loop._silences
     fed.db.insert("s", [(1, 3)])
     fed.db.insert("t", [(1, 9)])
     for moment, heartbeat in ((0, 2), (9, 2), (-5, 2), (4, 2), (5, 8)):  # the clock goes back once
@@ -204,7 +204,7 @@ def _once_it_runs(db: ms.Database, act: Callable[[], None]) -> None:
     """Do something a moment after a run has begun, however busy the machine is."""
 
     def wait() -> None:
-        while not db._pump._running.locked():
+        while not db._source_loop._running.locked():
             time.sleep(0.01)
         time.sleep(0.2)
         act()
@@ -229,7 +229,7 @@ def test_one_run_at_a_time() -> None:
     with ms.connect(engine="inprocess") as db:
         running = threading.Thread(target=db.run, args=(60,))
         running.start()
-        while not db._pump._running.locked():
+        while not db._source_loop._running.locked():
             time.sleep(0.01)
         with pytest.raises(ms.CatalogError, match="under way"):
             db.run()

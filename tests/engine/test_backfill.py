@@ -380,7 +380,7 @@ def test_a_history_that_is_too_short_is_noticed() -> None:
             db.insert("r", [(1, t) for t in range(start, start + 10)])
         told = db.execute(f"REGISTER QUERY late AS {total}")
         assert "the history of r begins at 318 (RETAIN)" in told.message
-        assert "it can be asked from 818 on" in told.message
+        assert "it is answerable from 818 on" in told.message
         late = db.query("late")
         assert late.notices == late.stats()["notices"]
         assert not first.notices

@@ -127,7 +127,7 @@ LAZY = {
 }
 # Within others, made only where consumers or many queries ask, done at instant 0, or called only where something fails:
 # all are run by the same function.
-NOT_TRIED = {"Expand", "Failures", "KeptSelection", "OneRow", "Shorten", "Stamp", "Taken"}
+NOT_TRIED = {"Expand", "Failures", "KeptSelection", "OneRow", "Shorten", "Stamp", "ProducerOutput"}
 CONTROL = "SELECT a, b FROM S [ROWS 3]"
 
 
@@ -167,7 +167,7 @@ def users() -> Users:
         feed(db, 1)  # queries of groups take part from the next epoch on
         for name, query in queries.items():
             pipeline = db.engine.pipeline
-            below = {edge for own in query.keeping.edges for edge in pipeline.edges_below(own)}
+            below = {edge for own in query.materialization.edges for edge in pipeline.edges_below(own)}
             for step in pipeline.steps:
                 if step.name in below:
                     found.setdefault(type(step.operator), set()).add(name)

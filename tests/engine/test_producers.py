@@ -115,7 +115,7 @@ def answer(query: ms.Query) -> Answer:
 
 def producers(db: Database) -> list[Producer]:
     found = [step.operator for step in db.engine.pipeline.steps]
-    return [each for each in found if isinstance(each, Producer) and each.asked is not None]
+    return [each for each in found if isinstance(each, Producer) and each.consumer_demand is not None]
 
 
 def compare(held: Iterator[dict[str, Answer]], made: Iterator[dict[str, Answer]]) -> None:
@@ -157,8 +157,8 @@ def test_one_join_makes_what_its_queries_need_and_no_more() -> None:
     for queries in (["both"], ["some"], ["both", "some"], ["both", "some", "other"]):
         with opened(*queries) as db:
             (producer,) = producers(db)
-            assert producer.asked is not None
-            assert len(producer.asked.alternatives) == len(queries)
+            assert producer.consumer_demand is not None
+            assert len(producer.consumer_demand.alternatives) == len(queries)
             shown = str(db.execute(f"EXPLAIN ANALYZE QUERY {queries[0]}")).split("\n")
             _, rows, *_, read_by = next(line for line in shown if line.startswith("producer-")).split()
             assert int(read_by) == len(queries)
@@ -169,10 +169,10 @@ def test_one_join_makes_what_its_queries_need_and_no_more() -> None:
 def test_who_has_gone_asks_no_more() -> None:
     with opened("some", "other", batches=3) as db:
         (step,) = (s for s in db.engine.pipeline.steps if isinstance(s.operator, Producer))
-        assert len(step.asked) == 2
+        assert len(step.consumer_edges) == 2
         db.query("other").drop()
         (step,) = (s for s in db.engine.pipeline.steps if isinstance(s.operator, Producer))
-        assert len(step.asked) == 1
+        assert len(step.consumer_edges) == 1
         Told(0).batch(db, 3)
         kept = db.engine.snapshot.states[step.name]
         assert sum("asked" in synopsis for synopsis in kept) == 1
@@ -227,12 +227,12 @@ def test_who_takes_everything_shares_the_join_whoever_comes_first() -> None:
     with opened("some", "all") as db:
         (producer,) = producers(db)
         assert not any(isinstance(step.operator, InnerJoin) for step in db.engine.pipeline.steps)
-        assert "for all, and for others" in db.query("all").explain()
+        assert "for all consumers" in db.query("all").explain()
         everything = answer(db.query("all"))
         db.query("all").drop()
         (producer,) = producers(db)
-        assert producer.asked is not None
-        assert all(producer.asked.alternatives)
+        assert producer.consumer_demand is not None
+        assert all(producer.consumer_demand.alternatives)
     with opened("all", settings="SET jit = off") as db:
         assert answer(db.query("all")) == everything
 
@@ -250,7 +250,7 @@ def test_queries_of_a_group_have_all_rows_of_a_join_that_others_ask_for_some() -
 
 @pytest.mark.parametrize("plan", ["tree", "eddy"])
 def test_one_of_two_that_a_row_is_needed_by_may_lag_behind(plan: str) -> None:
-    """The row of S is over for all but R, which comes last; the row of A has been let in by what R had before."""
+    """The row of S is over for all but R, which comes last; the row of A has been admitted by what R had before."""
     with ms.connect(engine="inprocess") as db:
         db.execute(f"{SCHEMA}{VIEWS}SET join_plan = '{plan}'; SET jit = on")
         queries = [db.register(ASKING[name].format("Two")) for name in ("joined twice", "twice")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import millstream as ms
-from millstream.engine.epochs.stages import Planner, StagePlan
+from millstream.engine.epochs.stages import StagePlan, StagePlanner
 
 SETUP = """
 CREATE STREAM S (k INT, a INT, b STRING) TIMESTAMP BY ts;
@@ -60,7 +60,7 @@ def planned(*queries: str, shards: int = 4, speaking: set[str] | None = None) ->
         sources = {edge for step in pipeline.steps for edge in step.inputs} - {step.name for step in pipeline.steps}
         empty = {source: db.engine.sources.history(source) for source in sources}
         steps = frozenset(step.name for step in pipeline.steps)
-        return Planner(shards).plan(pipeline, empty, steps, sources if speaking is None else speaking)
+        return StagePlanner(shards).plan(pipeline, empty, steps, sources if speaking is None else speaking)
 
 
 @pytest.mark.parametrize("query", SHUFFLES)

@@ -60,13 +60,13 @@ class Oracle:
             st.Update: self._change_table,
             st.Advance: lambda s: self.advance(s.stream and s.stream.text, to=constants.instant(s.to)),
             st.SetOption: self._set,
-            st.Query: lambda s: self._answer(self._compile(s.query)[0]),
+            st.AdHocQuery: lambda s: self._answer(self._compile(s.query)[0]),
         }
         action = actions.get(type(statement))
         if action is None:
             raise NotImplementedError(f"the oracle does not execute {type(statement).__name__}")
         answer = action(statement)
-        if not isinstance(statement, st.Query):
+        if not isinstance(statement, st.AdHocQuery):
             self._texts.clear()
             self._world = self._new_world()
         return answer

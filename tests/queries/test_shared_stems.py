@@ -81,7 +81,7 @@ def test_joins_that_read_a_stream_keep_its_rows_once(plan: str) -> None:
 
 
 def test_a_join_that_comes_late_ends_up_with_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task, "UNITED_EVERY", 5)
+    monkeypatch.setattr(task, "COMPARED_EVERY", 5)
     with ms.connect(engine="inprocess") as db:
         db.execute(STREAMS)
         db.register(JOINS["ab"])

@@ -186,7 +186,7 @@ def test_changes_piece_by_piece_are_all_of_them(db: ms.Database, text: str, most
     query = db.register(text)
     reader = query.reader
     pieces: list[pa.Table] = []
-    place = reader.place()
+    place = reader.bookmark()
     for start in range(0, 60, 20):
         db.insert("s", [(ts % 3, ts // 2, ts // 2 * 2) for ts in range(start, start + 20)])
         while True:

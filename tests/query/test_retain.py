@@ -151,7 +151,7 @@ def test_a_remote_follower_holds_only_so_much(db: ms.Database, mode: str) -> Non
     db.execute("CREATE STREAM s (k INT) TIMESTAMP BY ts RETAIN 10")
     query = db.register("SELECT k FROM s [RANGE 3]", mode=mode)
     reader = query.reader
-    near, far = reader.hold(reader.place(), most=100_000), reader.hold(reader.place(), most=1000)
+    near, far = reader.keep(reader.bookmark(), most=100_000), reader.keep(reader.bookmark(), most=1000)
     for rows in batches([(tick, tick) for tick in range(300)], 10):
         db.insert("s", rows)
     changes, _ = reader.given(near, 298)

@@ -1,4 +1,4 @@
-"""Tokens, roles, limits, and who is let in at all."""
+"""Tokens, roles, limits, and who is admitted at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import millstream as ms
 from millstream.cli import app
 from millstream.client.database import RemoteDatabase
-from millstream.service.limits import Limits, Rates
+from millstream.service.limits import Rates, ServiceLimits
 from millstream.service.server import Address, check_open_to
 from millstream.service.tokens import Role, Tokens
 
@@ -149,7 +149,7 @@ def test_without_tokens_for_this_machine_only(db: ms.Database, tokens: Tokens) -
 
 def test_requests_that_are_too_large(db: ms.Database) -> None:
     db.execute(STREAM)
-    with served(db, limits=Limits(request_bytes=1000)) as url, ms.connect(url) as remote:
+    with served(db, limits=ServiceLimits(request_bytes=1000)) as url, ms.connect(url) as remote:
         assert remote.insert("s", [(1, 1)]).accepted == 1
         with pytest.raises(ms.LimitError, match="1000 bytes"):
             remote.insert("s", [(k, k) for k in range(10, 100_000)])
@@ -174,7 +174,7 @@ def test_requests_that_are_too_many(db: ms.Database) -> None:
     assert rates.wait("a") > 0
     now[0] += 1000
     assert [bool(rates.wait("a")) for _ in range(21)] == [False] * 20 + [True]
-    with served(db, limits=Limits(requests_per_second=0.5)) as url:
+    with served(db, limits=ServiceLimits(requests_per_second=0.5)) as url:
         statuses = [ask(url, "GET", "/v1/queries")[0] for _ in range(4)]
         assert statuses[-1] == 429
         status, answer, headers = ask(url, "GET", "/healthz")
@@ -182,7 +182,7 @@ def test_requests_that_are_too_many(db: ms.Database) -> None:
 
 
 def test_a_client_waits_for_its_turn(db: ms.Database) -> None:
-    with served(db, limits=Limits(requests_per_second=20)) as url, ms.connect(url) as remote:
+    with served(db, limits=ServiceLimits(requests_per_second=20)) as url, ms.connect(url) as remote:
         for _ in range(45):
             assert remote.queries() == []
 
@@ -197,7 +197,7 @@ def test_answers_that_take_too_long(db: ms.Database) -> None:
 
     db.create_function("slow", slow, "INT")
     db.insert("s", [(1, 1), (2, 2)])
-    with served(db, limits=Limits(seconds=0.5)) as url, ms.connect(url) as remote:
+    with served(db, limits=ServiceLimits(seconds=0.5)) as url, ms.connect(url) as remote:
         query = remote.register("SELECT k FROM s")
         with pytest.raises(ms.LimitError, match=r"no answer within 0\.5 seconds"):
             remote.execute("SELECT slow(k) FROM s")
@@ -209,7 +209,7 @@ def test_answers_that_take_too_long(db: ms.Database) -> None:
 def test_followers_that_are_too_many(db: ms.Database) -> None:
     db.execute(STREAM)
     db.insert("s", [(1, 1), (2, 2)])
-    with served(db, limits=Limits(followers=1)) as url, ms.connect(url) as remote:
+    with served(db, limits=ServiceLimits(followers=1)) as url, ms.connect(url) as remote:
         query = remote.register("SELECT k FROM s")
         following = query.follow()
         next(following)

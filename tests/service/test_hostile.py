@@ -21,7 +21,7 @@ import pytest
 from tests.support.serving import LIMIT, served, until
 
 import millstream as ms
-from millstream.service.limits import Limits
+from millstream.service.limits import ServiceLimits
 
 SETUP = "CREATE STREAM s (k INT, v STRING) TIMESTAMP BY ts; REGISTER QUERY q AS SELECT k FROM s [RANGE 5]"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -50,7 +50,7 @@ class Caller:
 def service() -> Iterator[tuple[ms.Database, Caller]]:
     with ms.connect(engine="inprocess") as db:
         db.execute(SETUP)
-        with served(db, limits=Limits(request_bytes=4 << 20)) as url:
+        with served(db, limits=ServiceLimits(request_bytes=4 << 20)) as url:
             yield db, Caller(url)
 
 

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.support.serving import served
 
 import millstream as ms
-from millstream.service.limits import Limits
+from millstream.service.limits import ServiceLimits
 
 SETUP = """
 CREATE STREAM s (k INT, v STRING) TIMESTAMP BY ts;
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of schemathesis and what it
 def url() -> Iterator[str]:
     with ms.connect(engine="inprocess") as db:
         db.execute(SETUP)
-        with served(db, limits=Limits(requests_per_second=0)) as url:
+        with served(db, limits=ServiceLimits(requests_per_second=0)) as url:
             yield url
 
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import millstream as ms
 from millstream.cli import app
 from millstream.shell.aligned import aligned
-from millstream.shell.completing import Names, names_of
+from millstream.shell.completing import NameCompleter, names_of
 from millstream.shell.console import converse, is_finished, read_all
-from millstream.shell.session import COMMANDS, HELP, Session
+from millstream.shell.session import COMMANDS, HELP, ShellSession
 from millstream.shell.splitting import statements
 
 SETUP = "CREATE STREAM Trades (symbol STRING, price INT) TIMESTAMP BY ts;"
@@ -28,7 +28,7 @@ SETUP = "CREATE STREAM Trades (symbol STRING, price INT) TIMESTAMP BY ts;"
 
 def shown(db: Any, text: str) -> tuple[str, str]:
     out, errors = io.StringIO(), io.StringIO()
-    read_all(Session(db, out, errors), io.StringIO(text))
+    read_all(ShellSession(db, out, errors), io.StringIO(text))
     return out.getvalue(), errors.getvalue()
 
 
@@ -106,7 +106,7 @@ def test_by_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         keys.send_text("SELECT nothing\x03")  # left by Ctrl-C
         keys.send_text("SHOW QUERIES\x1b\r")  # sent by Alt-Enter, without a semicolon
         keys.send_text("\\q\r")
-        converse(Session(db, out, out), input=keys, output=DummyOutput())
+        converse(ShellSession(db, out, out), input=keys, output=DummyOutput())
     assert out.getvalue().startswith("stream Trades created\nprice\n-----\n(0 rows)\n")
     assert out.getvalue().endswith("name | kind | mode | cql\n-----+------+------+----\n(0 rows)\n")
     assert "FROM Trades [RANGE 5];" in (tmp_path / "millstream" / "history").read_text()
@@ -116,12 +116,12 @@ def test_the_end_of_the_input_leaves() -> None:
     out = io.StringIO()
     with ms.connect(engine="inprocess") as db, create_pipe_input() as keys:
         keys.send_text("\x04")
-        converse(Session(db, out, out), input=keys, output=DummyOutput())
+        converse(ShellSession(db, out, out), input=keys, output=DummyOutput())
 
 
 def test_completion(db: Any) -> None:
     shown(db, SETUP + "REGISTER QUERY dear AS SELECT price FROM Trades;")
-    names = Names(lambda: names_of(db))
+    names = NameCompleter(lambda: names_of(db))
 
     def after(text: str) -> list[str]:
         return [found.text for found in names.get_completions(Document(text), CompleteEvent())]

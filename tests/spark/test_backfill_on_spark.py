@@ -1,4 +1,4 @@
-"""The past of late queries as Spark jobs beside the epochs."""
+"""The past of late queries as Spark jobs in the background."""
 
 from __future__ import annotations
 

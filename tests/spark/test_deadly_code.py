@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import millstream as ms
-from millstream.spark.messages import is_jvm_gone, said
+from millstream.spark.messages import cause_of, is_jvm_gone
 
 pytestmark = pytest.mark.spark
 
@@ -149,7 +149,7 @@ def test_a_call_that_nobody_answers(session: SparkSession, monkeypatch: pytest.M
     with monkeypatch.context() as patched:
         patched.setattr(SparkContext, "_gateway", None)
         assert is_jvm_gone(unanswered)
-        assert said(unanswered) == "the Java process that runs Spark is gone"
+        assert cause_of(unanswered) == "the Java process that runs Spark is gone"
         assert not is_jvm_gone(Py4JError("foo does not exist in the JVM"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         nobody = GatewayParameters(address="127.0.0.1", port=listening.getsockname()[1])

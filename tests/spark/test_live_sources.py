@@ -61,7 +61,7 @@ def running(db: ms.Database) -> Iterator[None]:
     try:
         yield
     finally:
-        db._pump.end()
+        db._source_loop.end()
         thread.join()
     if raised:
         raise raised[0]
@@ -237,7 +237,7 @@ class Watch:
 
     def __init__(self, db: ms.Database) -> None:
         self.time = 0.0
-        for reader in (db.inputs, db._pump._silences, db._pump._feeds):
+        for reader in (db.inputs, db._source_loop._silences, db._source_loop._feeds):
             reader._now = lambda: self.time
 
 
@@ -297,7 +297,7 @@ def test_files_that_were_read_may_go_and_come_again(session: SparkSession, tmp_p
 def test_a_file_that_goes_before_it_is_read_is_missed_aloud(
     db: ms.Database, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, feeds = WRITERS[kind], db._pump._feeds
+    write, feeds = WRITERS[kind], db._source_loop._feeds
     write(tmp_path / "in", "0", [(1, 1)])
     write(tmp_path / "in", "1", [(2, 2)])
     db.execute(f"CREATE STREAM s (k INT) TIMESTAMP BY ts USING {kind} OPTIONS (path '{tmp_path}/in')")

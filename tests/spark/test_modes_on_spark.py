@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream as ms
-from millstream.engine import materialization as keeping
+from millstream.engine import materialization
 
 STREAMS = "CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts; CREATE STREAM T (a INT, c INT) TIMESTAMP BY ts"
 QUERIES = {
@@ -33,7 +33,7 @@ def bag(table: pa.Table) -> Counter[str]:
 def test_modes_over_spark(
     session: SparkSession, tmp_path: Path, small: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "HERE", 1_000_000 if small is None else 0)  # so that NONE is a job
+    monkeypatch.setattr(materialization, "HERE", 1_000_000 if small is None else 0)  # so that NONE is a job
     with ms.connect(tmp_path / "db", spark=session) as db, ms.connect(engine="inprocess") as right:
         db.engine.runner.small_epoch = small  # type: ignore[attr-defined]
         for each in (db, right):
@@ -56,7 +56,7 @@ def test_modes_over_spark(
             assert bag(query.result(at=20)) == bag(expected.result(at=20)), query.name
             assert bag(query.result()) == bag(expected.result()), query.name
             assert bag(query.changes(since=15)) == bag(expected.changes(since=15)), query.name
-        # Jobs that compute an answer run beside the epochs, whatever these hold.
+        # Jobs that compute an answer run in the background, whatever these hold.
         with ThreadPoolExecutor(1) as thread, db.engine.lock:
             found = thread.submit(db.query("join_none").result).result(timeout=300)
         assert bag(found) == bag(right.query("join").result())

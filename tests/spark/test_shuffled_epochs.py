@@ -103,6 +103,6 @@ def test_queries_that_come_late_share_a_join_on_every_shard(session: SparkSessio
         assert late_queries(db, "on") == everything
         assert all(everything)
         (producer,) = (step for step in db.engine.pipeline.steps if step.name.startswith("producer-"))
-        assert len(producer.asked) == 2
+        assert len(producer.consumer_edges) == 2
         shards = {synopsis.partition("/")[0] for synopsis in db.engine.snapshot.states[producer.name]}
         assert len(shards) > 1

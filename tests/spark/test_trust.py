@@ -171,7 +171,7 @@ def test_a_backup_while_a_source_and_a_sink_run(session: SparkSession, tmp_path:
             if made is None and db.stats()["sinks"]["k"]["deliveries"] >= 1:
                 made = db.backup(tmp_path / "copy")
             time.sleep(0.05)
-        db._pump.end()
+        db._source_loop.end()
         running.join()
         db.run()
         expected = query.changes()

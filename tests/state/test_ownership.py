@@ -445,7 +445,7 @@ def test_processes_that_take_a_database_from_each_other_lose_nothing(tmp_path: P
 def test_an_owner_that_was_overtaken_leaves_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "db"
     old = opened(path)
-    old._executor.objects._external = old._pump._external = AnySource()  # type: ignore[assignment]
+    old._executor.objects._external = old._source_loop._external = AnySource()  # type: ignore[assignment]
     overtake(path)
     new = opened(path)
     kept = path / "checkpoints" / "u" / "metadata"
@@ -453,7 +453,7 @@ def test_an_owner_that_was_overtaken_leaves_checkpoints(tmp_path: Path) -> None:
     kept.write_text("of the new owner's source")
     for attempt in (
         lambda: old.execute("CREATE STREAM u (a INT) TIMESTAMP BY t USING csv OPTIONS (path 'x')"),
-        lambda: old._pump.forget("u"),
+        lambda: old._source_loop.forget("u"),
     ):
         with pytest.raises(ms.StateError, match="was taken over"):
             attempt()

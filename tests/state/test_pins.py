@@ -12,19 +12,19 @@ from millstream.state.snapshot import Snapshot
 
 def test_a_reader_holds_one_set_of_names_at_a_time() -> None:
     pins = Pins()
-    assert pins.hold("one", ["a", "b"]) == frozenset()
-    pins.hold("other", ["b", "c"])
+    assert pins.pin("one", ["a", "b"]) == frozenset()
+    pins.pin("other", ["b", "c"])
     assert pins.names == {"a", "b", "c"}
-    assert pins.hold("one", ["b"]) == {"a", "b"}
+    assert pins.pin("one", ["b"]) == {"a", "b"}
     assert pins.names == {"b", "c"}
 
 
 def test_what_was_let_go_is_told_once() -> None:
     pins = Pins()
-    pins.hold("one", ["a", "b"])
-    pins.hold("other", ["b"])
-    pins.let_go("one")
-    pins.let_go("nobody")
+    pins.pin("one", ["a", "b"])
+    pins.pin("other", ["b"])
+    pins.unpin("one")
+    pins.unpin("nobody")
     assert pins.names == {"b"}  # for the other reader, whoever removes files asks first
     assert pins.taken_over() == {"a", "b"}
     assert pins.taken_over() == set()

@@ -90,10 +90,10 @@ def test_what_is_beside_a_segment_goes_with_it() -> None:
     pool = pool_of(3)
     put(pool, "a", "b")
     a = pool.segment("a", SIZE, frame)
-    assert pool.keep_beside(a, SIZE)
-    assert pool.kept_beside(a) == SIZE
+    assert pool.keep_index(a, SIZE)
+    assert pool.index_bytes(a) == SIZE
     assert pool.bytes == 3 * SIZE
-    assert not pool.keep_beside(a, 3 * SIZE)
+    assert not pool.keep_index(a, 3 * SIZE)
     del a
     put(pool, "c", "d", "e")
     gc.collect()

@@ -38,7 +38,7 @@ class Fed:
         external: Any = AnySource()
         self.db = ms.Database(engine, lambda: None, pickler, now, external, Path("/nowhere"))
         self.db.execute(statements)
-        self.feeds: Feeds = self.db._pump._feeds
+        self.feeds: Feeds = self.db._source_loop._feeds
         self.batches: Counter[str] = Counter()
 
     def take(self, name: str, parts: Sequence[Sequence[Any]], malformed: Sequence[tuple[str, str]] = ()) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 from tests.support.instants import Bag, Row
 
-from millstream.kernel.just_in_time.tree_shape import Shape
+from millstream.kernel.just_in_time.tree_shape import Nesting
 from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, conjunction
 from millstream.types import BIGINT, BOOLEAN, DataType, Field, Schema
 
@@ -127,7 +127,7 @@ def every_two_equal(count: int) -> Holds:
 
 
 @st.composite
-def shapes(draw: st.DrawFn, inputs: Sequence[int]) -> Shape:
+def shapes(draw: st.DrawFn, inputs: Sequence[int]) -> Nesting:
     if len(inputs) == 1:
         return inputs[0]
     cut = draw(st.integers(1, len(inputs) - 1))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import millstream as ms
-from millstream.service.limits import Limits
+from millstream.service.limits import ServiceLimits
 from millstream.service.server import Address, Server
 from millstream.service.tokens import Tokens
 
@@ -18,7 +18,9 @@ LIMIT = 300.0  # seconds, for what must happen
 
 
 @contextmanager
-def served(db: ms.Database, tokens: Tokens | None = None, limits: Limits | None = None, port: int = 0) -> Iterator[str]:
+def served(
+    db: ms.Database, tokens: Tokens | None = None, limits: ServiceLimits | None = None, port: int = 0
+) -> Iterator[str]:
     """The address of a service for a database."""
     server = Server(db, Address(port=port), version="test", tokens=tokens, limits=limits)
     failures: list[BaseException] = []

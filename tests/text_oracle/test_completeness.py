@@ -31,7 +31,7 @@ WITH_NODES = {"position", "substr"}  # which have syntax, and so nodes, of their
 # Nodes that are there to be refused, or that come with another one.
 REFUSED = {exp.Window, exp.Star, exp.Placeholder}
 # Statements that say nothing about rows.
-WITHOUT_ROWS = {st.Explain, st.Show, st.Drop, st.CreateSink, st.SetOption, st.Query}
+WITHOUT_ROWS = {st.Explain, st.Show, st.Drop, st.CreateSink, st.SetOption, st.AdHocQuery}
 
 
 @cache

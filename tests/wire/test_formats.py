@@ -17,7 +17,7 @@ import millstream as ms
 from millstream import types
 from millstream.ingest.typed_rows import typed_table
 from millstream.types import Field, Schema, arrow_schema, decimal
-from millstream.wire.media import Format, accepted, sent
+from millstream.wire.media import RowFormat, accepted, sent
 from millstream.wire.rows import columns_of, decode, encode
 from millstream.wire.values import arrow_type, type_name
 
@@ -62,7 +62,7 @@ def table_of(rows: list[tuple[Any, ...]], columns: Schema = COLUMNS) -> pa.Table
     )
 
 
-def read_back(table: pa.Table, form: Format, columns: Schema) -> pa.Table:
+def read_back(table: pa.Table, form: RowFormat, columns: Schema) -> pa.Table:
     return typed_table(decode(encode(table, form), form, columns, "s"), columns, "s")
 
 
@@ -71,18 +71,18 @@ def same(one: pa.Table, other: pa.Table) -> bool:
     return one.schema == other.schema and list(map(repr, one.to_pylist())) == list(map(repr, other.to_pylist()))
 
 
-@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize("form", list(RowFormat))
 @given(rows=ROWS)
 @settings(max_examples=60, deadline=None)
-def test_there_and_back(form: Format, rows: list[tuple[Any, ...]]) -> None:
+def test_there_and_back(form: RowFormat, rows: list[tuple[Any, ...]]) -> None:
     table = table_of(rows)
     assert same(read_back(table, form, COLUMNS), table)
 
 
-@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize("form", list(RowFormat))
 @given(values=some.lists(some.none() | some.text("a\n\r\"', \\;é\x00", max_size=3), max_size=5))
 @settings(max_examples=60, deadline=None)
-def test_texts_alone(form: Format, values: list[str | None]) -> None:
+def test_texts_alone(form: RowFormat, values: list[str | None]) -> None:
     columns = (Field("only", types.STRING),)
     table = table_of([(value,) for value in values], columns)
     assert same(read_back(table, form, columns), table)
@@ -92,7 +92,7 @@ def test_json_as_people_read_it() -> None:
     moment = datetime(2026, 1, 31, 10, tzinfo=UTC)
     table = table_of([(True, 1, 2, 2**53, 0.1, float("inf"), Decimal("1.5"), "x", b"\xff", date(2026, 1, 31), moment,
                        datetime(2026, 1, 31), timedelta(seconds=1))])  # fmt: skip
-    document = json.loads(encode(table, Format.JSON, {"message": "hello"}))
+    document = json.loads(encode(table, RowFormat.JSON, {"message": "hello"}))
     assert document["message"] == "hello"
     assert document["columns"][3:5] == [{"name": "d", "type": "BIGINT"}, {"name": "e", "type": "FLOAT"}]
     assert document["rows"] == [
@@ -112,7 +112,7 @@ def test_json_as_people_read_it() -> None:
             "M N": 1000000,
         }
     ]
-    assert json.loads(encode(table.slice(0, 0), Format.JSON))["rows"] == []
+    assert json.loads(encode(table.slice(0, 0), RowFormat.JSON))["rows"] == []
 
 
 def test_columns_are_named_by_their_types() -> None:
@@ -125,11 +125,11 @@ def test_what_may_be_sent_beside() -> None:
     columns = (Field("n", types.INT), Field("t", types.TIMESTAMP), Field("m", decimal(10, 2)), Field("x", types.DOUBLE))
     moment = datetime(2026, 1, 31, 8, tzinfo=UTC)
     sent_so = [
-        (b'[["1", "2026-01-31 08:00:00", 1.10, "1e3"]]', Format.JSON),
-        (b'{"rows": [{"N": 1, "T": "2026-01-31T10:00+02:00", "M": "1.1", "X": 1000}]}', Format.JSON),
-        (b'{"n": 1, "t": "2026-01-31T08:00:00Z", "m": 1.1, "x": 1e3}\r\n\r\n', Format.NDJSON),
-        (b"x,M,t,n\r\n1000,1.10,2026-01-31T08:00:00,1\r\n", Format.CSV),
-        (b"\xef\xbb\xbfn,t,m,x\n1,2026-01-31T10:00:00+02:00,1.1,1e3", Format.CSV),
+        (b'[["1", "2026-01-31 08:00:00", 1.10, "1e3"]]', RowFormat.JSON),
+        (b'{"rows": [{"N": 1, "T": "2026-01-31T10:00+02:00", "M": "1.1", "X": 1000}]}', RowFormat.JSON),
+        (b'{"n": 1, "t": "2026-01-31T08:00:00Z", "m": 1.1, "x": 1e3}\r\n\r\n', RowFormat.NDJSON),
+        (b"x,M,t,n\r\n1000,1.10,2026-01-31T08:00:00,1\r\n", RowFormat.CSV),
+        (b"\xef\xbb\xbfn,t,m,x\n1,2026-01-31T10:00:00+02:00,1.1,1e3", RowFormat.CSV),
     ]
     for body, form in sent_so:
         found = typed_table(decode(body, form, columns, "s"), columns, "s").to_pylist()
@@ -139,32 +139,32 @@ def test_what_may_be_sent_beside() -> None:
 @pytest.mark.parametrize(
     ("body", "form"),
     [
-        (b"", Format.JSON),
-        (b"{", Format.JSON),
-        (b'{"a": 1}', Format.JSON),
-        (b"7", Format.JSON),
-        (b"[[1, 2, 3]]", Format.JSON),
-        (b'[{"k": "one", "v": "x"}]', Format.JSON),
-        (b'[{"k": 1.5, "v": "x"}]', Format.JSON),
-        (b'[{"k": 1, "v": "yesterday"}]', Format.JSON),
-        (b'[{"k": 1, "v": 5, "w": 1}]', Format.JSON),
-        (b'[{"k": 99999999999, "v": "2026-01-31"}]', Format.JSON),
-        (b"[" * 100_000, Format.JSON),
-        (b'["\\ud800"]', Format.JSON),
-        (b"\xff\xfe", Format.JSON),
-        (b"1\n2", Format.NDJSON),
-        (b"", Format.CSV),
-        (b"k,v\n1", Format.CSV),
-        (b"k,v\nx,2026-01-31", Format.CSV),
-        (b"k,v,v\n1,2026-01-31,2026-01-31", Format.CSV),
-        (b"k\n1", Format.CSV),
-        (b"\xff\xfe\x00", Format.CSV),
-        (b"", Format.ARROW),
-        (b"ARROW1 nonsense", Format.ARROW),
-        (b"\xff\xff\xff\xff\x10\x00\x00\x00nonsense", Format.ARROW),
+        (b"", RowFormat.JSON),
+        (b"{", RowFormat.JSON),
+        (b'{"a": 1}', RowFormat.JSON),
+        (b"7", RowFormat.JSON),
+        (b"[[1, 2, 3]]", RowFormat.JSON),
+        (b'[{"k": "one", "v": "x"}]', RowFormat.JSON),
+        (b'[{"k": 1.5, "v": "x"}]', RowFormat.JSON),
+        (b'[{"k": 1, "v": "yesterday"}]', RowFormat.JSON),
+        (b'[{"k": 1, "v": 5, "w": 1}]', RowFormat.JSON),
+        (b'[{"k": 99999999999, "v": "2026-01-31"}]', RowFormat.JSON),
+        (b"[" * 100_000, RowFormat.JSON),
+        (b'["\\ud800"]', RowFormat.JSON),
+        (b"\xff\xfe", RowFormat.JSON),
+        (b"1\n2", RowFormat.NDJSON),
+        (b"", RowFormat.CSV),
+        (b"k,v\n1", RowFormat.CSV),
+        (b"k,v\nx,2026-01-31", RowFormat.CSV),
+        (b"k,v,v\n1,2026-01-31,2026-01-31", RowFormat.CSV),
+        (b"k\n1", RowFormat.CSV),
+        (b"\xff\xfe\x00", RowFormat.CSV),
+        (b"", RowFormat.ARROW),
+        (b"ARROW1 nonsense", RowFormat.ARROW),
+        (b"\xff\xff\xff\xff\x10\x00\x00\x00nonsense", RowFormat.ARROW),
     ],
 )
-def test_what_cannot_be_read_is_an_input_error(body: bytes, form: Format) -> None:
+def test_what_cannot_be_read_is_an_input_error(body: bytes, form: RowFormat) -> None:
     columns = (Field("k", types.INT), Field("v", types.DATE))
     with pytest.raises(ms.InputError):
         typed_table(decode(body, form, columns, "s"), columns, "s")
@@ -173,20 +173,20 @@ def test_what_cannot_be_read_is_an_input_error(body: bytes, form: Format) -> Non
 @pytest.mark.parametrize(
     ("read", "header", "expected"),
     [
-        (accepted, None, Format.JSON),
-        (accepted, "*/*", Format.JSON),
-        (accepted, "text/html, text/csv;q=0.5, application/json;q=0.4", Format.CSV),
-        (accepted, "application/vnd.apache.arrow.stream", Format.ARROW),
-        (accepted, "text/csv;q=0, application/x-ndjson", Format.NDJSON),
-        (sent, None, Format.JSON),
-        (sent, "Text/CSV; charset=utf-8", Format.CSV),
+        (accepted, None, RowFormat.JSON),
+        (accepted, "*/*", RowFormat.JSON),
+        (accepted, "text/html, text/csv;q=0.5, application/json;q=0.4", RowFormat.CSV),
+        (accepted, "application/vnd.apache.arrow.stream", RowFormat.ARROW),
+        (accepted, "text/csv;q=0, application/x-ndjson", RowFormat.NDJSON),
+        (sent, None, RowFormat.JSON),
+        (sent, "Text/CSV; charset=utf-8", RowFormat.CSV),
     ],
 )
-def test_formats_by_headers(read: Callable[[str | None], Format], header: str | None, expected: Format) -> None:
+def test_formats_by_headers(read: Callable[[str | None], RowFormat], header: str | None, expected: RowFormat) -> None:
     assert read(header) == expected
 
 
 @pytest.mark.parametrize(("read", "header"), [(accepted, "image/png"), (sent, "text/plain"), (sent, "*/*")])
-def test_other_formats_are_refused(read: Callable[[str | None], Format], header: str) -> None:
+def test_other_formats_are_refused(read: Callable[[str | None], RowFormat], header: str) -> None:
     with pytest.raises(ms.InputError, match=r"format|read"):
         read(header)

@@ -49,7 +49,7 @@ def set_operations() -> None:
     inputs = [stream(NARROW, ELEMENTS, KEYS, WINDOW, seed) for seed in (1, 2)]
     for operation in (SetOperation.EXCEPT, SetOperation.EXCEPT_ALL, SetOperation.INTERSECT):
         rate(f"{operation.value} of two windows", Multiplicity(NARROW, operation), inputs)
-        rate(f"{operation.value} said ahead", DirectMultiplicity(NARROW, operation), inputs)
+        rate(f"{operation.value} foretold", DirectMultiplicity(NARROW, operation), inputs)
 
 
 def distinct() -> None:

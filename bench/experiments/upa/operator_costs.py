@@ -1,7 +1,7 @@
 """What the terms of the cost model (`millstream.plan.cost`) cost in nanoseconds: its constants are read off here.
 
 Each operator runs alone over a full window; the time of an element is divided by how many units of its term the model
-says it has. Negations run both ways, by counts and said ahead, over keys of which a part is common to both inputs: that
+says it has. Negations run both ways, by counts and foretold, over keys of which a part is common to both inputs: that
 part decides how many rows end prematurely.
 """
 
@@ -73,12 +73,12 @@ def _negation(name: str, percent: int, settings: Settings) -> Trial:
     right = right.with_columns(pl.col("c0") + KEYS * (100 - percent) // 100)
     ways: dict[str, Operator] = {
         "by counts": Multiplicity(NARROW, SetOperation.EXCEPT),
-        "said ahead": DirectMultiplicity(NARROW, SetOperation.EXCEPT),
+        "foretold": DirectMultiplicity(NARROW, SetOperation.EXCEPT),
     }
     if name == "anti join":
         presence: dict[str, Multiplicity | DistinctStar] = {
             "by counts": Multiplicity(NARROW, SetOperation.DISTINCT),
-            "said ahead": DistinctStar(NARROW),
+            "foretold": DistinctStar(NARROW),
         }
         ways = {
             way: ExistenceJoin(NARROW, known, (0,), (False,), Consolidated(), negated=True)

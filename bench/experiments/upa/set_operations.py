@@ -1,4 +1,4 @@
-"""Set operations of two windows, by counting and said ahead; DISTINCT by counting and by δ*."""
+"""Set operations of two windows, by counting and foretold; DISTINCT by counting and by δ*."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trials(settings: Settings) -> list[Trial]:
             WINDOW,
             {
                 "by counting": Alternative(Multiplicity(NARROW, operation), inputs, BATCH),
-                "said ahead": Alternative(DirectMultiplicity(NARROW, operation), inputs, BATCH),
+                "foretold": Alternative(DirectMultiplicity(NARROW, operation), inputs, BATCH),
             },
             settings,
         )

@@ -71,9 +71,9 @@ def _wait_for_the_past(db: ms.Database, stop: Stop) -> None:
         bars = {query: progress.add_task(f"{query.name}: its past", total=1.0) for query in filling}
         while bars and not stop.came:
             for query, bar in [*bars.items()]:
-                told = query.backfill
-                progress.update(bar, completed=told["fraction"] if told else 1.0)
-                if told is None:
+                backfill = query.backfill
+                progress.update(bar, completed=backfill["fraction"] if backfill else 1.0)
+                if backfill is None:
                     del bars[query]
             next(iter(bars), filling[0]).wait(0.1)
 

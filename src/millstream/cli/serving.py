@@ -11,17 +11,17 @@ import typer
 import millstream as ms
 from millstream.cli.showing import console, database, errors, or_exit
 from millstream.cli.stopping import Stop, leave_later
-from millstream.service.tokens import Tokens, role_of, tokens_beside
+from millstream.service.tokens import Tokens, role_of, tokens_of
 from millstream.shell.aligned import aligned
 
-Directory = Annotated[Path | None, typer.Argument(help="The database's directory.")]
+DirectoryArgument = Annotated[Path | None, typer.Argument(help="The database's directory.")]
 File = Annotated[Path | None, typer.Option("--tokens", help="A file of tokens, instead of the one in the directory.")]
 
 token = typer.Typer(no_args_is_help=True, help="The tokens of a service: who may read, write, or do everything.")
 
 
 def serve(
-    db: Directory = None,
+    db: DirectoryArgument = None,
     host: Annotated[str, typer.Option(help="The address to listen at; others than this machine's need tokens.")] = (
         "127.0.0.1"
     ),
@@ -38,17 +38,17 @@ def serve(
     SIGINT and SIGTERM end it with 0, within ten seconds; 1 means that it could not be served, 3 that it had to be left.
     """
     # Slow to import, and not needed by other commands.
-    from millstream.service.limits import Limits
+    from millstream.service.limits import ServiceLimits
     from millstream.service.server import Address, Server, check_open_to
 
-    known = tokens_beside(db, tokens)
+    known = tokens_of(db, tokens)
     address = Address(host, port)
     or_exit(lambda: check_open_to(address, known))
     with Stop() as stop:
         opened = or_exit(lambda: database(db, in_process))
         stop.again()
         try:
-            limits = Limits(max_request, rate, time_limit, max_followers)
+            limits = ServiceLimits(max_request, rate, time_limit, max_followers)
             server = or_exit(
                 lambda: Server(
                     opened,
@@ -68,7 +68,7 @@ def serve(
 
 @token.command()
 def add(
-    db: Directory = None,
+    db: DirectoryArgument = None,
     name: Annotated[str, typer.Option(help="What to call it.")] = "default",
     role: Annotated[str, typer.Option(help="read, write or admin.")] = "read",
     tokens: File = None,
@@ -80,7 +80,7 @@ def add(
 
 
 @token.command(name="list")
-def listed(db: Directory = None, tokens: File = None) -> None:
+def listed(db: DirectoryArgument = None, tokens: File = None) -> None:
     """The tokens that there are."""
     found = or_exit(lambda: _tokens(db, tokens).all())
     columns = {name: [getattr(each, name) for each in found] for name in ("name", "role", "created")}
@@ -88,14 +88,16 @@ def listed(db: Directory = None, tokens: File = None) -> None:
 
 
 @token.command()
-def revoke(name: Annotated[str, typer.Argument(help="Which one.")], db: Directory = None, tokens: File = None) -> None:
+def revoke(
+    name: Annotated[str, typer.Argument(help="Which one.")], db: DirectoryArgument = None, tokens: File = None
+) -> None:
     """Take a token back: a service refuses it from the next request on."""
     or_exit(lambda: _tokens(db, tokens).revoke(name))
     typer.echo(f"the token {name} is revoked")
 
 
 def _tokens(db: Path | None, file: Path | None) -> Tokens:
-    found = tokens_beside(db, file)
+    found = tokens_of(db, file)
     if found is None:
         raise typer.BadParameter("name the database's directory, or a file with --tokens")
     return found

@@ -23,7 +23,7 @@ def shell(
     """
     # Slow to import, and not needed by other commands.
     from millstream.shell.console import converse, read_all
-    from millstream.shell.session import Session
+    from millstream.shell.session import ShellSession
 
     is_remote = db is not None and db.lower().startswith(("http://", "https://"))
     opened = or_exit(
@@ -34,8 +34,8 @@ def shell(
             console.print(
                 f"Millstream {ms.__version__}. Statements end with ;  \\? for help, \\q to leave.", markup=False
             )
-            converse(Session(opened, sys.stdout, sys.stdout))
+            converse(ShellSession(opened, sys.stdout, sys.stdout))
             return
-        failed = read_all(Session(opened, sys.stdout, sys.stderr), sys.stdin)
+        failed = read_all(ShellSession(opened, sys.stdout, sys.stderr), sys.stdin)
     if failed:
         raise typer.Exit(1)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from millstream.client.http import Service
+from millstream.client.http import ServiceClient
 from millstream.client.query import RemoteQuery, instant_to
 from millstream.client.records import json_rows
 from millstream.client.result import RemoteResult
@@ -23,7 +23,7 @@ from millstream.language.statement_parser import parse_query
 from millstream.language.syntax import numbered_parameters
 from millstream.queries.parameters import parameter_arrays
 from millstream.wire.errors import error_of
-from millstream.wire.media import Format
+from millstream.wire.media import RowFormat
 from millstream.wire.rows import from_arrow_stream, to_arrow_stream
 
 _GLANCE = 0.2  # seconds
@@ -43,7 +43,7 @@ class RemoteDatabase:
     """Streams, tables, views and standing queries of a service."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        self._service = Service(url, token)
+        self._service = ServiceClient(url, token)
         try:
             self._service.get("/v1/queries", limit=0)  # so that a wrong address or token is told now
         except Error:
@@ -52,8 +52,8 @@ class RemoteDatabase:
 
     def execute(self, text: str) -> RemoteResult:
         """Run all statements of a text; gives the last one's result."""
-        answer = self._service.post("/v1/execute", {"text": text}, accept=Format.ARROW)
-        if answer.kind.startswith(str(Format.ARROW)):
+        answer = self._service.post("/v1/execute", {"text": text}, accept=RowFormat.ARROW)
+        if answer.kind.startswith(str(RowFormat.ARROW)):
             table, said = from_arrow_stream(answer.body)
         else:
             table, said = None, answer.json()
@@ -77,12 +77,12 @@ class RemoteDatabase:
         table = pa.Table.from_arrays(arrays, [f"p{place}" for place in range(count)])
         note = {"template": template, "mode": mode, **({} if names is None else {"names": list(names)})}
         body = to_arrow_stream(table, note)
-        made = self._service.post("/v1/queries/many", body=body, kind=Format.ARROW).json()
+        made = self._service.post("/v1/queries/many", body=body, kind=RowFormat.ARROW).json()
         common = {"kind": made["kind"], "mode": made["mode"], "columns": made["columns"]}
         notices = made["notices"] or [[]] * len(made["names"])
         return [
-            RemoteQuery(self._service, {"name": name, "notices": told, **common})
-            for name, told in zip(made["names"], notices, strict=True)
+            RemoteQuery(self._service, {"name": name, "notices": own_notices, **common})
+            for name, own_notices in zip(made["names"], notices, strict=True)
         ]
 
     def query(self, name: str) -> RemoteQuery:
@@ -95,7 +95,7 @@ class RemoteDatabase:
         """The answers of many queries with the same columns in one table, each row with its query's name (`_query`)."""
         names = None if queries is None else [query.name for query in queries]
         asked = {"queries": names, "at": instant_to(at)}
-        return from_arrow_stream(self._service.post("/v1/results", asked, accept=Format.ARROW).body)[0]
+        return from_arrow_stream(self._service.post("/v1/results", asked, accept=RowFormat.ARROW).body)[0]
 
     def explain(self, cql: str) -> str:
         """The plan of a query, and the defaults it would get."""
@@ -108,9 +108,9 @@ class RemoteDatabase:
         """
         table = as_arrow(rows)
         if table is not None:
-            body, kind = to_arrow_stream(table), Format.ARROW
+            body, kind = to_arrow_stream(table), RowFormat.ARROW
         else:
-            body, kind = json_rows(name, rows), Format.JSON
+            body, kind = json_rows(name, rows), RowFormat.JSON
         path = f"/v1/streams/{quote(name, safe='')}/rows"
         return InsertResult(**self._service.post(path, body=body, kind=kind).json())
 

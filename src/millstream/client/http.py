@@ -17,14 +17,14 @@ from urllib.parse import urlencode, urlsplit
 
 from millstream.errors import ClosedError, Error, ServiceError
 from millstream.wire.errors import error_of
-from millstream.wire.media import Format
+from millstream.wire.media import RowFormat
 
 _TIMEOUT = 120.0  # seconds without a byte: longer than a service takes by default
 _PATIENCE = 60.0  # seconds that requests wait when a service asks for fewer of them
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     status: int
     kind: str
     body: bytes
@@ -38,7 +38,7 @@ class Answer:
             ) from None
 
 
-class Service:
+class ServiceClient:
     """The service at an address. Any thread may ask."""
 
     def __init__(self, url: str, token: str | None) -> None:
@@ -54,13 +54,13 @@ class Service:
         self._lock = threading.Lock()
         self.is_closed = False
 
-    def get(self, path: str, accept: Format = Format.JSON, **parameters: Any) -> Answer:
+    def get(self, path: str, accept: RowFormat = RowFormat.JSON, **parameters: Any) -> HttpAnswer:
         return self.ask("GET", path, parameters, accept=accept)
 
     def post(
-        self, path: str, content: Any = None, *, body: bytes | None = None, kind: Format = Format.JSON,
-        accept: Format = Format.JSON,
-    ) -> Answer:  # fmt: skip
+        self, path: str, content: Any = None, *, body: bytes | None = None, kind: RowFormat = RowFormat.JSON,
+        accept: RowFormat = RowFormat.JSON,
+    ) -> HttpAnswer:  # fmt: skip
         return self.ask("POST", path, {}, json.dumps(content).encode() if body is None else body, kind, accept)
 
     def ask(
@@ -69,15 +69,15 @@ class Service:
         path: str,
         parameters: Mapping[str, Any],
         body: bytes | None = None,
-        kind: Format = Format.JSON,
-        accept: Format = Format.JSON,
-    ) -> Answer:
+        kind: RowFormat = RowFormat.JSON,
+        accept: RowFormat = RowFormat.JSON,
+    ) -> HttpAnswer:
         """The answer; what the service says is wrong is raised."""
         headers = {"Accept": str(accept), **({"Content-Type": str(kind)} if body is not None else {})}
         deadline = time.monotonic() + _PATIENCE
         while True:
             with self._response(method, path, parameters, body, headers) as response:
-                answer = Answer(response.status, response.getheader("content-type", ""), response.read())
+                answer = HttpAnswer(response.status, response.getheader("content-type", ""), response.read())
                 wait = response.getheader("x-retry-after-seconds")
             # Refused for its rate, and so not begun: it can be asked again.
             if answer.status != 429 or wait is None or time.monotonic() + float(wait) > deadline:
@@ -139,7 +139,7 @@ class Service:
         try:
             response = self._sent(connection, "GET", path, parameters, None, headers)
             if response.status >= 400:
-                raise error_from(Answer(response.status, "", response.read()))
+                raise error_from(HttpAnswer(response.status, "", response.read()))
             yield response
         finally:
             with self._lock:
@@ -193,7 +193,7 @@ def _is_alive(connection: http.client.HTTPConnection) -> bool:
     return not readable
 
 
-def error_from(answer: Answer) -> Error:
+def error_from(answer: HttpAnswer) -> Error:
     """The error that a service answered with."""
     try:
         found = error_of(json.loads(answer.body))

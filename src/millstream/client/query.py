@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from millstream.client.http import Service
+from millstream.client.http import ServiceClient
 from millstream.errors import ClosedError, Error, InputError, NameError, ServiceError
 from millstream.wire.errors import error_of
-from millstream.wire.media import Format
+from millstream.wire.media import RowFormat
 from millstream.wire.rows import from_arrow_stream
 from millstream.wire.values import arrow_type, shown_timestamp
 
@@ -30,7 +30,7 @@ _Events = Iterator[tuple[str, str | None, str]]
 class RemoteQuery:
     """A standing question of a service."""
 
-    def __init__(self, service: Service, about: dict[str, Any]) -> None:
+    def __init__(self, service: ServiceClient, about: dict[str, Any]) -> None:
         """`about` is what the service says of it; what is not there is asked for when it is needed."""
         self.name: str = about["name"]
         self.kind: str = about["kind"]
@@ -82,20 +82,20 @@ class RemoteQuery:
         for `timeout` seconds. A connection that is lost is made again, and goes on where it was.
         """
         self._check_open()
-        place = instant_to(since)
-        events = self._events(place, timeout)
+        bookmark = instant_to(since)
+        events = self._events(bookmark, timeout)
         try:
             next(events)  # the first has no data: what is wrong is said now, and not when changes are asked for
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
-        return self._follow(events, place, timeout)
+        return self._follow(events, bookmark, timeout)
 
-    def _follow(self, events: _Events, place: str | None, timeout: float | None) -> Iterator[pa.Table]:
+    def _follow(self, events: _Events, bookmark: str | None, timeout: float | None) -> Iterator[pa.Table]:
         heard = time.monotonic()
         while not self._dropped and not self._service.is_closed:
             try:
                 for kind, said, content in events:
-                    place = said or place
+                    bookmark = said or bookmark
                     if self._service.is_closed or kind == "end":
                         return
                     if kind == "error":
@@ -116,16 +116,16 @@ class RemoteQuery:
             if timeout is not None and time.monotonic() - heard >= timeout:
                 raise self._unreachable(lost)
             time.sleep(_AGAIN)
-            events = self._events(place, timeout)
+            events = self._events(bookmark, timeout)
 
     def _unreachable(self, error: Exception) -> ServiceError:
         return ServiceError(f"the service at {self._service.url} cannot be reached", detail=str(error))
 
-    def _events(self, place: str | None, timeout: float | None) -> _Events:
+    def _events(self, bookmark: str | None, timeout: float | None) -> _Events:
         """The events from a place on: kind, id and data; those without data say how far it is."""
-        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": place} if place else {})}
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": bookmark} if bookmark else {})}
         parameters = {"rows": "arrow", "timeout": None if timeout is None or timeout > 15 else max(timeout, 0.001)}
-        with self._asking(), self._service.stream(self._path("/follow"), parameters, headers) as response:
+        with self._known_by_name(), self._service.stream(self._path("/follow"), parameters, headers) as response:
             response.fp.raw._sock.settimeout(_KEEPS_ALIVE)
             event: dict[str, str] = {}
             for line in response:
@@ -174,7 +174,7 @@ class RemoteQuery:
     def drop(self) -> None:
         """Forget the query and what only it needed."""
         self._check_open()
-        with self._asking():
+        with self._known_by_name():
             self._service.ask("DELETE", self._path(""), {})
         self._dropped = True
 
@@ -188,13 +188,13 @@ class RemoteQuery:
 
     def _ask(self, path: str) -> Any:
         self._check_open()
-        with self._asking():
+        with self._known_by_name():
             return self._service.get(self._path(path)).json()
 
     def _rows(self, path: str, **parameters: Any) -> pa.Table:
         self._check_open()
-        with self._asking():
-            answer = self._service.get(self._path(path), Format.ARROW, **parameters)
+        with self._known_by_name():
+            answer = self._service.get(self._path(path), RowFormat.ARROW, **parameters)
         return from_arrow_stream(answer.body)[0]
 
     def _path(self, path: str) -> str:
@@ -205,7 +205,7 @@ class RemoteQuery:
             raise ClosedError(f'query "{self.name}" was dropped')
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _known_by_name(self) -> Iterator[None]:
         """It was there when this object was made: if there is none by its name, it was dropped."""
         try:
             yield

@@ -36,7 +36,7 @@ class Sink:
     target: str
     deliver: Deliver | None
     error: str | None = None
-    place: Bookmark | None = None  # what comes after it is kept, whatever the state
+    bookmark: Bookmark | None = None  # what comes after it is kept, whatever the state
 
     @property
     def state(self) -> str:
@@ -65,7 +65,7 @@ class Sinks:
                 seen = sink.query.instants.frontier if first == OPEN else first - 1
                 cursor = SinkCursor(seen, 0, seen, first)
                 self.engine.commit(self._moved(sink, cursor))
-            sink.place = sink.query.reader.hold(Bookmark(sink.query, cursor.until, cursor.start))
+            sink.bookmark = sink.query.reader.keep(Bookmark(sink.query, cursor.until, cursor.start))
             self.by_name[key] = sink
 
     def find(self, name: str, place: Place | None = None) -> Sink:
@@ -105,11 +105,11 @@ class Sinks:
 
     def _held(self, sink: Sink) -> dict[str, Any]:
         """What is kept that was not delivered yet, and since when."""
-        place = sink.place
-        if place is None or place.seen >= sink.query.instants.frontier:
+        bookmark = sink.bookmark
+        if bookmark is None or bookmark.seen >= sink.query.instants.frontier:
             return {"rows": 0, "bytes": 0, "since": None}
-        rows, size = self.engine.retention.held(place)
-        return {"rows": rows, "bytes": size, "since": sink.query.instants.shown(place.needed) if rows else None}
+        rows, size = self.engine.retention.held(bookmark)
+        return {"rows": rows, "bytes": size, "since": sink.query.instants.shown(bookmark.needed) if rows else None}
 
     def of(self, query: Query) -> list[str]:
         return [sink.name for sink in list(self.by_name.values()) if sink.query is query]
@@ -117,7 +117,7 @@ class Sinks:
     def drop(self, key: str, catalog: tuple[Mapping[str, Any], ...]) -> None:
         with self.lock, self.engine.lock:
             self.engine.commit(self.engine.snapshot.without_sink(key).with_catalog(catalog))
-            self.by_name.pop(key).place = None
+            self.by_name.pop(key).bookmark = None
 
     def cursor(self, sink: Sink) -> SinkCursor:
         return self.engine.snapshot.sinks.get(sink.name.lower(), SinkCursor())
@@ -154,19 +154,19 @@ class Sinks:
 
     def _next(self, sink: Sink) -> tuple[SinkCursor, pa.Table | None]:
         """The delivery that is due, its span committed."""
-        cursor, place, query = self.cursor(sink), sink.place, sink.query
-        if place is None:
+        cursor, bookmark, query = self.cursor(sink), sink.bookmark, sink.query
+        if bookmark is None:
             return cursor, None  # dropped meanwhile
-        cursor = replace(cursor, start=query.reader.begun(place).start)
+        cursor = replace(cursor, start=query.reader.begun(bookmark).start)
         if cursor.offered > cursor.until:
-            return cursor, query.reader.given(place, cursor.offered)[0]
+            return cursor, query.reader.given(bookmark, cursor.offered)[0]
         final = query.instants.final
         if final <= cursor.until or final < cursor.start:
             return cursor, None
-        changes, _ = query.reader.given(place, final)
+        changes, _ = query.reader.given(bookmark, final)
         if not changes.num_rows:
             # So that it need not be looked at again; nothing is lost if no commit comes to carry it.
-            place.seen = final
+            bookmark.seen = final
             self.engine.commits.note(self._moved(sink, replace(cursor, until=final, offered=final)))
             return cursor, None
         cursor = replace(cursor, offered=final)
@@ -176,8 +176,8 @@ class Sinks:
     def _commit(self, sink: Sink, cursor: SinkCursor) -> None:
         with self.engine.lock:
             self.engine.commit(self._moved(sink, cursor))
-            if sink.place is not None:
-                sink.place.seen = cursor.until
+            if sink.bookmark is not None:
+                sink.bookmark.seen = cursor.until
 
     def _moved(self, sink: Sink, cursor: SinkCursor) -> Snapshot:
         return self.engine.snapshot.with_sink(sink.name.lower(), cursor)

@@ -21,7 +21,7 @@ _POLL = 0.02  # seconds
 _CLOCKS_EVERY = 1.0  # seconds between the epochs that only tell the time
 
 
-class Pump:
+class SourceLoop:
     """Runs the streaming queries of all sources, one at a time per source, for as long as `run` lasts."""
 
     def __init__(

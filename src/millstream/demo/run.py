@@ -27,7 +27,7 @@ STREAM = "PosSpeedStr"
 _NEWEST = 3
 
 
-class Query(Protocol):
+class DemoQuery(Protocol):
     """What the demo needs of a registered query."""
 
     @property
@@ -37,7 +37,7 @@ class Query(Protocol):
     def changes(self, since: int | None = None) -> pa.Table: ...
 
 
-class Database(Protocol):
+class DemoDatabase(Protocol):
     """What the demo needs of a database."""
 
     def execute(self, text: str) -> Any: ...
@@ -51,7 +51,7 @@ class Database(Protocol):
 class Watched:
     """A query and the changes of its answer that have been read so far."""
 
-    query: Query
+    query: DemoQuery
     tables: list[pa.Table] = field(default_factory=list)
     elements: int = 0
 
@@ -71,7 +71,7 @@ class Watched:
 
 
 @dataclass
-class Run:
+class DemoRun:
     """What a run did: how much went in, how long the database was busy with it, and what came out."""
 
     watched: list[Watched]
@@ -88,7 +88,7 @@ class Run:
 
 
 def run_demo(
-    db: Database | None = None,
+    db: DemoDatabase | None = None,
     *,
     seconds: int = 900,
     cars: int = 5000,
@@ -97,7 +97,7 @@ def run_demo(
     tolls: bool = True,
     png: Path | None = Path("linear_road.png"),
     console: Console | None = None,
-) -> Run:
+) -> DemoRun:
     """Feeds `seconds` of traffic to the queries in batches of `batch_seconds`, showing their answers.
 
     Without a `db` a temporary one is used. `tolls` adds the paper's queries 4 to 6. The closing plot goes to
@@ -120,8 +120,8 @@ def run_demo(
     return run
 
 
-def _feed(db: Database, reports: pa.Table, seconds: int, batch_seconds: int, console: Console) -> Run:
-    run = Run([Watched(query) for query in db.queries()])
+def _feed(db: DemoDatabase, reports: pa.Table, seconds: int, batch_seconds: int, console: Console) -> DemoRun:
+    run = DemoRun([Watched(query) for query in db.queries()])
     progress = Progress(
         TextColumn("[bold]Linear Road"), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     )
@@ -161,14 +161,14 @@ def _batches(reports: pa.Table, seconds: int, batch_seconds: int) -> Iterator[tu
         yield end, reports.slice(first, last - first)
 
 
-def _answers(run: Run) -> Table:
+def _answers(run: DemoRun) -> Table:
     answers = Table("query", "kind", "changes", "newest", title="Linear Road: answers so far", min_width=80)
     for each in run.watched:
         answers.add_row(each.query.name, each.query.kind, f"{each.elements:,}", each.newest())
     return answers
 
 
-def _summarise(run: Run, console: Console) -> None:
+def _summarise(run: DemoRun, console: Console) -> None:
     console.print(_answers(run))
     console.print(
         f"{run.reports:,} reports in {run.epochs} batches took {run.busy_seconds:.1f} s: "

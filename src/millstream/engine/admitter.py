@@ -13,7 +13,7 @@ import polars as pl
 
 from millstream.engine.background import Background
 from millstream.engine.commits import Commits
-from millstream.engine.groups.group import Group, Rows, numbers_of
+from millstream.engine.groups.group import Group, RowsByShape, numbers_of
 from millstream.engine.groups.groups import Groups
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.past import WHOLE, Past, Pasts
@@ -56,17 +56,17 @@ class Admitter:
         with commits.lock:
             self._groups.open(group, shape)
             self._pasts.note(group.edge, dict.fromkeys(rows[QUERY], past))
-            tables.hold(group, shape.name, rows)
+            tables.enqueue(group, shape.name, rows)
             try:
                 self._keep(catalog, record)
             except BaseException:
-                tables.let_go(group)
+                tables.dequeue(group)
                 self._pasts.forget(group.edge, rows[QUERY])
                 raise
             self._plan.shown[group.edge] += rows.height
             self._hand_over(group, {shape.name: rows})
 
-    def recover(self, group: Group, shapes: Collection[Shape], chosen: pl.Expr) -> Rows:
+    def recover(self, group: Group, shapes: Collection[Shape], chosen: pl.Expr) -> RowsByShape:
         """A group as the snapshot has it; gives the rows of its query tables of some shapes that are chosen."""
         with self._commits.lock:
             for shape in shapes:
@@ -133,7 +133,7 @@ class Admitter:
     def admit(self) -> None:
         """Admit all that wait, those with a long past once that was worked through; and let those go that have gone."""
         if self._groups.tables.is_taking_out:
-            self._commits.keep_held()
+            self._commits.commit_pending()
         for group in self._groups:
             self._admit(group)
 
@@ -141,7 +141,7 @@ class Admitter:
         if self._groups.is_waited_for(group) and not self._hand_over(group, self._groups.waiting(group)):
             self._backfills.admit(group)
 
-    def _hand_over(self, group: Group, waiting: Rows) -> bool:
+    def _hand_over(self, group: Group, waiting: RowsByShape) -> bool:
         """Have the past of queries worked through in the background, where it is long."""
         if not self._backfills.is_due(group.pipeline, waiting):
             return False

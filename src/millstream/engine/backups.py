@@ -8,7 +8,7 @@ from typing import Any
 from millstream.engine.engine import Engine
 from millstream.errors import NotSupportedError
 from millstream.state.backup import Backup as Backup
-from millstream.state.backup import Copy, Told
+from millstream.state.backup import Copy, OnProgress
 from millstream.state.manifest import Manifests
 from millstream.state.snapshot import Snapshot
 from millstream.state.store import DirectoryStore
@@ -19,7 +19,7 @@ _RESTORED = (
 )
 
 
-def backup(engine: Engine, target: Path, *, copy: bool, told: Told) -> Backup:
+def backup(engine: Engine, target: Path, *, copy: bool, on_progress: OnProgress) -> Backup:
     """Epochs go on meanwhile, but for the moment in which Spark's checkpoints are copied."""
     journal, store = engine.journal, engine.store
     if not isinstance(journal, Manifests) or not isinstance(store, DirectoryStore):
@@ -31,13 +31,13 @@ def backup(engine: Engine, target: Path, *, copy: bool, told: Told) -> Backup:
     reader = object()
     try:
         with engine.lock:
-            engine.commits.keep_held()
+            engine.commits.commit_pending()
             journal.check_current()
             snapshot = engine.snapshot
             engine.commits.pin(reader, snapshot.names())
             made.checkpoints()
         manifest = journal.current(_with_sinks_paused(snapshot))
-        return made.finish(manifest, told)
+        return made.finish(manifest, on_progress)
     except BaseException:
         made.discard()
         raise

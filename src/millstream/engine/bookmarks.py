@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from millstream.plan.analysis.lifetime import OPEN as OPEN
 
 if TYPE_CHECKING:
-    from millstream.engine.materialization import Keeping
+    from millstream.engine.materialization import Materialization
 
 
-class Kept(Protocol):
+class BookmarkedQuery(Protocol):
     """A query: what is kept for it, which may change as it comes to a group."""
 
-    keeping: Keeping
+    materialization: Materialization
 
 
 @dataclass(eq=False)
@@ -29,7 +29,7 @@ class Bookmark:
     would have had to be kept.
     """
 
-    query: Kept
+    query: BookmarkedQuery
     seen: int
     start: int = -1
     most: int | None = None
@@ -53,16 +53,16 @@ class Bookmarks:
         self._lock = threading.Lock()
         self._held: dict[int, weakref.ref[Bookmark]] = {}
 
-    def hold(self, place: Bookmark) -> Bookmark:
-        key = id(place)
-        reference = weakref.ref(place, lambda gone: self._forget(key, gone))
+    def keep(self, bookmark: Bookmark) -> Bookmark:
+        key = id(bookmark)
+        reference = weakref.ref(bookmark, lambda gone: self._forget(key, gone))
         with self._lock:
             self._held[key] = reference
-        return place
+        return bookmark
 
-    def let_go(self, place: Bookmark) -> None:
+    def release(self, bookmark: Bookmark) -> None:
         with self._lock:
-            self._held.pop(id(place), None)
+            self._held.pop(id(bookmark), None)
 
     def _forget(self, key: int, gone: weakref.ref[Bookmark]) -> None:
         # Called wherever the last reference goes, perhaps by who has the lock: so without it.
@@ -72,4 +72,4 @@ class Bookmarks:
     def all(self) -> list[Bookmark]:
         with self._lock:
             found = [reference() for reference in [*self._held.values()]]
-        return [place for place in found if place is not None]
+        return [bookmark for bookmark in found if bookmark is not None]

@@ -2,7 +2,7 @@
 
     work writes files ──▶ commit(the snapshot that names them) ──▶ files that nobody needs any more are removed
 
-A file is needed by the committed snapshot, or by somebody who reads beside the epochs and has pinned it. Work that
+A file is needed by the committed snapshot, or by somebody who reads in the background and has pinned it. Work that
 commits does so within `writing`: whatever it has written and no commit names is removed when it ends, well or not.
 """
 
@@ -32,9 +32,9 @@ class Pending(Protocol):
     """What waits to be kept by the next commit, whatever that is for."""
 
     @property
-    def is_holding(self) -> bool: ...
+    def has_pending(self) -> bool: ...
 
-    def with_held(self, snapshot: Snapshot) -> Snapshot: ...
+    def with_pending(self, snapshot: Snapshot) -> Snapshot: ...
 
     def release(self) -> None:
         """It is committed."""
@@ -64,15 +64,15 @@ class Commits:
         with self.lock:
             self.life.check_commits()
             if self.pending is not None:
-                snapshot = self.pending.with_held(snapshot)
+                snapshot = self.pending.with_pending(snapshot)
             change = self._used.change_to(snapshot)
-            self.lock.hold_interrupts()
-            self.journal.commit(snapshot, self.store.settling(change.added))
+            self.lock.defer_interrupts()
+            self.journal.commit(snapshot, self.store.syncing_names(change.added))
             if self.pending is not None:
                 self.pending.release()
             self._snapshot = snapshot
             self._used.apply(change)
-            self.notifier.tell()
+            self.notifier.notify()
             reach("before-sweep")
             gone = change.removed | self.pins.taken_over()
             self._let_forget(snapshot, len(gone))
@@ -95,16 +95,16 @@ class Commits:
         """Commit what the database has declared."""
         self.commit(self.snapshot.with_catalog(catalog))
 
-    def keep_held(self) -> None:
+    def commit_pending(self) -> None:
         """Commit what waits for the next commit."""
-        if self.pending is not None and self.pending.is_holding:
+        if self.pending is not None and self.pending.has_pending:
             self.commit(self.snapshot)
 
     def note(self, snapshot: Snapshot) -> None:
         """Let a snapshot count that names what the committed one names; the next commit carries it."""
         with self.lock:
             self.carry(snapshot)
-            self.notifier.tell()
+            self.notifier.notify()
 
     def carry(self, snapshot: Snapshot) -> None:
         """The same with what can be found out again, so that nobody need be told."""
@@ -128,15 +128,15 @@ class Commits:
         self._remove(names)
 
     def pin(self, reader: object, names: Iterable[str]) -> None:
-        """Keep files that a reader beside the epochs needs, instead of those that it needed before."""
+        """Keep files that a reader in the background needs, instead of those that it needed before."""
         with self.lock:
-            if before := self.pins.hold(reader, names):
+            if before := self.pins.pin(reader, names):
                 self.sweep(before)
 
     def unpin(self, reader: object) -> None:
         with self.lock:
             self.pin(reader, ())
-            self.pins.let_go(reader)
+            self.pins.unpin(reader)
 
     # Reading
 

@@ -18,7 +18,7 @@ from millstream.engine.groups.groups import Groups
 from millstream.engine.limits import Limits
 from millstream.engine.reports import bytes_of, shown_bytes
 from millstream.engine.shared_plan import SharedPlan
-from millstream.errors import EvaluationError, told
+from millstream.errors import EvaluationError, error_fields
 from millstream.kernel.batch import value_column
 from millstream.kernel.lazy.matched_selection import MatchedSelection
 from millstream.kernel.lazy.matches import Matches
@@ -32,7 +32,7 @@ _LEAST_MATCH = 8  # bytes of an instant
 _LEAST_POSTING = 1 / 8  # bytes of a bit
 _LEAST_LEAF = 1  # bytes of the place of a row, which may be packed
 NEAR = 0.8
-Counts = dict[int | None, int]  # by query of a group, or None for a query of its own
+CountsByQuery = dict[int | None, int]  # by query of a group, or None for a query of its own
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,9 @@ class Enforcement:
     def stop(self, edge: str, error: EvaluationError) -> None:
         """End an edge that one query shows, with what only it needs."""
         own, snapshot = self._plan.steps_only_for(edge), self._commits.snapshot
-        self._commits.commit(snapshot.without_states(own).without_results((edge,)).with_failures({edge: told(error)}))
+        self._commits.commit(
+            snapshot.without_states(own).without_results((edge,)).with_failures({edge: error_fields(error)})
+        )
         self._plan.remove(own)
 
     def _found(self, edges: set[str]) -> Iterator[Notice]:
@@ -101,7 +103,7 @@ class Enforcement:
                 counts = self._rows(edge, [store.read(name) for name in names])
                 yield from _near(edge, counts, limits.rows, "rows", "max_query_rows")
         for edge in edges if limits.state else ():
-            held: Counts = {None: self._own_state(edge)}
+            held: CountsByQuery = {None: self._own_state(edge)}
             if edge in self._groups:
                 # What is kept for all is divided evenly: nothing says whose it is.
                 queries = self._groups.admitted(self._groups[edge])
@@ -118,7 +120,7 @@ class Enforcement:
             return _LEAST_LEAF
         return _LEAST_MATCH if isinstance(operator, Matches | RankedTree) else _LEAST_ROW
 
-    def _rows(self, edge: str, frames: list[pl.DataFrame]) -> Counts:
+    def _rows(self, edge: str, frames: list[pl.DataFrame]) -> CountsByQuery:
         if edge not in self._groups:
             return {None: sum(size_of(frame) if is_tree(frame) else frame.height for frame in frames)}
         group = self._groups[edge]
@@ -143,7 +145,7 @@ class Enforcement:
         return sum(bytes_of(states.get(step, {}), store) for step in self._plan.steps_only_for(edge))
 
 
-def _near(edge: str, held: Counts, limit: int, what: str, setting: str) -> Iterator[Notice]:
+def _near(edge: str, held: CountsByQuery, limit: int, what: str, setting: str) -> Iterator[Notice]:
     for query, count in held.items():
         if count >= NEAR * limit:
             yield Notice(edge, query, count, limit, what, setting)

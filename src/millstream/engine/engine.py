@@ -23,7 +23,7 @@ from millstream.engine.enforcement import Enforcement
 from millstream.engine.epochs.commit import after_epoch
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Runner
-from millstream.engine.epochs.stages import Planner
+from millstream.engine.epochs.stages import StagePlanner
 from millstream.engine.epochs.task import EpochOutcome
 from millstream.engine.groups.admission import Admission
 from millstream.engine.groups.failures import FailingQueries
@@ -131,8 +131,8 @@ class Engine:
         self.commits.commit(snapshot)
 
     def stop(self) -> None:
-        """Whoever waits need not any more, and work beside the epochs ends."""
-        self.notifier.tell()
+        """Whoever waits need not any more, and work in the background ends."""
+        self.notifier.notify()
         self.backfills.close()
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class Engine:
         self.background.close()
         with self.lock:
             self.life.is_closing = self.life.is_over = True
-        self.notifier.tell()
+        self.notifier.notify()
         self.runner.close()
 
     def upgrade(self) -> None:
@@ -154,7 +154,7 @@ class Engine:
 
     def place_on(self, shards: int) -> None:
         """Place rows on so many shards from now on; there is no state yet."""
-        self.runner.planner = Planner(shards)
+        self.runner.planner = StagePlanner(shards)
         self.journal.layout = Layout(shards, HASH)
 
     # Epochs

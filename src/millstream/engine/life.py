@@ -28,11 +28,11 @@ class Life:
         self._process = os.getpid()
         if not _first_process:
             _first_process.append(self._process)
-        self._changed = threading.Condition()  # by whose lock a thread may be let in twice: signals come at any time
+        self._changed = threading.Condition()  # by whose lock a thread may be admitted twice: signals come at any time
         self._busy: Counter[int] = Counter()  # per thread: how often it has entered
         self._closer: int | None = None  # the thread that closes it
         self._close_after: Callable[[], None] | None = None
-        self.is_closing = False  # nobody is let in any more
+        self.is_closing = False  # nobody is admitted any more
         self.is_over = False  # nothing is committed any more
 
     @property

@@ -59,7 +59,7 @@ class CommitLock:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def hold_interrupts(self) -> None:
+    def defer_interrupts(self) -> None:
         """Until the lock is given up; by a thread that has it. Only the main one is told of interrupts."""
         if self._before or threading.current_thread() is not threading.main_thread():
             return

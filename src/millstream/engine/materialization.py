@@ -33,7 +33,7 @@ from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.births import joins_runs
 from millstream.plan.lowering.lower import CLOCK, Options, tree_shape
-from millstream.plan.lowering.matches import TREE, LazyPlan, Part, columns_read, part_name, reference
+from millstream.plan.lowering.matches import TREE, KeptPart, LazyPlan, columns_read, part_name, reference
 from millstream.state.snapshot import HistoryFile, Snapshot
 from millstream.types import Schema
 
@@ -51,7 +51,7 @@ class Answer:
     snapshot: Snapshot
 
 
-class Keeping(Protocol):
+class Materialization(Protocol):
     """What a query has; `edges` are those that it shows."""
 
     edges: tuple[str, ...]
@@ -229,7 +229,7 @@ class Lazy:
 
 
 @dataclass
-class Nothing:
+class Unmaterialized:
     """A plan to run over history; where it has parameters, with `values` in their place."""
 
     reader: Reader
@@ -352,7 +352,7 @@ def _run(
     return found if found.columns == like.columns else found.select(like.columns)
 
 
-def _kept_part(part: Part) -> str:
+def _kept_part(part: KeptPart) -> str:
     if isinstance(part.plan, ph.RankedTree):
         functions, windows = ", ".join(map(str, part.plan.calls)), ", ".join(dict.fromkeys(map(str, part.windows)))
         return f"a ranked tree is kept of {functions}, for any window: {windows} asked of it"

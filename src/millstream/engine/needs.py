@@ -40,7 +40,7 @@ from millstream.types import BOOLEAN, FLOAT, DataType, to_polars
 
 Value = int | str | float | Decimal | dt.date
 Bounds = Mapping[str, tuple[Value, Value] | None]  # per column: None where nothing is known
-Asked = Mapping[str, pl.DataFrame]  # the constants of queries of a group, by shape
+QueryConstants = Mapping[str, pl.DataFrame]  # the constants of queries of a group, by shape
 _MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ONE_BY_ONE = 16  # queries of a group
 _MANY = 64  # readers
@@ -67,14 +67,16 @@ Needs = tuple[Need, ...] | None  # one of them; None: everything is needed
 EVERYTHING: Needs = None
 
 
-def needs_of(pipeline: Pipeline, edge: str, shown: Collection[str], asked: Asked = MappingProxyType({})) -> Needs:
+def needs_of(
+    pipeline: Pipeline, edge: str, shown: Collection[str], query_constants: QueryConstants = MappingProxyType({})
+) -> Needs:
     """What of an edge's rows can matter to what is shown; where a group is, to the queries that are asked for."""
     readers = [step for step in pipeline.steps if edge in step.read]
     if edge in shown or not readers:
         return EVERYTHING
     found: list[Need] = []
     for step in readers:
-        needs = _needs_of_step(pipeline, step, shown, asked)
+        needs = _needs_of_step(pipeline, step, shown, query_constants)
         if needs is None:
             return EVERYTHING
         found += needs
@@ -97,20 +99,20 @@ def _not_too_many(needs: tuple[Need, ...]) -> Needs:
     return _one(_usable(found))
 
 
-def _needs_of_step(pipeline: Pipeline, step: Step, shown: Collection[str], asked: Asked) -> Needs:
+def _needs_of_step(pipeline: Pipeline, step: Step, shown: Collection[str], query_constants: QueryConstants) -> Needs:
     operator = step.operator
     if isinstance(operator, linear.Filter):
         return EVERYTHING if can_fail(operator.condition) else _one(_withins(operator.condition))
     if (conditions := _conditions(operator)) is not None:
-        return _of_queries(conditions, asked)
+        return _of_queries(conditions, query_constants)
     above = EVERYTHING
     if isinstance(operator, TimeWindow | linear.Stamp):
-        above = needs_of(pipeline, step.name, shown, asked)
+        above = needs_of(pipeline, step.name, shown, query_constants)
     if isinstance(operator, linear.Stamp):
         width = len(operator.schema) - 1  # nobody but us asks for the instant
         return above if above and all(within.column < width for need in above for within in need) else EVERYTHING
     if isinstance(operator, linear.Project) and all(isinstance(e, Column) for e in operator.expressions):
-        above = needs_of(pipeline, step.name, shown, asked)
+        above = needs_of(pipeline, step.name, shown, query_constants)
         columns = [e.index for e in operator.expressions if isinstance(e, Column)]
         return above and tuple(tuple(replace(w, column=columns[w.column]) for w in need) for need in above)
     return above
@@ -132,9 +134,9 @@ def _conditions(operator: Operator) -> dict[str, Expression] | None:
     return None
 
 
-def _of_queries(conditions: Mapping[str, Expression], asked: Asked) -> Needs:
+def _of_queries(conditions: Mapping[str, Expression], query_constants: QueryConstants) -> Needs:
     found: list[Need] = []
-    for shape, constants in asked.items():
+    for shape, constants in query_constants.items():
         condition = conditions.get(shape)
         if condition is None or not never_fails(condition):
             return EVERYTHING

@@ -18,24 +18,24 @@ class Notifier:
         self._changes = 0
         self._listeners: list[Callable[[], None]] = []  # told as well, without a thread of theirs that waits
 
-    def listen(self, told: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call something after each commit and at the end, which must not wait for anything; gives what ends that."""
         with self._changed:
-            self._listeners = [*self._listeners, told]
+            self._listeners = [*self._listeners, listener]
 
         def end() -> None:
             with self._changed:
-                self._listeners = [other for other in self._listeners if other is not told]
+                self._listeners = [other for other in self._listeners if other is not listener]
 
         return end
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Something has changed that others may wait for."""
         with self._changed:
             self._changes += 1
             self._changed.notify_all()
-            for told in self._listeners:
-                told()
+            for listener in self._listeners:
+                listener()
 
     def wait_until(self, holds: Callable[[], bool], timeout: float | None) -> None:
         """Wait for a commit that makes something hold, for the end, or for so many seconds."""

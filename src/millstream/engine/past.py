@@ -26,7 +26,7 @@ class Past:
 
     def entry(self) -> dict[str, Any]:
         """For the catalog."""
-        found = {"past": self.content()} if self.is_told else {}
+        found = {"past": self.content()} if self.is_recorded else {}
         return {**found, "notices": list(self.notices)} if self.notices else found
 
     def content(self) -> list[Any]:
@@ -34,7 +34,7 @@ class Past:
         return [self.first, dict(self.kept), self.covered, self.counted, *unseen]
 
     @property
-    def is_told(self) -> bool:
+    def is_recorded(self) -> bool:
         """Whether the catalog has to say it."""
         return bool(self.kept or self.counted)
 
@@ -70,10 +70,10 @@ class Pasts:
     def __init__(self) -> None:
         # Per edge that queries of their own show: of each stream, the first instant that they see of it.
         self.firsts: dict[str, Mapping[str, int]] = {}
-        self._of_groups: dict[str, dict[int, Past]] = {}  # per edge and query that waits to be let into a group
+        self._of_groups: dict[str, dict[int, Past]] = {}  # per edge and query that waits to be admitted to a group
 
     def note(self, edge: str, pasts: Mapping[int, Past]) -> None:
-        """What queries that wait to be let into a group have of the past."""
+        """What queries that wait to be admitted to a group have of the past."""
         self._of_groups.setdefault(edge, {}).update(pasts)
 
     def forget(self, edge: str, queries: Iterable[int]) -> None:
@@ -93,5 +93,5 @@ class Pasts:
         return {query: known.get(query, WHOLE) for query in queries}
 
     def all_of(self, edge: str) -> list[Past]:
-        """Of all queries that wait to be let into a group."""
+        """Of all queries that wait to be admitted to a group."""
         return [*self._of_groups.get(edge, {}).values()]

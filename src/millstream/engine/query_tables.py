@@ -13,8 +13,8 @@ from millstream.kernel.sharing.parameters import SHAPE, packed
 from millstream.state.snapshot import Names, QueryTable, Snapshot
 from millstream.state.store import Store
 
-Kind = Literal["admitted", "waiting", "failed"]
-KINDS: tuple[Kind, ...] = "admitted", "waiting", "failed"
+AdmissionState = Literal["admitted", "waiting", "failed"]
+KINDS: tuple[AdmissionState, ...] = "admitted", "waiting", "failed"
 
 
 def admitted_tables(snapshot: Snapshot, steps: Collection[str]) -> dict[str, Names]:
@@ -31,7 +31,7 @@ def failure_key(edge: str, query: int) -> str:
 # Query tables before format 5: a part of the state of their selections, a synopsis for each shape
 
 
-_OF_OLD: Mapping[str, Kind] = {
+_OF_OLD: Mapping[str, AdmissionState] = {
     f"{EVERYWHERE}queries/": "admitted",
     "waiting/queries/": "waiting",
     "failed/queries/": "failed",
@@ -42,7 +42,7 @@ def upgraded(snapshot: Snapshot, store: Store) -> Snapshot:
     """A snapshot of an earlier format with its query tables where they belong."""
     tables = dict(snapshot.query_tables)
     for step, synopses in snapshot.states.items():
-        found: dict[Kind, list[pl.DataFrame]] = {}
+        found: dict[AdmissionState, list[pl.DataFrame]] = {}
         for synopsis, names in synopses.items():
             for prefix, kind in _OF_OLD.items():
                 if synopsis.startswith(prefix):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from millstream.engine.bookmarks import Bookmark, Bookmarks
 from millstream.engine.commits import Commits
-from millstream.engine.materialization import Nothing
+from millstream.engine.materialization import Unmaterialized
 from millstream.engine.reader import Reader
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
@@ -48,8 +48,12 @@ class Retention:
         for read, sources in +self.together:
             first = self.sources.first_answerable(sources, snapshot)
             found |= {edge: min(found[edge], first) for edge in read if edge in found}
-        for place in self.bookmarks.all():
-            found |= {edge: min(found[edge], place.needed) for edge in place.query.keeping.edges if edge in found}
+        for bookmark in self.bookmarks.all():
+            found |= {
+                edge: min(found[edge], bookmark.needed)
+                for edge in bookmark.query.materialization.edges
+                if edge in found
+            }
         return {edge: max(0, first) for edge, first in found.items()}
 
     # History
@@ -59,7 +63,7 @@ class Retention:
         commits = self.commits
         with commits.lock:
             self._end_those_that_hold_too_much()
-            noted = self.noted(commits.snapshot)
+            noted = self.with_cuts(commits.snapshot)
             kept = {source: self._kept(source, files, noted) for source, files in noted.history.items()}
             if any(len(kept[source]) < len(files) for source, files in noted.history.items()):
                 commits.commit(noted.with_history_of(kept))
@@ -68,9 +72,9 @@ class Retention:
 
     def lost_before(self, source: str) -> int:
         """The instant before which rows of a source are no longer all kept; 0 where they are."""
-        return self.noted(self.commits.snapshot).progress(source).cut
+        return self.with_cuts(self.commits.snapshot).progress(source).cut
 
-    def noted(self, snapshot: Snapshot) -> Snapshot:
+    def with_cuts(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with how far history counts as cut."""
         if self.is_opening:
             return snapshot
@@ -104,8 +108,8 @@ class Retention:
         if not any(file.last < first for file in files):
             return files
         wanted = [*self._wanted(source, snapshot)]
-        place = min((p.needed for p in self.bookmarks.all() if source in p.query.keeping.edges), default=INF)
-        first = min(first, place, self.reader.backfills.needed_from(source))
+        bookmark = min((p.needed for p in self.bookmarks.all() if source in p.query.materialization.edges), default=INF)
+        first = min(first, bookmark, self.reader.backfills.needed_from(source))
         return tuple(
             file
             for file in files
@@ -117,33 +121,36 @@ class Retention:
         for plan, sources in [*self.recomputed.values()]:
             if source in sources:
                 yield plan, self.sources.first_answerable(sources, snapshot)
-        for place in self.bookmarks.all():
-            keeping = place.query.keeping
-            if isinstance(keeping, Nothing) and source in keeping.inputs:
-                yield keeping.template, place.needed
+        for bookmark in self.bookmarks.all():
+            materialization = bookmark.query.materialization
+            if isinstance(materialization, Unmaterialized) and source in materialization.inputs:
+                yield materialization.template, bookmark.needed
 
     # What is held for those who are behind
 
-    def held(self, place: Bookmark, until: int = INF) -> tuple[int, int]:
+    def held(self, bookmark: Bookmark, until: int = INF) -> tuple[int, int]:
         """How many rows are kept that a place was not given yet, of those that began by an instant, and their bytes."""
-        keeping = place.query.keeping
+        materialization = bookmark.query.materialization
 
         def counted(snapshot: Snapshot) -> tuple[int, int]:
-            found = [self.reader.held_in(edge, snapshot, place.seen, until) for edge in keeping.edges]
-            if isinstance(keeping, Nothing):
-                found = [_of_files(snapshot.history.get(source, ()), place.seen, until) for source in keeping.inputs]
+            found = [self.reader.held_in(edge, snapshot, bookmark.seen, until) for edge in materialization.edges]
+            if isinstance(materialization, Unmaterialized):
+                found = [
+                    _of_files(snapshot.history.get(source, ()), bookmark.seen, until)
+                    for source in materialization.inputs
+                ]
             return sum(rows for rows, _ in found), sum(size for _, size in found)
 
         return self.commits.read(counted)
 
     def _end_those_that_hold_too_much(self) -> None:
-        for place in self.bookmarks.all():
-            if place.most is None:
+        for bookmark in self.bookmarks.all():
+            if bookmark.most is None:
                 continue
-            first = self.sources.first_answerable(place.query.keeping.inputs)
-            if place.needed < first and self.held(place, first)[1] > place.most:
-                place.lost = first
-                self.bookmarks.let_go(place)
+            first = self.sources.first_answerable(bookmark.query.materialization.inputs)
+            if bookmark.needed < first and self.held(bookmark, first)[1] > bookmark.most:
+                bookmark.lost = first
+                self.bookmarks.release(bookmark)
 
 
 def _of_files(files: Collection[HistoryFile], since: int, until: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from millstream.engine.sources import Sources
-from millstream.errors import EvaluationError, told
+from millstream.errors import EvaluationError, error_fields
 from millstream.kernel.pipeline import Pipeline, Step
 
 
@@ -103,7 +103,7 @@ class SharedPlan:
         for step in self.pipeline.steps if failures else ():
             broken = [found[edge] for edge in step.needed if edge in found]
             if step.name in failures:
-                found[step.name] = told(failures[step.name])
+                found[step.name] = error_fields(failures[step.name])
             elif broken:
                 found[step.name] = broken[0]
         return found

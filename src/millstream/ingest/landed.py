@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from millstream.engine.epochs.lateness import raised_by
-from millstream.engine.epochs.parts import Admission, Part
+from millstream.engine.epochs.parts import LatenessContext, Part
 from millstream.plan.definitions import StreamDefinition
 from millstream.state.snapshot import SourceProgress
 from millstream.types import STRING, Field, Schema
@@ -68,7 +68,7 @@ def judged(
                 part.name,
                 part.rows,
                 stream.columns,
-                admission=Admission(stream, met, now, late_at, shed),
+                lateness=LatenessContext(stream, met, now, late_at, shed),
             )
             for part, met in zip(parts, before, strict=True)
         )

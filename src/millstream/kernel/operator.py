@@ -58,7 +58,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Keeping:
+class KeptInput:
     """That an operator keeps the rows of an input under the name of a synopsis, arranged in some way and for so long:
     operators that arrange the same rows in the same way keep the same (`common_work`)."""
 
@@ -94,11 +94,11 @@ class Operator(ABC):
         is left out; to ask must cost little."""
         return False
 
-    def keeping(self, progress: Progress) -> Mapping[int, Keeping]:
+    def kept_inputs(self, progress: Progress) -> Mapping[int, KeptInput]:
         """What is kept of inputs such that others may keep the same."""
         return {}
 
-    def united(self, state: State, other: State) -> State:
+    def merged_states(self, state: State, other: State) -> State:
         """One state of two at the same instant that have no key in common: those of different queries of a group."""
         return {name: (*state.get(name, ()), *other.get(name, ())) for name in {**state, **other}}
 

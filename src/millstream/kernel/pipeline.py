@@ -12,7 +12,7 @@ from functools import cached_property
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch
-from millstream.kernel.just_in_time.producers import Producer, Taken
+from millstream.kernel.just_in_time.producers import Producer, ProducerOutput
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.stepping import stepped
 
@@ -21,21 +21,21 @@ from millstream.kernel.stepping import stepped
 class Step:
     """One operator: reads the input edges, writes the edge of its own name.
 
-    The output of a producer is made of its inputs; what consumers ask by (`asked`) are further ones, which neither hold
-    it up nor make it fail. Who takes its rows reads nothing else, but is final only as far as what it asks by
-    (`awaited`) as well.
+    The output of a producer is made of its inputs; what consumers ask by (`consumer_edges`) are further ones, which
+    neither hold it up nor make it fail. Who takes its rows reads nothing else, but is final only as far as what it asks
+    by (`awaited`) as well.
     """
 
     name: str
     operator: Operator
     inputs: tuple[str, ...]
-    asked: tuple[str, ...] = ()
+    consumer_edges: tuple[str, ...] = ()
     awaited: tuple[str, ...] = ()
 
     @property
     def read(self) -> tuple[str, ...]:
         """The edges whose rows come to the operator."""
-        return (*self.inputs, *self.asked)
+        return (*self.inputs, *self.consumer_edges)
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class Pipeline:
     steps: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", _told(self.steps))
+        object.__setattr__(self, "steps", _with_consumers(self.steps))
 
     # Pipelines of many steps stay the same for many epochs, of which each concerns few: what is asked of a pipeline is
     # found once.
@@ -148,16 +148,16 @@ class Pipeline:
         return self._origins[edge]
 
 
-def _told(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _with_consumers(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps, producers with the consumers that take their rows, after all that those ask by."""
-    takers: dict[str, list[Taken]] = {}
+    takers: dict[str, list[ProducerOutput]] = {}
     for step in steps:
-        if isinstance(step.operator, Taken):
+        if isinstance(step.operator, ProducerOutput):
             takers.setdefault(step.inputs[0], []).append(step.operator)
     if not takers:
         return steps
-    told = [_asked_by(step, takers[step.name]) if step.name in takers else step for step in steps]
-    by_name, ordered = {step.name: step for step in told}, dict[str, Step]()
+    linked = [_for_consumers(step, takers[step.name]) if step.name in takers else step for step in steps]
+    by_name, ordered = {step.name: step for step in linked}, dict[str, Step]()
 
     def add(step: Step) -> None:
         for edge in step.read:
@@ -165,24 +165,24 @@ def _told(steps: tuple[Step, ...]) -> tuple[Step, ...]:
                 add(by_name[edge])
         ordered.setdefault(step.name, step)
 
-    for step in told:
+    for step in linked:
         add(step)
     return tuple(ordered.values())
 
 
-def _asked_by(step: Step, takers: Iterable[Taken]) -> Step:
+def _for_consumers(step: Step, takers: Iterable[ProducerOutput]) -> Step:
     operator = step.operator
-    if not isinstance(operator, Producer) or operator.asked is None:
+    if not isinstance(operator, Producer) or operator.consumer_demand is None:
         raise AssertionError(f"{step.name} makes everything")
     alternatives = tuple(dict.fromkeys(each for taker in takers for each in taker.alternatives))
-    if operator.asked.alternatives == alternatives:
+    if operator.consumer_demand.alternatives == alternatives:
         return step
-    told = operator.asked_by(alternatives)
-    return replace(step, operator=told, asked=tuple(one.edge for one in told.askers))
+    linked = operator.for_consumers(alternatives)
+    return replace(step, operator=linked, consumer_edges=tuple(one.edge for one in linked.consumer_inputs))
 
 
 @dataclass
-class Outcome:
+class RunOutcome:
     """What a run made: batches per edge, new states per step, and the steps that failed."""
 
     batches: dict[str, Batch]
@@ -196,12 +196,12 @@ def run(
     states: Mapping[str, State],
     before: Mapping[str, int],
     after: Mapping[str, int],
-) -> Outcome:
+) -> RunOutcome:
     """Push what arrived on the sources through all steps; `before` and `after` are the sources' frontiers.
 
     A step that fails on its data ends the steps that read it, and no others.
     """
-    outcome = Outcome(dict(arrived))
+    outcome = RunOutcome(dict(arrived))
     frontiers_before, frontiers_after = pipeline.frontiers(before), pipeline.frontiers(after)
     for step in pipeline.steps:
         broken = [outcome.failures[edge] for edge in step.needed if edge in outcome.failures]

@@ -16,7 +16,7 @@ from sqlglot import exp
 from millstream import types
 from millstream.errors import BindError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.kernel.scalar.expressions import Column, Expression
-from millstream.language.blocks import Block, Bound
+from millstream.language.blocks import Block, BoundSubquery
 from millstream.language.dialect import CQL
 from millstream.language.expressions import UserCode
 from millstream.language.from_clause import FromBinder, renamed
@@ -35,7 +35,7 @@ from millstream.plan.definitions import Definition, StreamDefinition, TableDefin
 from millstream.settings import Settings
 from millstream.types import Field, Schema
 
-Catalog = Mapping[str, Definition]
+DefinitionsByName = Mapping[str, Definition]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Binder:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: DefinitionsByName,
         settings: Settings,
         text: str,
         code: UserCode | None = None,
@@ -76,7 +76,7 @@ class Binder:
         self.defaults: list[str] = []
         self.reads: set[str] = set()
         self.domain: TimeDomain | None = None
-        self._tables: dict[str, Bound] = {}  # WITH
+        self._tables: dict[str, BoundSubquery] = {}  # WITH
 
     def bind(self, query: exp.Query) -> BoundQuery:
         with all_read(query, self.text):
@@ -108,7 +108,7 @@ class Binder:
 
     # Queries
 
-    def query(self, query: exp.Expr) -> Bound:
+    def query(self, query: exp.Expr) -> BoundSubquery:
         """A query inside of another, or the outermost one."""
         with self._with_tables(query):
             if isinstance(query, exp.Subquery):
@@ -152,7 +152,7 @@ class Binder:
             bound.names = renamed(bound.names, alias.args.get("columns") or [], alias.name, self.text)
             self._tables[alias.name.lower()] = bound
 
-    def _select(self, query: exp.Select) -> Bound:
+    def _select(self, query: exp.Select) -> BoundSubquery:
         operator = operator_of(query)
         block = self._block(query, Scope())
         if operator is not None and operator.args.get("distinct"):
@@ -161,13 +161,13 @@ class Binder:
         if operator is not None:
             kind = cast(lo.StreamKind, operator.this.lower())
             plan = self._to_stream(kind, plan, place_of(operator, self.text))
-        return Bound(plan, block.names, self.domain)
+        return BoundSubquery(plan, block.names, self.domain)
 
     def _block(self, query: exp.Select, scope: Scope) -> Block:
         select = SelectBinder(self, query, scope)
         return select.block(FromBinder(self).bind(query, scope))
 
-    def _set_operation(self, query: exp.SetOperation) -> Bound:
+    def _set_operation(self, query: exp.SetOperation) -> BoundSubquery:
         """A chain of one operation, however long, at once: the sides are nested to the left."""
         operations: list[exp.SetOperation] = []
         first: exp.Expr = query
@@ -181,9 +181,9 @@ class Binder:
             kind = KINDS[(type(operation), bool(operation.args.get("distinct")))]
             side = operation.args["expression"]
             chain.add(kind, self._side(side).plan, self._place(side))
-        return Bound(chain.plan, leftmost.names, self.domain)
+        return BoundSubquery(chain.plan, leftmost.names, self.domain)
 
-    def _side(self, side: exp.Expr) -> Bound:
+    def _side(self, side: exp.Expr) -> BoundSubquery:
         return self.relation(self.query(side), side, "one side of the set operation", None)
 
     def _to_stream(self, operator: lo.StreamKind, plan: lo.Node, place: Place) -> lo.Node:
@@ -198,12 +198,12 @@ class Binder:
 
     # What stands in FROM
 
-    def table(self, item: exp.Table) -> tuple[Bound, str]:
+    def table(self, item: exp.Table) -> tuple[BoundSubquery, str]:
         name = ".".join(part.name for part in item.parts)
         key = name.lower()
         if key in self._tables:
             found = self._tables[key]
-            return Bound(found.plan, list(found.names), found.domain), item.name
+            return BoundSubquery(found.plan, list(found.names), found.domain), item.name
         definition = self.catalog.get(key)
         if definition is None:
             known = [d.name for d in self.catalog.values()] + list(self._tables)
@@ -222,9 +222,9 @@ class Binder:
             plan = lo.TableScan(key, definition.columns, definition.name, definition.nature, definition.log)
         else:
             plan = _of_view(definition.plan)
-        return Bound(plan, [field.name for field in definition.columns], domain), item.name
+        return BoundSubquery(plan, [field.name for field in definition.columns], domain), item.name
 
-    def relation(self, bound: Bound, item: exp.Expr, shown: str, window: StreamWindow | None) -> Bound:
+    def relation(self, bound: BoundSubquery, item: exp.Expr, shown: str, window: StreamWindow | None) -> BoundSubquery:
         """What stands in FROM as a relation: streams get a window, relations must not have one."""
         plan = bound.plan
         sample = item.args.get(SAMPLE)
@@ -245,7 +245,7 @@ class Binder:
             specification = bind_window(unbounded, bound.schema, bound.domain, self.settings, self.text)
             if isinstance(item, exp.Table | exp.Subquery):
                 item.set(WINDOW, unbounded)
-        return Bound(lo.Window(plan, specification), bound.names, bound.domain)
+        return BoundSubquery(lo.Window(plan, specification), bound.names, bound.domain)
 
     def _stream_of_relation(self, plan: lo.Node, item: exp.Expr, shown: str) -> lo.Node:
         """A window on a relation: right only where ISTREAM can be supplied."""

@@ -40,7 +40,7 @@ class Block:
 
 
 @dataclass
-class Bound:
+class BoundSubquery:
     """A bound query inside another: its plan, output names and time domain."""
 
     plan: Node

@@ -190,5 +190,5 @@ def _wall_time(span: st.Duration) -> int:
     return microseconds
 
 
-def _external(source: st.External | None) -> ExternalData | None:
+def _external(source: st.UsingClause | None) -> ExternalData | None:
     return None if source is None else ExternalData(source.format, source.options)

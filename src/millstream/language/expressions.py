@@ -77,7 +77,7 @@ class UserCode:
         return replace(self, aggregates={**self.aggregates, name: (definition, returns)})
 
 
-class Surroundings(Protocol):
+class ExpressionContext(Protocol):
     """What an expression may turn to: the text it stands in, users' functions, and subqueries."""
 
     text: str
@@ -93,7 +93,7 @@ class ExpressionBinder:
     Aggregates are taken only where `aggregates` says so; `clause` names the clause in errors.
     """
 
-    def __init__(self, binder: Surroundings, scope: Scope, clause: str, *, aggregates: bool = False) -> None:
+    def __init__(self, binder: ExpressionContext, scope: Scope, clause: str, *, aggregates: bool = False) -> None:
         self.binder = binder
         self.scope = scope
         self.clause = clause

@@ -13,21 +13,23 @@ from millstream import types
 from millstream.errors import BindError, NotSupportedError, Place
 from millstream.kernel.scalar.expressions import Expression, Literal
 from millstream.kernel.scalar.functions import call
-from millstream.language.blocks import Bound, SubqueryExpression
-from millstream.language.expressions import ExpressionBinder, Surroundings
+from millstream.language.blocks import BoundSubquery, SubqueryExpression
+from millstream.language.expressions import ExpressionBinder, ExpressionContext
 from millstream.language.scope import OuterColumn, Scope
 from millstream.language.syntax import WINDOW, StreamWindow, place_of
 from millstream.plan import nodes as lo
 
 
-class Relations(Surroundings, Protocol):
+class Relations(ExpressionContext, Protocol):
     """What an item of FROM may be: a name, or a query; and how it becomes a relation."""
 
-    def table(self, item: exp.Table) -> tuple[Bound, str]: ...
+    def table(self, item: exp.Table) -> tuple[BoundSubquery, str]: ...
 
-    def query(self, query: exp.Expr) -> Bound: ...
+    def query(self, query: exp.Expr) -> BoundSubquery: ...
 
-    def relation(self, bound: Bound, item: exp.Expr, shown: str, window: StreamWindow | None) -> Bound: ...
+    def relation(
+        self, bound: BoundSubquery, item: exp.Expr, shown: str, window: StreamWindow | None
+    ) -> BoundSubquery: ...
 
 
 class FromBinder:

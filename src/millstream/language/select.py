@@ -7,7 +7,7 @@ from sqlglot import exp
 from millstream.errors import BindError, NameError, NotSupportedError, Place, did_you_mean
 from millstream.kernel.scalar.expressions import Column, Expression, conjuncts
 from millstream.language.blocks import AggregateReference, Block
-from millstream.language.expressions import ExpressionBinder, Surroundings
+from millstream.language.expressions import ExpressionBinder, ExpressionContext
 from millstream.language.scope import Scope
 from millstream.language.syntax import SOURCE_TEXT, StreamOperator, place_of
 from millstream.names import shown_name, why_unusable
@@ -27,7 +27,7 @@ _REFUSED_CLAUSES = {
 class SelectBinder:
     """Binds one SELECT, whose clauses are checked before anything of it is bound; FROM fills the scope meanwhile."""
 
-    def __init__(self, binder: Surroundings, query: exp.Select, scope: Scope) -> None:
+    def __init__(self, binder: ExpressionContext, query: exp.Select, scope: Scope) -> None:
         self._binder, self._query, self._scope = binder, query, scope
         _check_clauses(query, binder.text)
         operator = operator_of(query)

@@ -97,7 +97,7 @@ def check_text(text: object) -> None:
 def parse_query(text: str) -> exp.Query:
     """The one query that a text holds."""
     found = parse(text)
-    if len(found) == 1 and isinstance(found[0], st.Query):
+    if len(found) == 1 and isinstance(found[0], st.AdHocQuery):
         return found[0].query
     raise SyntaxError(
         "expected one query",
@@ -190,7 +190,7 @@ class StatementParser(QueryParser):
                 hint=hint,
             )
         self._statement_start = first.start
-        return st.Query(query=self._parse_cql(), **self._placed())
+        return st.AdHocQuery(query=self._parse_cql(), **self._placed())
 
     def _placed(self) -> dict[str, Place]:
         return {"place": Place(self.sql, self._statement_start, self._prev.end + 1)}
@@ -349,7 +349,7 @@ class StatementParser(QueryParser):
         self._expect("AFTER")
         return self._duration("IDLE AFTER")
 
-    def _parse_external(self) -> st.External | None:
+    def _parse_external(self) -> st.UsingClause | None:
         if not self._match_text_seq("USING"):
             return None
         start = self._prev.start
@@ -360,7 +360,7 @@ class StatementParser(QueryParser):
             given: set[str] = set()
             options = self._parse_csv(lambda: self._parse_option(given))
             self._match_r_paren()
-        return st.External(source_format, tuple(options), Place(self.sql, start, self._prev.end + 1))
+        return st.UsingClause(source_format, tuple(options), Place(self.sql, start, self._prev.end + 1))
 
     def _parse_option(self, given: set[str]) -> tuple[str, str]:
         name = self._prev.text if self._match(TokenType.STRING) else self._name("an option", dotted=True).text

@@ -73,7 +73,7 @@ class TimestampColumn:
 
 
 @dataclass(frozen=True)
-class External:
+class UsingClause:
     """USING format OPTIONS (...)."""
 
     format: str
@@ -95,7 +95,7 @@ class CreateStream(Statement):
     heartbeat: Heartbeat
     retain: Duration | None
     retain_forever: bool
-    source: External | None
+    source: UsingClause | None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class CreateTable(Statement):
     timestamp: TimestampColumn | None
     tick: Duration | None
     heartbeat: Heartbeat
-    source: External | None
+    source: UsingClause | None
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class CreateView(Statement):
 class CreateSink(Statement):
     name: Name
     query: Name
-    target: External
+    target: UsingClause
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class SetOption(Statement):
 
 
 @dataclass(frozen=True)
-class Query(Statement):
+class AdHocQuery(Statement):
     """An ad-hoc query."""
 
     query: exp.Query

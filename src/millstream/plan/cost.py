@@ -7,7 +7,7 @@ With r the rates of new rows, N the sizes and d the numbers of distinct values o
     negation                       2 r1 log d1 + 2 r2 log d2 + premature expirations
 
 Of a negation's right input with N2 rows of d2 keys, a key is absent with the probability exp(-N2 / d2). By counts, rows
-end prematurely when an absent key comes; said ahead, when a key comes that is there.
+end prematurely when an absent key comes; foretold, when a key comes that is there.
 
 The paper scans where we search, so its N became log N. Rows that are taken back double all but group-by and negation,
 which look at every row twice anyway.
@@ -29,7 +29,7 @@ from millstream.plan.analysis.patterns import Pattern, pattern_of
 # Nanoseconds per unit of each term, as `millstream bench operator_costs` measures them: windows of 100,000 elements,
 # 20,000 keys, batches of 10,000, one thread of a 2-core cloud machine. Only their ratios matter.
 ROW, PROBE, DISTINCT, GROUP, COUNT = 15.0, 25.0, 20.0, 460.0, 18.0
-# A row given and taken back: what the anti join that is said ahead spends more on such rows (110), and as much again
+# A row given and taken back: what the anti join that is foretold spends more on such rows (110), and as much again
 # for whoever reads them.
 TAKEN_BACK = 250.0
 UNKNOWN_DISTINCT = 1_000.0
@@ -37,7 +37,9 @@ UNKNOWN_SELECTIVITY = 1 / 3
 HORIZON = 1_000_000  # ticks after which even an unbounded window is looked at
 
 
-Kept = tuple[str, tuple[int, ...]]  # columns that a join keeps of some rows; these are told by their plan's fingerprint
+KeptColumns = tuple[
+    str, tuple[int, ...]
+]  # columns that a join keeps of some rows; these are told by their plan's fingerprint
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class SourceStatistics:
     rate: float = 1.0
     size: float = UNKNOWN_DISTINCT
     distinct: tuple[float, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[KeptColumns, ...] = ()
     made: tuple[str, ...] = ()
 
 

@@ -55,7 +55,7 @@ def describe(node: lo.Node) -> str:
             return f"Shorten to {', '.join(f'instant + {ticks}' for _, ticks in node.ends)}"
         case lo.Aggregate():
             key = f" key {', '.join(map(str, node.keys))}" if node.keys else ""
-            calls = ", ".join(str(call) for call in node.calls if not call.told)
+            calls = ", ".join(str(call) for call in node.calls if not call.gives_error)
             return f"Aggregate{key} computing {calls or 'nothing'}"
         case ph.Selection():
             return "Selection for many queries" + (f" key {node.key}" if node.key is not None else "")
@@ -71,17 +71,17 @@ def describe(node: lo.Node) -> str:
         case ph.RankedTree():
             return f"Ranked tree computing {', '.join(map(str, node.calls))}"
         case ph.Guard():
-            return "Try what can fail"
+            return "Guard"
         case lo.Failing():
             return f"Errors of {', '.join(map(str, node.expressions))}"
         case lo.Checked():
-            return "Checked for errors beside"
+            return "Check errors"
         case ph.TreeSelection():
             return f"Ranked trees for many queries computing {', '.join(map(str, node.calls))}"
         case ph.MatchedSelection():
             return "Matches for many queries" + (f" key {node.key}" if node.key is not None else "")
         case ph.MatchScan():
-            return "What is kept"
+            return "Materialized"
         case lo.Distinct():
             return "Distinct"
         case lo.SetOperation():
@@ -101,7 +101,7 @@ def _window(node: lo.Window) -> str:
 
 def _join(node: lo.Join) -> str:
     keys, residual = split_condition(node.condition, len(node.left.schema))
-    words = [f"Join {node.join}{' said ahead' if node.foretold else ''}"]
+    words = [f"Join {node.join}{' foretold' if node.foretold else ''}"]
     if keys:
         pairs = (f"{left} {'<=>' if safe else '='} {right}" for left, right, safe in keys)
         words.append(f"key {', '.join(pairs)}")
@@ -129,7 +129,7 @@ def _many_join(node: ph.ManyJoin) -> str:
     elif isinstance(node, ph.StemJoin):
         words.append("by SteMs" if node.routing == "ticket" else f"by SteMs in {node.routing} order")
         words += ["just in time"] if node.jit else []
-    words += [f"for {_consumers(node)}"] if node.consumers else ["for all, and for others"] if node.shared else []
+    words += [f"for {_consumers(node)}"] if node.consumers else ["for all consumers"] if node.shared else []
     if graph.classes:
         keys = (
             (" <=> " if equal.null_safe else " = ").join(node.inputs[n].schema[at].name for n, at in equal.columns)

@@ -12,7 +12,7 @@ from millstream.kernel.sharing.parameters import with_values
 
 
 @dataclass(frozen=True)
-class Service:
+class IndexUse:
     """The attribute whose value is looked up, those that are compared by indexes, and the conditions that no index can
     serve: they are evaluated last, on the rows that are left."""
 
@@ -33,17 +33,17 @@ class Service:
         return found
 
 
-def service_of(condition: Expression, *, keyed: bool, constants: Sequence[object] | None = None) -> Service:
+def service_of(condition: Expression, *, keyed: bool, constants: Sequence[object] | None = None) -> IndexUse:
     """What serves queries of a shape; with constants, what serves the one that has these."""
 
     def shown(left: Expression) -> str:
         return str(left if constants is None else with_values(left, constants))
 
-    asked = equality_key(condition) if keyed else None
-    if asked is not None:
+    equality = equality_key(condition) if keyed else None
+    if equality is not None:
         # Rows are few once the key is looked up: the rest is evaluated on them as it is.
-        rest = [] if asked[2] == TRUE else [shown(asked[2])]
-        return Service(str(asked[0]), (), tuple(rest))
+        rest = [] if equality[2] == TRUE else [shown(equality[2])]
+        return IndexUse(str(equality[0]), (), tuple(rest))
     form = normal_form(condition)
     attributes = dict.fromkeys(str(atom.attribute) for clause in form.clauses for atom in clause)
-    return Service(None, tuple(attributes), tuple(map(shown, form.residual)))
+    return IndexUse(None, tuple(attributes), tuple(map(shown, form.residual)))

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, noted
+from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, memoized
 from millstream.plan.tags import TAGS
 from millstream.types import DataType
 
@@ -29,7 +29,7 @@ class Fingerprints:
     def _canonical(self, value: object) -> str:
         if _has_fields(type(value)):  # type: ignore[arg-type]
             if isinstance(value, Expression):
-                return noted(value, "written", _of_part)  # it is written for one plan after the other
+                return memoized(value, "written", _of_part)  # it is written for one plan after the other
             known = self._written.get(id(value))
             if known is None:
                 known = self._written[id(value)] = value, _of_fields(value, self._canonical)
@@ -49,7 +49,7 @@ def _of_part(value: object) -> str:
     if type(value) is Column:
         return f"{TAGS[Column]}({_of_type(value.type)},{_of_part(value.index)})"
     if type(value) is Call and value.function not in _CHAINS:
-        return noted(value, "written", _of_call)  # comparisons come in many conditions
+        return memoized(value, "written", _of_call)  # comparisons come in many conditions
     if _has_fields(type(value)):  # type: ignore[arg-type]
         return _of_fields(value, _of_part)
     return _of_value(value)

@@ -78,7 +78,7 @@ def split(plan: lo.Node) -> Split | None:
             return None
         above.append(node)
         node = node.children[0]
-    if _fails_beside_selections(node):
+    if _fails_outside_selections(node):
         return None
     pulled = _pull(node)
     if pulled.condition == TRUE or not any(isinstance(n, lo.StreamScan) for n in pulled.core.walk()):
@@ -88,7 +88,7 @@ def split(plan: lo.Node) -> Split | None:
     return None if _has_parameters(found) else found
 
 
-def _fails_beside_selections(node: lo.Node, *, below: bool = False) -> bool:
+def _fails_outside_selections(node: lo.Node, *, below: bool = False) -> bool:
     """Whether what can fail stands below a selection: there it does on rows that no query wants. A group tells it of
     selections as rows come, so that none may be taken back."""
     selects = isinstance(node, lo.Filter | lo.Join | ph.ManyJoin)
@@ -96,7 +96,7 @@ def _fails_beside_selections(node: lo.Node, *, below: bool = False) -> bool:
         retracting = any(map(_takes_back, node.walk()))
         if below or (selects and (retracting or not isinstance(node, lo.Filter))):
             return True
-    return any(_fails_beside_selections(child, below=below or selects) for child in node.children)
+    return any(_fails_outside_selections(child, below=below or selects) for child in node.children)
 
 
 def _takes_back(node: lo.Node) -> bool:

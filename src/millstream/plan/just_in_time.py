@@ -5,7 +5,7 @@ nothing. The cost model takes rows with keys of several columns to have partners
 question is whether they have any, so columns are taken to be independent.
 
 A tree sleeps whose last join is with an input most of whose rows have no partner in one of the other inputs: then
-hardly anything is let in at all, and holding back pays however small the tree is.
+hardly anything is admitted at all, and holding back pays however small the tree is.
 """
 
 from __future__ import annotations

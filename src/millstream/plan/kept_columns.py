@@ -14,16 +14,16 @@ from millstream.kernel.operator import Operator, Progress
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.relational.linear import Project
 from millstream.kernel.scalar.expressions import Column
-from millstream.plan.cost import Kept
+from millstream.plan.cost import KeptColumns
 from millstream.plan.fingerprint import producer_of
 
 _MOST = 100  # of each source: a query's entry says what it was planned by
 
 
-def kept_columns(pipeline: Pipeline) -> dict[str, tuple[Kept, ...]]:
+def kept_columns(pipeline: Pipeline) -> dict[str, tuple[KeptColumns, ...]]:
     """For each source what joins keep of it, the oldest first; only of rows that no other source takes part in."""
     steps = {step.name: step for step in pipeline.steps}
-    found: dict[str, dict[Kept, None]] = {}
+    found: dict[str, dict[KeptColumns, None]] = {}
     for step in pipeline.steps:
         for edge in step.inputs if isinstance(step.operator, InnerJoin | Producer) else ():
             rows, columns = _columns(edge, steps)
@@ -40,9 +40,9 @@ def joins_made(pipeline: Pipeline, read: Collection[str]) -> dict[str, tuple[str
     for step in pipeline.steps:
         below = sources[step.name] = frozenset().union(*(sources.get(edge, {edge}) for edge in step.needed))
         if isinstance(step.operator, InnerJoin | Producer) and below.issubset(read):
-            is_asked = isinstance(step.operator, Producer) and step.operator.asked is not None
+            has_consumers = isinstance(step.operator, Producer) and step.operator.consumer_demand is not None
             name = fingerprint_in(step.name)
-            found.setdefault(min(below), {})[producer_of(name) if is_asked else name] = None
+            found.setdefault(min(below), {})[producer_of(name) if has_consumers else name] = None
     return {source: tuple(made)[:_MOST] for source, made in found.items()}
 
 
@@ -57,7 +57,7 @@ def shared_stems(new: Pipeline, known: Pipeline) -> list[str]:
 
 def _stems(step: Step) -> list[tuple[str, Hashable]]:
     nowhere = (-1,) * len(step.inputs)
-    kept = step.operator.keeping(Progress(nowhere, nowhere))
+    kept = step.operator.kept_inputs(Progress(nowhere, nowhere))
     return [(step.inputs[number], each.arrangement) for number, each in kept.items()]
 
 

@@ -11,7 +11,7 @@ from millstream.kernel.aggregation import aggregate
 from millstream.kernel.joins import existence
 from millstream.kernel.joins import pairwise as join
 from millstream.kernel.just_in_time import tree_shape
-from millstream.kernel.just_in_time.producers import Taken
+from millstream.kernel.just_in_time.producers import ProducerOutput
 from millstream.kernel.lazy import matched_selection, matches, ranked_tree, tree_selection
 from millstream.kernel.multiway import join_tree, stem_join
 from millstream.kernel.relational import change_log, failures, linear, multiplicity, runs
@@ -64,7 +64,7 @@ TAGS: Mapping[type, str] = {
     ph.Stamped: "Stamped",
     ph.StemJoin: "StemJoin",
     ph.TreeSelection: "TreeSelection",
-    tree_shape.Join: "Join",
+    tree_shape.TreeJoin: "Join",
     # expressions and types
     ex.Call: "Call",
     ex.Case: "Case",
@@ -114,7 +114,7 @@ STEP_TAGS: Mapping[type, str] = {
     tree_selection.TreeSelection: "treeselection",
     stem_join.StemJoin: "stemjoin",
     streams.ChangeStream: "changestream",
-    Taken: "taken",
+    ProducerOutput: "taken",
     window.NegativeTimeWindow: "negativetimewindow",
     window.TimeWindow: "timewindow",
 }

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millstream.kernel.just_in_time.tree_shape import Shape
-from millstream.kernel.scalar.expressions import Column, Expression, noted
+from millstream.kernel.just_in_time.tree_shape import Nesting
+from millstream.kernel.scalar.expressions import Column, Expression, memoized
 from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
@@ -88,7 +88,7 @@ def _row_below(node: lo.Node) -> Schema:
 
 
 def _misread(expression: Expression, row: Schema) -> Iterator[str]:
-    for column in noted(expression, "columns read", _columns):
+    for column in memoized(expression, "columns read", _columns):
         if not 0 <= column.index < len(row):
             yield f"{expression} reads column {column.index} of {len(row)}"
         elif row[column.index].type != column.type:
@@ -99,7 +99,7 @@ def _columns(expression: Expression) -> frozenset[Column]:
     return frozenset(part for part in expression.walk() if isinstance(part, Column))
 
 
-def _leaves(shape: Shape) -> Iterator[int]:
+def _leaves(shape: Nesting) -> Iterator[int]:
     if isinstance(shape, int):
         yield shape
     else:

@@ -92,6 +92,6 @@ class BulkRegistration:
         queries = []
         for name, row in zip(names, values.iter_rows(), strict=True):
             text = with_constants(template, row)
-            statement = st.Query(Place(text, 0, len(text)), parse_query(text))
+            statement = st.AdHocQuery(Place(text, 0, len(text)), parse_query(text))
             queries.append(self._registration.register(name, mode, statement))
         return queries

@@ -137,7 +137,7 @@ class KnownTexts:
                 return known.recognised(found)
         return None
 
-    def note(self, statement: st.Query, planned: Planned, template: Template) -> None:
+    def note(self, statement: st.AdHocQuery, planned: Planned, template: Template) -> None:
         """A text was registered. Its comparisons are learned; where that does not do, the whole text is when it comes
         the second time, since most will never come again."""
         found = masked(statement.place.text)
@@ -171,7 +171,7 @@ class KnownTexts:
         self._conditions[condition.around] = known
         return known.learn(condition, taken.condition)
 
-    def _learn(self, found: Masked, statement: st.Query, template: Template) -> None:
+    def _learn(self, found: Masked, statement: st.AdHocQuery, template: Template) -> None:
         """Find out which constants of a text are which parameters of its template."""
         text = statement.place.text
         wanted = in_conditions(statement.query, found)

@@ -10,7 +10,7 @@ from typing import Any
 
 from millstream.catalog.entries import Entry, statistics_of
 from millstream.engine.engine import Engine
-from millstream.engine.materialization import Keeping, Lazy, Nothing
+from millstream.engine.materialization import Lazy, Materialization, Unmaterialized
 from millstream.engine.past import Past
 from millstream.kernel.batch import INF
 from millstream.kernel.scalar.expressions import Parameter
@@ -38,7 +38,7 @@ class Modes:
     # those of others read the matches that are there.
     _cores: dict[str, Counter[int | None]] = field(default_factory=dict)
 
-    def nothing(self, name: str, plan: lo.Node, schema: Schema, options: Options) -> Nothing | str:
+    def none_mode(self, name: str, plan: lo.Node, schema: Schema, options: Options) -> Unmaterialized | str:
         """Or why the answer must be kept."""
         engine = self.engine
         inputs = engine.plans.sources_of(plan, options)
@@ -50,52 +50,52 @@ class Modes:
         if guards and any(isinstance(part, Parameter) for expression in expressions for part in expression.walk()):
             return "what can fail is tried for each query"
         engine.retention.recomputed[name.lower()] = plan, inputs
-        return Nothing(engine.reader, plan, inputs, schema, options, edges=guards)
+        return Unmaterialized(engine.reader, plan, inputs, schema, options, edges=guards)
 
     def _guards(self, plan: lo.Node, options: Options) -> tuple[str, ...]:
         return (self.engine.plans.edge_of(ph.Guard(plan), options),) if is_fragile(plan) else ()
 
-    def show_nothing(
+    def show_none_mode(
         self,
-        keeping: Nothing,
+        materialization: Unmaterialized,
         catalog: Catalog,
         known: frozenset[str] = frozenset(),
         firsts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """Take in a query of which nothing is kept; what can fail in it is tried as rows come."""
-        if not keeping.edges:
+        if not materialization.edges:
             self.engine.commits.declare(catalog)
-        for edge in keeping.edges:
+        for edge in materialization.edges:
             if edge in known:
-                self.engine.attach(ph.Guard(keeping.plan), keeping.options, firsts)
+                self.engine.attach(ph.Guard(materialization.plan), materialization.options, firsts)
             else:
-                self.engine.show(ph.Guard(keeping.plan), keeping.options, catalog, firsts)
+                self.engine.show(ph.Guard(materialization.plan), materialization.options, catalog, firsts)
 
-    def keeping(self, name: str, mode: str, query: Planned, known: KeptWindows | None) -> Keeping | str:
+    def materialization(self, name: str, mode: str, query: Planned, known: KeptWindows | None) -> Materialization | str:
         """What a query of mode LAZY or NONE keeps, or why its answer is kept; `known` says what was chosen when it was
         registered."""
         bound, options = query.bound, query.planner.options
         if mode == "none":
-            return self.nothing(name, bound.plan, bound.schema, options)
+            return self.none_mode(name, bound.plan, bound.schema, options)
         found = self._taken_apart(query, known)
         if isinstance(found, NotLazy):
             return found.reason
         return self._lazy(with_tree(found, self._choice(bound.plan, query, known)), bound, options)
 
-    def by_past(self, keeping: Keeping, query: Planned, past: Past, apart: str = "") -> Keeping:
+    def by_past(self, materialization: Materialization, query: Planned, past: Past, apart: str = "") -> Materialization:
         """What a query keeps that has so much of the past."""
         if not apart and not past.counted:
-            return keeping
-        if isinstance(keeping, Lazy):
-            return self.lazy_apart(keeping, query, past, apart)
-        if isinstance(keeping, Nothing):
+            return materialization
+        if isinstance(materialization, Lazy):
+            return self.lazy_apart(materialization, query, past, apart)
+        if isinstance(materialization, Unmaterialized):
             options = options_of(query, past)
-            return replace(keeping, options=options, edges=self._guards(keeping.plan, options))
-        return keeping
+            return replace(materialization, options=options, edges=self._guards(materialization.plan, options))
+        return materialization
 
-    def lazy_apart(self, keeping: Lazy, query: Planned, past: Past, apart: str) -> Lazy:
+    def lazy_apart(self, materialization: Lazy, query: Planned, past: Past, apart: str) -> Lazy:
         """With state of its own, where it is to be kept from that of others."""
-        return self._lazy(keeping.plan, query.bound, options_of(query, past, apart))
+        return self._lazy(materialization.plan, query.bound, options_of(query, past, apart))
 
     def of_group(
         self, query: Planned, *, lazy: bool, known: KeptWindows | None = None
@@ -130,13 +130,13 @@ class Modes:
         streams = (source for source in lo.sources(plan) if isinstance(source, lo.StreamScan))
         forever = all(self.engine.sources.retain_of(stream.name) is None for stream in streams)
 
-        def choose(core: str, needed: int | None, alone: bool) -> int | None:
+        def choose(core: str, needed: int | None, single_stream: bool) -> int | None:
             if known is not None and core in known and _fits(known[core], needed):
                 return known[core]
             fitting = [kept for kept in self._cores.get(core, ()) if _fits(kept, needed)]
             if fitting:
                 return min(fitting, key=lambda kept: INF if kept is None else kept)
-            if needed is None or (alone and forever):
+            if needed is None or (single_stream and forever):
                 return None
             return max(least, 1 << max(needed - 1, 0).bit_length())
 
@@ -149,7 +149,7 @@ class Modes:
 
     def show(
         self,
-        keeping: Lazy,
+        materialization: Lazy,
         before: Catalog,
         after: Catalog,
         known: frozenset[str] = frozenset(),
@@ -159,30 +159,30 @@ class Modes:
         snapshot has."""
         engine, shown = self.engine, []
         try:
-            for edge, part in zip(keeping.edges, keeping.plan.parts, strict=True):
+            for edge, part in zip(materialization.edges, materialization.plan.parts, strict=True):
                 if edge in known:
-                    engine.attach(part.plan, keeping.options, firsts)
+                    engine.attach(part.plan, materialization.options, firsts)
                 else:
-                    catalog = after if edge == keeping.edges[-1] else before
-                    engine.show(part.plan, keeping.options, catalog, firsts)
+                    catalog = after if edge == materialization.edges[-1] else before
+                    engine.show(part.plan, materialization.options, catalog, firsts)
                 shown.append(edge)
         except BaseException:
             for edge in shown:
                 engine.hide(edge, before)
             raise
-        self.note(keeping.plan)
-        engine.retention.together[keeping.edges, keeping.inputs] += 1
+        self.note(materialization.plan)
+        engine.retention.together[materialization.edges, materialization.inputs] += 1
 
-    def hide(self, name: str, keeping: Keeping, catalog: Catalog) -> None:
+    def hide(self, name: str, materialization: Materialization, catalog: Catalog) -> None:
         """A query is gone."""
         self.engine.retention.recomputed.pop(name.lower(), None)
-        for edge in keeping.edges:
+        for edge in materialization.edges:
             self.engine.hide(edge, catalog)
-        if isinstance(keeping, Nothing):
+        if isinstance(materialization, Unmaterialized):
             self.engine.commits.declare(catalog)
-        if isinstance(keeping, Lazy):
-            self.forget(keeping.plan)
-            self.engine.retention.together[keeping.edges, keeping.inputs] -= 1
+        if isinstance(materialization, Lazy):
+            self.forget(materialization.plan)
+            self.engine.retention.together[materialization.edges, materialization.inputs] -= 1
 
     def note(self, plan: LazyPlan) -> None:
         """Somebody reads the matches of a plan."""
@@ -218,14 +218,16 @@ def _fits(kept: int | None, needed: int | None) -> bool:
     return kept is None or (needed is not None and kept >= needed)
 
 
-def steps_of(keeping: Lazy) -> str:
-    return keeping.reader.plans.steps_of(*(part.plan for part in keeping.plan.parts), options=keeping.options)
+def steps_of(materialization: Lazy) -> str:
+    return materialization.reader.plans.steps_of(
+        *(part.plan for part in materialization.plan.parts), options=materialization.options
+    )
 
 
-def kept_windows(keeping: Lazy) -> dict[str, Any]:
+def kept_windows(materialization: Lazy) -> dict[str, Any]:
     """For a query's entry: what was chosen, and under which names it is kept."""
     return {
-        "edges": list(keeping.edges),
-        "steps": steps_of(keeping),
-        "kept": {part.identity: part.kept for part in keeping.plan.parts if part.windows},
+        "edges": list(materialization.edges),
+        "steps": steps_of(materialization),
+        "kept": {part.identity: part.kept for part in materialization.plan.parts if part.windows},
     }

@@ -17,7 +17,7 @@ import polars as pl
 from millstream.catalog.entries import Declarations, Entry
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
-from millstream.engine.materialization import Nothing
+from millstream.engine.materialization import Unmaterialized
 from millstream.engine.past import Past
 from millstream.errors import NotSupportedError
 from millstream.kernel.batch import value_columns
@@ -45,10 +45,10 @@ class NoneTemplate:
 
     def own(self, query: Query) -> BoundQuery:
         """A query as if it had come alone: its text and plan with its own constants."""
-        keeping, bound = query.keeping, self.bound
-        if not isinstance(keeping, Nothing) or keeping.values is None:
+        materialization, bound = query.materialization, self.bound
+        if not isinstance(materialization, Unmaterialized) or materialization.values is None:
             raise AssertionError(f"{query.name} is of no template")
-        values = keeping.values
+        values = materialization.values
         plan = bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
         return replace(bound, plan=plan, tree=filled(bound.cql, values))
 
@@ -76,8 +76,8 @@ class NoneTemplates:
         while f"_unkept-{number}" in self._templates:
             number += 1
         name = f"_unkept-{number}"
-        keeping = self._keeping(name, planned)
-        if isinstance(keeping, str):
+        materialization = self._materialization(name, planned)
+        if isinstance(materialization, str):
             return None
         past = of_the_past(self._engine, planned.bound)
         rows = values.with_columns(pl.Series(NAME, names, pl.String))
@@ -95,24 +95,28 @@ class NoneTemplates:
         except BaseException:
             self._engine.retention.recomputed.pop(name, None)
             raise
-        return self._added(name, planned.bound, keeping, rows, past)
+        return self._added(name, planned.bound, materialization, rows, past)
 
     def recover(self, entry: Entry, planned: Planned) -> None:
         """Have the queries that an earlier process registered."""
-        keeping = self._keeping(entry["name"], planned)
-        if isinstance(keeping, str):
-            raise NotSupportedError("its answers must be kept", detail=keeping)
-        self._added(entry["name"], planned.bound, keeping, rows_of(entry), past_in(entry))
+        materialization = self._materialization(entry["name"], planned)
+        if isinstance(materialization, str):
+            raise NotSupportedError("its answers must be kept", detail=materialization)
+        self._added(entry["name"], planned.bound, materialization, rows_of(entry), past_in(entry))
 
-    def _keeping(self, name: str, planned: Planned) -> Nothing | str:
+    def _materialization(self, name: str, planned: Planned) -> Unmaterialized | str:
         bound = planned.bound
-        return self._modes.nothing(name, bound.plan, bound.schema, planned.planner.options)
+        return self._modes.none_mode(name, bound.plan, bound.schema, planned.planner.options)
 
-    def _added(self, name: str, bound: BoundQuery, keeping: Nothing, rows: pl.DataFrame, past: Past) -> list[Query]:
+    def _added(
+        self, name: str, bound: BoundQuery, materialization: Unmaterialized, rows: pl.DataFrame, past: Past
+    ) -> list[Query]:
         self._templates[name] = template = NoneTemplate(name, bound, set(rows[NAME]))
         values = rows.select(value_columns(rows.width - 1))
         queries = [
-            Query(self._context, shown, "none", bound, replace(keeping, values=own), template=template, past=past)
+            Query(
+                self._context, shown, "none", bound, replace(materialization, values=own), template=template, past=past
+            )
             for shown, own in zip(rows[NAME], values.iter_rows(), strict=True)
         ]
         self._registry.add(queries)

@@ -63,15 +63,15 @@ def _of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     past = Past(kept)
     last = influence(bound.plan, past.lost, partial(_covered_now, engine))
     if last > OPEN:
-        told = _told(bound, kept, "its answers lack what came before")
-        return Past(kept, max(kept.values()), True, told, covered=False)
+        notice = _notices(bound, kept, "its answers lack what came before")
+        return Past(kept, max(kept.values()), True, notice, covered=False)
     if last == OPEN:
         windows = countings(bound.plan, past.lost, partial(_covered_now, engine))
         rows = max(each.window.window.rows + each.window.window.slide for each in windows.values())  # type: ignore[union-attr]
-        told = _told(bound, kept, f"it can be asked once its windows have counted {rows} rows since, at most")
+        notice = _notices(bound, kept, f"it is answerable once its windows have counted {rows} rows since, at most")
         unseen = tuple((place, each.since, _before(engine, each)) for place, each in windows.items())
-        return Past(kept, OPEN, True, told, unseen=unseen)
-    notices = _told(bound, kept, f"it can be asked from {shown_instant(last + 1, bound.domain)} on")
+        return Past(kept, OPEN, True, notice, unseen=unseen)
+    notices = _notices(bound, kept, f"it is answerable from {shown_instant(last + 1, bound.domain)} on")
     return Past(kept, last + 1, last >= final, notices if last >= final else ())
 
 
@@ -130,7 +130,7 @@ def counted_now(engine: Engine, bound: BoundQuery, past: Past, options: Options,
     return rows, replace(past, notices=())
 
 
-def _told(bound: BoundQuery, kept: Mapping[str, int], so: str) -> tuple[str, ...]:
+def _notices(bound: BoundQuery, kept: Mapping[str, int], so: str) -> tuple[str, ...]:
     return tuple(
         f"the history of {source} begins at {shown_instant(first, bound.domain)} (RETAIN), and a window of this query "
         f"reaches further back: {so}"
@@ -141,17 +141,17 @@ def _told(bound: BoundQuery, kept: Mapping[str, int], so: str) -> tuple[str, ...
 
 def with_past(declared: Declarations, template: str, first: int, count: int, past: Past) -> Declarations:
     """With what so many queries of a template have of the past, from the number of the first on."""
-    if not past.is_told:
+    if not past.is_recorded:
         return declared
     entry = declared.find("template", template)
     if entry is None:
         raise AssertionError(f"{template} is not declared")
-    told, content = list(entry.get("notices", ())), [list(past.notices), *past.content()]
-    if told and told[-1][0] + told[-1][1] == first and told[-1][2:] == content:
-        told[-1] = [told[-1][0], told[-1][1] + count, *content]
+    notice, content = list(entry.get("notices", ())), [list(past.notices), *past.content()]
+    if notice and notice[-1][0] + notice[-1][1] == first and notice[-1][2:] == content:
+        notice[-1] = [notice[-1][0], notice[-1][1] + count, *content]
     else:
-        told.append([first, count, *content])
-    return declared.replacing(entry, {**entry, "notices": told})
+        notice.append([first, count, *content])
+    return declared.replacing(entry, {**entry, "notices": notice})
 
 
 def past_in(entry: Entry, number: int | None = None) -> Past:

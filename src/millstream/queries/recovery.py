@@ -16,7 +16,7 @@ from dataclasses import asdict
 from millstream.catalog.entries import Entry
 from millstream.language.type_names import stored_text
 from millstream.queries.planner import Planner
-from millstream.queries.registration import Registration, said
+from millstream.queries.registration import Registration, statement_of
 from millstream.queries.registry import Registry
 from millstream.queries.template_recovery import TemplateRecovery
 from millstream.queries.templates import DROPPED, MODE, NAME, TEXT
@@ -110,7 +110,7 @@ class Recovery:
         try:
             planner = self._planner.under(self._session.settings_of(entry))
             with stored_text():
-                self._registration.register(entry["shown"], entry["mode"], said(entry["text"]), planner)
+                self._registration.register(entry["shown"], entry["mode"], statement_of(entry["text"]), planner)
         except Exception as error:
             if not is_about_the_query(error):
                 raise

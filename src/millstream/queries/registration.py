@@ -15,7 +15,7 @@ from millstream.catalog.entries import Entry, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
-from millstream.engine.materialization import Eager, Keeping, Lazy, Nothing
+from millstream.engine.materialization import Eager, Lazy, Materialization, Unmaterialized
 from millstream.engine.past import Past
 from millstream.errors import Place
 from millstream.language import statements as st
@@ -57,8 +57,8 @@ class Candidate:
 
     def content(self) -> dict[str, Any]:
         """For an entry of its own."""
-        said = {"shown": self.name, "mode": self.mode, "text": self.text}
-        return {**said, **self.planned.entry(), **self.past.entry()}
+        statement_of = {"shown": self.name, "mode": self.mode, "text": self.text}
+        return {**statement_of, **self.planned.entry(), **self.past.entry()}
 
 
 def record_of(name: str, mode: str, text: str, past: Past) -> Record:
@@ -91,7 +91,7 @@ class Registration:
             known = self._register_known(text, name, mode)
             if known is not None:
                 return known
-            statement = st.Query(Place(text, 0, len(text)), parse_query(text))
+            statement = st.AdHocQuery(Place(text, 0, len(text)), parse_query(text))
             new = self._candidate(name, mode, statement, self._planner)
             return self._learned(statement, new, self._admit(new))
 
@@ -102,13 +102,13 @@ class Registration:
             known = self._register_known(text, name, mode, past)
             if known is not None:
                 return known
-            statement = said(text)
+            statement = statement_of(text)
             new = self._candidate(name, mode, statement, self._planner)
             new = replace(new, past=replace(past, apart=new.past.apart), recorded=True)
             return self._learned(statement, new, self._admit(new))
 
-    def _learned(self, statement: st.RegisterQuery | st.Query, new: Candidate, query: Query) -> Query:
-        if new.mode == "eager" and isinstance(query.template, Template) and isinstance(statement, st.Query):
+    def _learned(self, statement: st.RegisterQuery | st.AdHocQuery, new: Candidate, query: Query) -> Query:
+        if new.mode == "eager" and isinstance(query.template, Template) and isinstance(statement, st.AdHocQuery):
             self._texts.note(statement, new.planned, query.template)
         return query
 
@@ -133,7 +133,7 @@ class Registration:
         self,
         name: str | None,
         mode: str | None,
-        statement: st.RegisterQuery | st.Query,
+        statement: st.RegisterQuery | st.AdHocQuery,
         planner: Planner | None = None,
     ) -> Query:
         """Make a query a standing one."""
@@ -141,7 +141,7 @@ class Registration:
             return self._admit(self._candidate(name, mode or "eager", statement, planner or self._planner))
 
     def _candidate(
-        self, name: str | None, mode: str, statement: st.RegisterQuery | st.Query, planner: Planner
+        self, name: str | None, mode: str, statement: st.RegisterQuery | st.AdHocQuery, planner: Planner
     ) -> Candidate:
         name = name or self._registry.free_names(1)[0]
         self._registry.check_free([name], statement.name.place if isinstance(statement, st.RegisterQuery) else None)
@@ -152,7 +152,7 @@ class Registration:
     def recover(self, entry: Entry) -> Query:
         """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""
         text, planner = entry["text"], self._planner.under(self._session.settings_of(entry))
-        planned = planner.plan(text, said(text).query, statistics=entry["statistics"])
+        planned = planner.plan(text, statement_of(text).query, statistics=entry["statistics"])
         return self._admit(Candidate(entry["shown"], entry["mode"], text, planned, past_in(entry), entry))
 
     def _admit(self, new: Candidate) -> Query:
@@ -207,8 +207,8 @@ class Registration:
         query.finding = partial(found_by_counting, bound.plan, past, options, engine)
         return query
 
-    def _added(self, new: Candidate, keeping: Keeping) -> Query:
-        query = Query(self._context, new.name, new.mode, new.planned.bound, keeping, past=new.past)
+    def _added(self, new: Candidate, materialization: Materialization) -> Query:
+        query = Query(self._context, new.name, new.mode, new.planned.bound, materialization, past=new.past)
         self._registry.add([query])
         return query
 
@@ -223,37 +223,37 @@ class Registration:
             self._registry.check_room(1, planned.planner.settings)
             if new.mode == "lazy" and (shared := self._to_share_matches(new)) is not None:
                 return self._enlisted(new, *shared)
-        keeping = self._modes.keeping(new.name, new.mode, planned, known)
-        if isinstance(keeping, str):
-            return self._with_own_plan(new, keeping)
-        keeping = self._modes.by_past(keeping, planned, past, new.apart)
-        if isinstance(keeping, Lazy):
-            return self._added(new, self._show_matches(new, keeping))
-        if isinstance(keeping, Nothing):
-            return self._added(new, self._show_nothing(new, keeping))
+        materialization = self._modes.materialization(new.name, new.mode, planned, known)
+        if isinstance(materialization, str):
+            return self._with_own_plan(new, materialization)
+        materialization = self._modes.by_past(materialization, planned, past, new.apart)
+        if isinstance(materialization, Lazy):
+            return self._added(new, self._show_matches(new, materialization))
+        if isinstance(materialization, Unmaterialized):
+            return self._added(new, self._show_none_mode(new, materialization))
         raise AssertionError(f"{new.name} keeps its answer")
 
-    def _show_matches(self, new: Candidate, keeping: Lazy) -> Lazy:
+    def _show_matches(self, new: Candidate, materialization: Lazy) -> Lazy:
         """Keep what mode LAZY needs."""
         before, content, known = self._session.declared, new.content(), frozenset[str]()
         if new.entry is not None:
             declared, known = before, frozenset(new.entry.get("edges", ()))
-            is_same_plan = steps_of(keeping) == new.entry.get("steps", steps_of(keeping))
-            if not known.issuperset(keeping.edges) or not is_same_plan:
+            is_same_plan = steps_of(materialization) == new.entry.get("steps", steps_of(materialization))
+            if not known.issuperset(materialization.edges) or not is_same_plan:
                 raise PlannedOtherwise
         else:
-            if new.past.apart and any(self._engine.shared_plan.shown[edge] for edge in keeping.edges):
+            if new.past.apart and any(self._engine.shared_plan.shown[edge] for edge in materialization.edges):
                 # Others have seen more of the past than is kept: their matches do not go with what this query has seen.
                 content["apart"] = new.name.lower()
-                keeping = self._modes.lazy_apart(keeping, new.planned, new.past, new.name.lower())
-            declared = before.with_entry("query", new.name, **content, **kept_windows(keeping))
-        self._modes.show(keeping, before.entries, declared.entries, known, new.past.kept)
+                materialization = self._modes.lazy_apart(materialization, new.planned, new.past, new.name.lower())
+            declared = before.with_entry("query", new.name, **content, **kept_windows(materialization))
+        self._modes.show(materialization, before.entries, declared.entries, known, new.past.kept)
         self._session.declared = declared
-        return keeping
+        return materialization
 
-    def _show_nothing(self, new: Candidate, keeping: Nothing) -> Nothing:
+    def _show_none_mode(self, new: Candidate, materialization: Unmaterialized) -> Unmaterialized:
         """Have what can fail in a query of mode NONE be tried as rows come."""
-        before, edges, known = self._session.declared, list(keeping.edges), frozenset[str]()
+        before, edges, known = self._session.declared, list(materialization.edges), frozenset[str]()
         if new.entry is None:
             declared = before.with_entry("query", new.name, **new.content(), edges=edges)
         elif "edges" not in new.entry:
@@ -263,9 +263,9 @@ class Registration:
             known = frozenset(new.entry["edges"])
             is_known = known.issuperset(edges)
             declared = before if is_known else before.replacing(new.entry, {**new.entry, "edges": edges})
-        self._modes.show_nothing(keeping, declared.entries, known, new.past.kept)
+        self._modes.show_none_mode(materialization, declared.entries, known, new.past.kept)
         self._session.declared = declared
-        return keeping
+        return materialization
 
     def _to_share_matches(self, new: Candidate) -> tuple[Template, tuple[object, ...]] | None:
         """The template and the constants of a query whose matches are to be kept with those of others."""
@@ -298,10 +298,12 @@ class Registration:
     def _has_seen_nothing(self, query: Query, entry: Entry, planner: Planner) -> bool:
         as_now = entry["settings"] == asdict(planner.settings) and query.mode == "eager"
         history = self._engine.snapshot.history
-        return as_now and not query.is_filling and not any(history.get(source) for source in query.keeping.inputs)
+        return (
+            as_now and not query.is_filling and not any(history.get(source) for source in query.materialization.inputs)
+        )
 
     def _move(self, query: Query, entry: Entry, group: Group, planner: Planner) -> None:
-        session, before, own, bound = self._session, self._session.declared, query.keeping, query.bound
+        session, before, own, bound = self._session, self._session.declared, query.materialization, query.bound
         found = split(bound.plan)
         if found is None or found.skeleton != group.split.skeleton:
             return  # another one of that name, which could not be registered, was noted
@@ -325,9 +327,9 @@ def statement_text(statement: st.Statement) -> str:
     return place.text[place.start : place.end]
 
 
-def said(text: str) -> st.RegisterQuery | st.Query:
+def statement_of(text: str) -> st.RegisterQuery | st.AdHocQuery:
     """The statement of an entry or a record."""
     (statement,) = parse(text)
-    if not isinstance(statement, st.RegisterQuery | st.Query):
+    if not isinstance(statement, st.RegisterQuery | st.AdHocQuery):
         raise AssertionError(f"not a query: {text}")
     return statement

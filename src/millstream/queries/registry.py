@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from millstream.catalog.objects import CatalogOfObjects
 from millstream.errors import BindError, CatalogError, Place
 from millstream.names import shown_name, why_unusable
-from millstream.query import Query, SharedPlan
+from millstream.query import Query, TemplatePlan
 from millstream.settings import Settings
 
 
@@ -17,7 +17,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._queries: dict[str, Query] = {}
-        self._templates: Counter[SharedPlan] = Counter()
+        self._templates: Counter[TemplatePlan] = Counter()
 
     def __iter__(self) -> Iterator[Query]:
         return iter(list(self._queries.values()))  # others may come and go meanwhile
@@ -58,7 +58,7 @@ class Registry:
         """The queries that read one of these objects."""
         return [query.name for query in self if query.reads & names]
 
-    def number_of(self, template: SharedPlan) -> int:
+    def number_of(self, template: TemplatePlan) -> int:
         """How many queries a template has."""
         return self._templates[template]
 

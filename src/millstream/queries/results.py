@@ -13,7 +13,7 @@ from millstream.engine.engine import Engine
 from millstream.errors import InputError
 from millstream.kernel.batch import value_column
 from millstream.plan import physical as ph
-from millstream.query import Query, SharedPlan
+from millstream.query import Query, TemplatePlan
 
 QUERY_NAME = "_query"
 
@@ -26,7 +26,7 @@ def results(engine: Engine, queries: Sequence[Query], at: Any) -> pa.Table:
             "queries with different columns in one table" if schemas else "no queries to ask",
             hint="ask those with the same columns together",
         )
-    by_group: dict[tuple[str, SharedPlan | None], list[Query]] = {}
+    by_group: dict[tuple[str, TemplatePlan | None], list[Query]] = {}
     for query in queries:
         by_group.setdefault((query.edge, query.template), []).append(query)
     return pa.concat_tables([table for members in by_group.values() for table in _results(engine, members, at)])

@@ -52,7 +52,7 @@ class StandingQueries:
 
     def _drop_own_plan(self, query: Query) -> None:
         declared = self._session.declared.without("query", query.name)
-        self._modes.hide(query.name, query.keeping, declared.entries)
+        self._modes.hide(query.name, query.materialization, declared.entries)
         if isinstance(query, UnopenedQuery):
             self._engine.commits.declare(declared.entries)
         self._session.declared = declared

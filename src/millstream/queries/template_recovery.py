@@ -24,7 +24,7 @@ from millstream.queries.modes import Modes
 from millstream.queries.none_mode import ROWS, NoneTemplates, rows_of
 from millstream.queries.notices import of_the_past, past_in
 from millstream.queries.planner import Planned, Planner
-from millstream.queries.registration import PlannedOtherwise, said
+from millstream.queries.registration import PlannedOtherwise, statement_of
 from millstream.queries.templates import MODE, NAME, TEMPLATE, TEXT, Templates
 
 
@@ -42,7 +42,7 @@ class TemplateRecovery:
         """Have the queries of a template; PlannedOtherwise where what is kept does not fit."""
         engine, planner = self._engine, self._planner.under(self._session.settings_of(entry))
         kinds = tuple(parse_type(kind) for kind in entry["parameters"])
-        statement = said(entry["text"])
+        statement = statement_of(entry["text"])
         numbered_parameters(statement.query)
         planned = planner.plan(entry["text"], statement.query, kinds, entry["statistics"])
         if ROWS in entry:
@@ -53,8 +53,8 @@ class TemplateRecovery:
             raise PlannedOtherwise
         shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
         planned_shapes = self._shapes(entry, planned, found, shape)
-        asked = equality_key(shape.condition) if entry["keyed"] else None
-        key = asked[0] if asked else None
+        equality = equality_key(shape.condition) if entry["keyed"] else None
+        key = equality[0] if equality else None
         group = engine.groups.find(found, key, replace(planner.options, apart=entry.get("apart", "")))
         steps = steps_name(group.steps)
         if (group.selection, steps) != (entry["selection"], entry.get("steps", steps)):
@@ -85,7 +85,7 @@ class TemplateRecovery:
         return shapes
 
     def _planned(self, text: str, entry: Entry, planner: Planner, known: KnownTexts) -> Recognised:
-        planned = planner.plan(text, said(text).query, statistics=entry["statistics"])
+        planned = planner.plan(text, statement_of(text).query, statistics=entry["statistics"])
         found = split(planned.bound.plan)
         if found is None:
             raise PlannedOtherwise
@@ -124,7 +124,7 @@ class TemplateRecovery:
             "steps": steps_name(group.steps),
             **({"apart": apart} if apart else {}),
         }
-        changed |= {"notices": [[0, last, list(past.notices), *past.content()]]} if past.is_told else {}
+        changed |= {"notices": [[0, last, list(past.notices), *past.content()]]} if past.is_recorded else {}
         self._session.declared = self._session.declared.replacing(entry, changed)
         chosen = pl.col(TEMPLATE) == entry["name"]
         groups.move(selection, entry["edge"], group, chosen, self._session.declared.entries)

@@ -18,7 +18,7 @@ from millstream.catalog.entries import Declarations, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
-from millstream.engine.materialization import Eager, Keeping, Lazy
+from millstream.engine.materialization import Eager, Lazy, Materialization
 from millstream.engine.past import Past
 from millstream.engine.plans import steps_name
 from millstream.kernel.batch import value_column
@@ -158,12 +158,12 @@ class Templates:
         settings = planned.planner.settings
         if settings is not self._settings[0]:
             self._settings = settings, json.dumps(asdict(settings))
-        asked = group.edge, bound.kind, columns, self._settings[1]
+        equality = group.edge, bound.kind, columns, self._settings[1]
         if group.split.is_join:
-            return fingerprint((*asked, json.dumps(planned.statistics)))
-        if asked not in self._names:
-            self._names[asked] = fingerprint(asked)
-        return self._names[asked]
+            return fingerprint((*equality, json.dumps(planned.statistics)))
+        if equality not in self._names:
+            self._names[equality] = fingerprint(equality)
+        return self._names[equality]
 
     def add(
         self,
@@ -217,7 +217,7 @@ class Templates:
                 name,
                 mode,
                 template.bound,
-                self._keeping(template, number),
+                self._materialization(template, number),
                 number,
                 template,
                 past(number),
@@ -227,7 +227,7 @@ class Templates:
         self._registry.add(queries)
         return queries
 
-    def _keeping(self, template: Template, number: int) -> Keeping:
+    def _materialization(self, template: Template, number: int) -> Materialization:
         bound, group = template.bound, template.group
         if template.lazy is None:
             return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", number)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from millstream.catalog.entries import Entry
 from millstream.engine.materialization import Answer, Span
-from millstream.errors import ClosedError, Error, EvaluationError, SetupError, StateError, told
+from millstream.errors import ClosedError, Error, EvaluationError, SetupError, StateError, error_fields
 from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.query import Query, QueryContext
@@ -29,7 +29,7 @@ def is_about_the_query(error: Exception) -> bool:
 def without_state(entry: Entry, error: Exception | None = None) -> Entry:
     """The entry of a query of which nothing is kept any more, perhaps with why."""
     kept = {key: value for key, value in entry.items() if key not in (*_OF_STATE, FAILED)}
-    return kept if error is None else {**kept, FAILED: told(_reason(entry["shown"], error))}
+    return kept if error is None else {**kept, FAILED: error_fields(_reason(entry["shown"], error))}
 
 
 def _reason(name: str, error: Exception) -> EvaluationError:
@@ -85,5 +85,5 @@ class UnopenedQuery(Query):
     @property
     def bound(self) -> BoundQuery:
         self.life.check()
-        self.keeping.check()
+        self.materialization.check()
         return self.common

@@ -1,7 +1,7 @@
 """A registered query: its answer now, at an instant, and its changes."""
 
 from millstream.engine.bookmarks import Bookmark
-from millstream.query.context import QueryContext, SharedPlan
+from millstream.query.context import QueryContext, TemplatePlan
 from millstream.query.query import Query
 
-__all__ = ["Bookmark", "Query", "QueryContext", "SharedPlan"]
+__all__ = ["Bookmark", "Query", "QueryContext", "TemplatePlan"]

@@ -24,7 +24,7 @@ class QueryContext:
     drop: Callable[[str], None]
 
 
-class SharedPlan(Protocol):
+class TemplatePlan(Protocol):
     """What queries have in common but for their constants."""
 
     def own(self, query: Query) -> BoundQuery:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from millstream.query.query import Query
 
 
-class Instants:
+class QueryInstants:
     """Those of one query, as ticks. A view of the query, made where it is needed."""
 
     def __init__(self, query: Query, context: QueryContext) -> None:
@@ -36,23 +36,23 @@ class Instants:
 
     @property
     def committed(self) -> int:
-        """How far what is committed now is final, without waiting for anything: queries that wait are not let in."""
+        """How far what is committed now is final, without waiting for anything: queries that wait are not admitted."""
         engine = self._engine
-        for edge in self._query.keeping.edges:
+        for edge in self._query.materialization.edges:
             engine.reader.check(edge, self._query.number)
-        return engine.sources.final(self._query.keeping.inputs, engine.snapshot)
+        return engine.sources.final(self._query.materialization.inputs, engine.snapshot)
 
     @property
     def frontier(self) -> int:
         """How far its inputs are committed, whether it has failed or not."""
         engine = self._engine
-        return engine.sources.final(self._query.keeping.inputs, engine.snapshot)
+        return engine.sources.final(self._query.materialization.inputs, engine.snapshot)
 
     @property
     def first(self) -> int:
         """The first answerable instant: by RETAIN, and by what there was of the past when it came; OPEN as long as that
         is not known."""
-        return max(self.first_by_past(), self._engine.sources.first_answerable(self._query.keeping.inputs))
+        return max(self.first_by_past(), self._engine.sources.first_answerable(self._query.materialization.inputs))
 
     def first_by_past(self) -> int:
         """The first answerable instant by what there was of the past when it came."""
@@ -69,8 +69,8 @@ class Instants:
     def final(self) -> int:
         """How far the answer is final by what is committed; -1 where nothing is."""
         engine = self._engine
-        self._query.keeping.check()
-        return engine.sources.final(self._query.keeping.inputs, engine.snapshot)
+        self._query.materialization.check()
+        return engine.sources.final(self._query.materialization.inputs, engine.snapshot)
 
     def reached(self) -> int:
         """How far the answer is final now, after streams that follow the clock of day have been told the time."""
@@ -83,11 +83,13 @@ class Instants:
         if not has_no_heartbeat(self._query.common.plan):
             return None
         engine = self._engine
-        last = max((engine.snapshot.progress(source).last_change for source in self._query.keeping.inputs), default=0)
+        last = max(
+            (engine.snapshot.progress(source).last_change for source in self._query.materialization.inputs), default=0
+        )
         now = max(last, 0)  # tables without rows hold from instant 0 on
         return now if now > self.reached() else None
 
-    def asked(self, at: Any, final: int) -> int:
+    def resolved(self, at: Any, final: int) -> int:
         """The instant that `at`, or now, is; an error where it cannot be asked for."""
         tick = final if at is None else instant(at, self._domain)
         first = self.first
@@ -102,7 +104,7 @@ class Instants:
     def not_final(self, what: str, at: Any, final: int) -> TimeError:
         """Names what holds the answer back."""
         engine = self._engine
-        held_by = min(self._query.keeping.inputs, key=engine.sources.frontier)
+        held_by = min(self._query.materialization.inputs, key=engine.sources.frontier)
         reached = "nothing is final yet" if final < 0 else f"final is {shown_instant(final, self._query.common.domain)}"
         waits, hint = f"it waits for {held_by}", f"insert later elements into {held_by}, or ADVANCE {held_by} TO {at}"
         if not engine.sources.has_heartbeat(held_by):
@@ -110,15 +112,15 @@ class Instants:
         return TimeError(f"{what} not final", detail=f"{reached}; {waits}", hint=hint)
 
     def forgotten(self, what: str, first: int) -> TimeError:
-        """Names the first instant that can be asked for."""
+        """Names the first answerable instant."""
         if first == OPEN:
             return TimeError(
                 f"{what} no longer kept",
                 detail="; ".join(self._query.notices),
-                hint="the first instant that can be asked for is known once so many elements have come",
+                hint="the first answerable instant is known once so many elements have come",
             )
         return TimeError(
             f"{what} no longer kept",
-            detail=f"the first instant that can be asked for is {shown_instant(first, self._query.common.domain)}",
+            detail=f"the first answerable instant is {shown_instant(first, self._query.common.domain)}",
             hint="declare the streams it reads with a longer RETAIN, or RETAIN FOREVER",
         )

@@ -11,7 +11,7 @@ import pyarrow as pa
 from millstream.engine.answers import elements_between, relation_at
 from millstream.engine.epochs.task import StateNames
 from millstream.engine.life import Life, under_way
-from millstream.engine.materialization import Answer, Keeping, Span
+from millstream.engine.materialization import Answer, Materialization, Span
 from millstream.engine.past import WHOLE, Past
 from millstream.errors import ClosedError, Error, EvaluationError
 from millstream.kernel.batch import INF, Batch
@@ -21,8 +21,8 @@ from millstream.plan.analysis.lifetime import OPEN, influence
 from millstream.plan.explain import explain
 from millstream.plan.nodes import Kind
 from millstream.plan.physical import QUERY
-from millstream.query.context import QueryContext, SharedPlan
-from millstream.query.instants import Instants
+from millstream.query.context import QueryContext, TemplatePlan
+from millstream.query.instants import QueryInstants
 from millstream.query.reader import ChangeReader
 from millstream.state.snapshot import Snapshot
 from millstream.types import arrow_schema
@@ -37,9 +37,9 @@ class Query:
         name: str,
         mode: str,
         bound: BoundQuery,
-        keeping: Keeping,
+        materialization: Materialization,
         number: int | None = None,
-        template: SharedPlan | None = None,
+        template: TemplatePlan | None = None,
         past: Past = WHOLE,
     ) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Query:
         self._context = context
         self._engine = context.engine
         self.common = bound  # that of its template where it has one: all is the same but its constants
-        self.keeping = keeping
+        self.materialization = materialization
         self.number = number  # within its group, if it shares a plan
         self.template = template
         self.past = past
@@ -58,22 +58,22 @@ class Query:
     @property
     def notices(self) -> list[str]:
         """What its author should know of the past that it saw, as long as it concerns answers."""
-        told = list(self.past.notices)
-        if not told or not self.past.covered or (first := self.instants.first_by_past()) == OPEN:
-            return told
+        notices = list(self.past.notices)
+        if not notices or not self.past.covered or (first := self.instants.first_by_past()) == OPEN:
+            return notices
         if first <= self.instants.frontier:
             return []  # what was to be waited for is there
         begins = self.instants.shown(first)
-        return [f"{notice.rpartition(': ')[0]}: it can be asked from {begins} on" for notice in told]
+        return [f"{notice.rpartition(': ')[0]}: it is answerable from {begins} on" for notice in notices]
 
     @property
     def life(self) -> Life:
         return self._engine.life
 
     @property
-    def instants(self) -> Instants:
+    def instants(self) -> QueryInstants:
         """Which instants it can be asked for."""
-        return Instants(self, self._context)
+        return QueryInstants(self, self._context)
 
     @property
     def reader(self) -> ChangeReader:
@@ -87,7 +87,7 @@ class Query:
     @property
     def edge(self) -> str:
         """The first of the edges that it shows; nothing where it keeps nothing."""
-        return self.keeping.edges[0] if self.keeping.edges else ""
+        return self.materialization.edges[0] if self.materialization.edges else ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -118,7 +118,7 @@ class Query:
     def error(self) -> EvaluationError | None:
         """What stopped the query, if something did: it has no answers any more."""
         try:
-            self.keeping.check()
+            self.materialization.check()
         except EvaluationError as error:
             return error
         return None
@@ -128,7 +128,7 @@ class Query:
         """Whether the past that is kept is still being worked through in the background."""
         engine = self._engine
         if self.number is None:
-            return any(edge in engine.backfills for edge in self.keeping.edges)
+            return any(edge in engine.backfills for edge in self.materialization.edges)
         is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
         return is_among and not engine.backfills.is_broken(self.edge, self.number)
 
@@ -159,7 +159,7 @@ class Query:
             def span(final: int) -> tuple[int, int]:
                 nonlocal first
                 first = self.instants.first
-                asked = self.instants.asked(at, final)
+                asked = self.instants.resolved(at, final)
                 return (asked if is_relation else first - 1), asked
 
             found = self.answer(span)
@@ -177,43 +177,43 @@ class Query:
         self._context.tick_clocks()
         engine.admitter.ask(self.edge)
         rows, snapshot = engine.reader.rows(self.edge, (QUERY, *self.common.schema))
-        final = engine.sources.final(self.keeping.inputs, snapshot)
-        return rows, self.instants.asked(at, final)
+        final = engine.sources.final(self.materialization.inputs, snapshot)
+        return rows, self.instants.resolved(at, final)
 
     @under_way
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order.
 
-        Without `since` they begin with all that holds at the first instant that can be asked for, as insertions.
+        Without `since` they begin with all that holds at the first answerable instant, as insertions.
         """
         self.check_open()
         self.wait()
         final = self.instants.reached()
         reader = self.reader
-        place = reader.place(since)
-        if since is not None and place.seen > final:
+        bookmark = reader.bookmark(since)
+        if since is not None and bookmark.seen > final:
             raise self.instants.not_final(f"changes of {self.name} since {since} are", since, final)
-        return reader.given(place, final)[0]
+        return reader.given(bookmark, final)[0]
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
         """From what is kept of it, asked anew where that has changed meanwhile."""
         self.instants.first_by_past()  # of which it may fail
         while True:
-            keeping = self.keeping
+            materialization = self.materialization
             try:
-                found = keeping.answer(span, whole=whole)
+                found = materialization.answer(span, whole=whole)
             except Error:
-                if self.keeping is keeping:
+                if self.materialization is materialization:
                     raise
             else:
-                if self.keeping is keeping:
+                if self.materialization is materialization:
                     return found
 
     def join(self, other: Query) -> None:
         """Go on as another query that asks the same, within its group."""
         self.common, self.number, self.template = other.common, other.number, other.template
         self.past = other.past
-        self.keeping = other.keeping  # last: whoever finds it has the rest
+        self.materialization = other.materialization  # last: whoever finds it has the rest
 
     def follow(self, since: Any = None, timeout: float | None = None) -> Iterator[pa.Table]:
         """The final changes after `since`, as they become final: tables like those of `changes`, none of them empty.
@@ -224,7 +224,7 @@ class Query:
         """
         self.check_open()
         reader = self.reader
-        return reader.follow(reader.hold(reader.place(since)), timeout)
+        return reader.follow(reader.keep(reader.bookmark(since)), timeout)
 
     @property
     def has_ended(self) -> bool:
@@ -233,7 +233,7 @@ class Query:
 
     @under_way
     def explain(self) -> str:
-        notes = (f"mode {self.mode}: {note}" for note in self.keeping.notes() if self.mode != "eager")
+        notes = (f"mode {self.mode}: {note}" for note in self.materialization.notes() if self.mode != "eager")
         return "\n".join([explain(self.bound.plan), *notes])
 
     @under_way
@@ -242,19 +242,19 @@ class Query:
         engine = self._engine
         if (backfill := self.backfill) is not None:
             epoch = engine.snapshot.epoch
-            told = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
-            return {**told, **self._noticed()}
+            stats = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
+            return {**stats, **self._noticed()}
         snapshot, notice = engine.snapshot, engine.enforcement.notices.get((self.edge, self.number))
         if (error := self.error) is not None:
-            told = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
-            return {**told, "approximate": False, **self._noticed()}
+            stats = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
+            return {**stats, "approximate": False, **self._noticed()}
         return {
             "state": "active",
             "final": self.final,
             "epoch": snapshot.epoch,
-            "rows": engine.reader.read(self.keeping.held),
+            "rows": engine.reader.read(self.materialization.held),
             "mode": self.mode,
-            "kept": self.keeping.notes(),
+            "kept": self.materialization.notes(),
             **(self.template.sharing(self) if self.template is not None and self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
@@ -267,7 +267,7 @@ class Query:
     @property
     def backfill(self) -> dict[str, Any] | None:
         """How far the past has been worked through, while it is: fraction, instants and rows."""
-        under_way = (self._engine.backfills.progress(edge) for edge in self.keeping.edges)
+        under_way = (self._engine.backfills.progress(edge) for edge in self.materialization.edges)
         found = next((progress for progress in under_way if progress is not None), None)
         if found is None or not self.is_filling:
             return None
@@ -297,7 +297,7 @@ class Query:
 
     def close(self) -> None:
         self._dropped = True
-        self._engine.notifier.tell()
+        self._engine.notifier.notify()
 
     def __repr__(self) -> str:
         return f"<Query {self.name}: {self.kind} {self.cql}>"

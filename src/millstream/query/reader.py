@@ -36,7 +36,7 @@ class ChangeReader:
     def life(self) -> Life:
         return self._engine.life
 
-    def place(self, since: Any = None) -> Bookmark:
+    def bookmark(self, since: Any = None) -> Bookmark:
         """Where changes after an instant begin; those of all instants with what holds at the first answerable one. What
         they change must be answerable itself."""
         first = self._instants.first
@@ -49,35 +49,35 @@ class ChangeReader:
             raise self._forgotten(seen, first)
         return Bookmark(self._query, seen)
 
-    def begun(self, place: Bookmark) -> Bookmark:
+    def begun(self, bookmark: Bookmark) -> Bookmark:
         """The place, with where it begins if that was not known yet and is now."""
-        if place.start == OPEN:
-            place.start = self._instants.first_by_past()
-        return place
+        if bookmark.start == OPEN:
+            bookmark.start = self._instants.first_by_past()
+        return bookmark
 
-    def hold(self, place: Bookmark, most: int | None = None) -> Bookmark:
+    def keep(self, bookmark: Bookmark, most: int | None = None) -> Bookmark:
         """Keep what comes after a place for as long as somebody has it, or until that is more than so many bytes."""
-        place.most = most
-        return self._engine.retention.bookmarks.hold(place)
+        bookmark.most = most
+        return self._engine.retention.bookmarks.keep(bookmark)
 
     @under_way
-    def given(self, place: Bookmark, until: int, most: int | None = None) -> tuple[pa.Table, int]:
+    def given(self, bookmark: Bookmark, until: int, most: int | None = None) -> tuple[pa.Table, int]:
         """What comes next for a place, up to an instant that is final, or as many instants as have about so many
         changes; and the last of them."""
-        if place.lost is not None:
-            lost = self._instants.shown(place.lost)
+        if bookmark.lost is not None:
+            lost = self._instants.shown(bookmark.lost)
             raise TimeError(
-                f"{self._since(place.seen)} no longer kept",
+                f"{self._since(bookmark.seen)} no longer kept",
                 detail=f"more than max_follower_bytes were kept for this reader, from {lost} back",
                 hint="read faster, or raise max_follower_bytes",
             )
-        if until <= self.begun(place).seen or until < place.start:
-            return self._changes(empty_batch(self._query.common.schema), -1, -1), place.seen
-        if place.needed < (first := self._instants.first_by_past()):
+        if until <= self.begun(bookmark).seen or until < bookmark.start:
+            return self._changes(empty_batch(self._query.common.schema), -1, -1), bookmark.seen
+        if bookmark.needed < (first := self._instants.first_by_past()):
             # A sink's: the query was made again since, from what was kept then.
-            raise self._forgotten(place.seen, first)
-        whole, since = place.is_new and self._query.kind == "relation", max(place.seen, place.start - 1)
-        start = place.start if whole else since
+            raise self._forgotten(bookmark.seen, first)
+        whole, since = bookmark.is_new and self._query.kind == "relation", max(bookmark.seen, bookmark.start - 1)
+        start = bookmark.start if whole else since
         rows = self._query.answer(lambda final: (start, until), whole=whole).rows
         if whole:
             rows, since = from_instant(rows, start), start - 1
@@ -86,13 +86,13 @@ class ChangeReader:
         return self._changes(rows, since, until), until
 
     @under_way
-    def next_changes(self, place: Bookmark, most: int) -> tuple[pa.Table, int]:
+    def next_changes(self, bookmark: Bookmark, most: int) -> tuple[pa.Table, int]:
         """The changes after a place, of as many instants as have about so many, and the last of them."""
         self._query.check_open()
         final = -1 if self._query.is_filling else self._instants.final
-        return self.given(place, final, most)
+        return self.given(bookmark, final, most)
 
-    def follow(self, place: Bookmark, timeout: float | None) -> Iterator[pa.Table]:
+    def follow(self, bookmark: Bookmark, timeout: float | None) -> Iterator[pa.Table]:
         """Changes after a place as they become final; ends when nothing has come for so many seconds."""
         self._engine.notifier.wait_until(lambda: self._query.has_ended or not self._query.is_filling, timeout)
         while not self._query.has_ended:
@@ -100,9 +100,9 @@ class ChangeReader:
                 return  # for longer than anybody wants to wait
             try:
                 final = self._instants.reached()
-                changes = self._more(place)
+                changes = self._more(bookmark)
                 if changes is None or not changes.num_rows:
-                    seen = final if place.start == OPEN else max(place.seen, place.start - 1)
+                    seen = final if bookmark.start == OPEN else max(bookmark.seen, bookmark.start - 1)
                     self._wait(seen, timeout)
                     if not self._query.has_ended and self._instants.reached() <= seen:
                         return  # nothing came
@@ -114,13 +114,13 @@ class ChangeReader:
             yield changes
 
     @under_way
-    def _more(self, place: Bookmark) -> pa.Table | None:
+    def _more(self, bookmark: Bookmark) -> pa.Table | None:
         """What has become final since a follower was here."""
         final = self._instants.reached()
-        if final <= self.begun(place).seen or final < place.start:
+        if final <= self.begun(bookmark).seen or final < bookmark.start:
             return None
         with _FOLLOWING:
-            changes, place.seen = self.given(place, final)
+            changes, bookmark.seen = self.given(bookmark, final)
         return changes
 
     def _wait(self, seen: int, timeout: float | None) -> None:

@@ -12,7 +12,7 @@ from millstream import errors
 from millstream.errors import Error
 from millstream.query import Query
 from millstream.wire.errors import document
-from millstream.wire.media import Format, accepted
+from millstream.wire.media import RowFormat, accepted
 from millstream.wire.rows import columns_of, encode
 from millstream.wire.values import json_value
 
@@ -41,7 +41,7 @@ def status_of(error: Error) -> int:
     return next(status for kind, status in _STATUS if isinstance(error, kind))
 
 
-def told(error: Error, status: int | None = None) -> Response:
+def error_response(error: Error, status: int | None = None) -> Response:
     return as_json(document(error), status or status_of(error))
 
 
@@ -53,7 +53,7 @@ def as_json(content: Any, status: int = 200) -> Response:
 def rows(request: Request, table: pa.Table, note: dict[str, Any] | None = None) -> Response:
     """A table in the format that the request accepts."""
     form = accepted(request.headers.get("accept"))
-    media = f"{form}; header=present; charset=utf-8" if form == Format.CSV else str(form)
+    media = f"{form}; header=present; charset=utf-8" if form == RowFormat.CSV else str(form)
     return Response(encode(table, form, note), media_type=None, headers={"content-type": media})
 
 

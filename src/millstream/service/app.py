@@ -16,17 +16,17 @@ from starlette.exceptions import HTTPException
 from millstream.database import Database
 from millstream.errors import Error, InputError, NameError
 from millstream.service import documents as doc
-from millstream.service.answers import NotThere, as_json, told
+from millstream.service.answers import NotThere, as_json, error_response
 from millstream.service.backups import backup_routes
 from millstream.service.events import Follows
-from millstream.service.gate import Gate, Refused
-from millstream.service.limits import Limits
+from millstream.service.gate import RequestGate, RequestRefused
+from millstream.service.limits import ServiceLimits
 from millstream.service.metrics import exposition
 from millstream.service.page import landing, reference
 from millstream.service.routes import needs, routes
 from millstream.service.sources import SourceReader
 from millstream.service.tokens import Role, Tokens
-from millstream.service.work import Service
+from millstream.service.work import DatabaseService
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ def create_app(
     *,
     version: str,
     tokens: Tokens | None = None,
-    limits: Limits | None = None,
+    limits: ServiceLimits | None = None,
     sources: SourceReader,
 ) -> FastAPI:
     """An app that serves a database; without tokens everybody who reaches it may do everything."""
-    limits = limits or Limits()
+    limits = limits or ServiceLimits()
     held: dict[str, Any] = {}
 
     @asynccontextmanager
@@ -52,7 +52,7 @@ def create_app(
         service.close()
 
     responses: dict[int | str, dict[str, Any]] = {
-        status: {"model": doc.Told} for status in (400, 401, 403, 404, 409, 410, 413, 422, 429, 503)
+        status: {"model": doc.ErrorResponse} for status in (400, 401, 403, 404, 409, 410, 413, 422, 429, 503)
     }
     app = FastAPI(
         title="Millstream",
@@ -63,9 +63,9 @@ def create_app(
         redoc_url=None,
         responses=responses,
     )
-    service = Service(database, limits, sources)
+    service = DatabaseService(database, limits, sources)
     app.state.service = service
-    _tell_errors(app)
+    _handle_errors(app)
     _count_requests(app, service)
 
     def refused() -> None:
@@ -74,11 +74,11 @@ def create_app(
     app.include_router(routes(service, lambda: held["follows"]))
     app.include_router(backup_routes(service))
     _pages(app, service, lambda: held["follows"])
-    app.add_middleware(Gate, tokens=tokens, limits=limits, refused=refused)
+    app.add_middleware(RequestGate, tokens=tokens, limits=limits, refused=refused)
     return app
 
 
-def _pages(app: FastAPI, service: Service, follows: Callable[[], Follows]) -> None:
+def _pages(app: FastAPI, service: DatabaseService, follows: Callable[[], Follows]) -> None:
     @app.get("/healthz", summary="Whether the service is well", response_model=dict[str, Any], tags=["service"])
     async def health() -> Response:
         failed = service.sources.error
@@ -106,7 +106,7 @@ def _pages(app: FastAPI, service: Service, follows: Callable[[], Follows]) -> No
         return HTMLResponse(reference(app.openapi()))
 
 
-def _count_requests(app: FastAPI, service: Service) -> None:
+def _count_requests(app: FastAPI, service: DatabaseService) -> None:
     class Counted:
         """Counts answers by their status."""
 
@@ -128,21 +128,21 @@ def _count_requests(app: FastAPI, service: Service) -> None:
 _METHODS = ("GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH")
 
 
-def _tell_errors(app: FastAPI) -> None:
+def _handle_errors(app: FastAPI) -> None:
     """Every error is the same document."""
     handler = app.exception_handler
 
     @handler(Error)
     async def of_ours(request: Request, error: Error) -> Response:
-        return told(error)
+        return error_response(error)
 
     @handler(NotThere)
     async def not_there(request: Request, error: NotThere) -> Response:
-        return told(error.error, 404)
+        return error_response(error.error, 404)
 
-    @handler(Refused)
-    async def of_the_gate(request: Request, error: Refused) -> Response:
-        response = told(error.error, error.status_code)
+    @handler(RequestRefused)
+    async def of_the_gate(request: Request, error: RequestRefused) -> Response:
+        response = error_response(error.error, error.status_code)
         response.raw_headers.extend(error.more)
         return response
 
@@ -152,22 +152,24 @@ def _tell_errors(app: FastAPI) -> None:
             said: Error = NameError(f"there is nothing at {request.url.path}", hint="see /docs")
         else:
             said = InputError(str(error.detail))
-        response = told(said, error.status_code)
+        response = error_response(said, error.status_code)
         response.headers.update(error.headers or {})
         return response
 
     @handler(RequestValidationError)
     async def of_requests(request: Request, error: RequestValidationError) -> Response:
-        return told(_invalid(error.errors()), 422)
+        return error_response(_invalid(error.errors()), 422)
 
     @handler(ValidationError)
     async def of_documents(request: Request, error: ValidationError) -> Response:
-        return told(_invalid(error.errors(include_url=False)), 422)
+        return error_response(_invalid(error.errors(include_url=False)), 422)
 
     @handler(Exception)
     async def of_nobody(request: Request, error: Exception) -> Response:
         _log.exception("%s %s", request.method, request.url.path, exc_info=error)
-        return told(Error("the service failed", detail=repr(error), hint="this should not happen: see its log"), 500)
+        return error_response(
+            Error("the service failed", detail=repr(error), hint="this should not happen: see its log"), 500
+        )
 
 
 def _invalid(found: Any) -> InputError:

@@ -13,7 +13,7 @@ from millstream.service import documents as doc
 from millstream.service.answers import as_json
 from millstream.service.routes import needs
 from millstream.service.tokens import Role
-from millstream.service.work import Service
+from millstream.service.work import DatabaseService
 from millstream.wire.errors import document
 
 
@@ -34,11 +34,11 @@ class Backups:
         return self.state
 
     def _make(self, path: str, copy: bool) -> None:
-        def told(done: int, size: int) -> None:
+        def on_progress(done: int, size: int) -> None:
             self.state = {"state": "running", "path": path, "bytes": done, "of_bytes": size}
 
         try:
-            made = self._database.backup(path, copy=copy, progress=told)
+            made = self._database.backup(path, copy=copy, progress=on_progress)
         except Error as error:
             self.state = {"state": "failed", "path": path, **document(error)}
         except Exception as error:  # whatever it is: whoever asked must hear of it
@@ -48,7 +48,7 @@ class Backups:
             self.state = {"state": "done", "path": str(made.path), **about}
 
 
-def backup_routes(service: Service) -> APIRouter:
+def backup_routes(service: DatabaseService) -> APIRouter:
     router, backups = APIRouter(prefix="/v1", tags=["service"]), Backups(service.database)
 
     @router.post(

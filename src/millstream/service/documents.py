@@ -7,42 +7,42 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class _Asked(BaseModel):
+class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Statements(_Asked):
+class Statements(_Request):
     text: str = Field(description="Statements, with semicolons between them.", examples=["SHOW QUERIES"])
 
 
-class Registration(_Asked):
+class Registration(_Request):
     cql: str = Field(description="A query.", examples=["SELECT k FROM s [RANGE 10]"])
     name: str | None = Field(None, description="Its name; one is made up where there is none.")
     mode: str = Field("eager", description="eager, lazy or none.")
 
 
-class Registrations(_Asked):
+class Registrations(_Request):
     template: str = Field(description="A query with ? for parameters.")
     rows: list[Any] = Field(description="A list of values for each query; a single value where there is one parameter.")
     names: list[str] | None = Field(None, description="Their names, one for each row.")
     mode: str = Field("eager", description="eager, lazy or none.")
 
 
-class Question(_Asked):
+class Question(_Request):
     cql: str = Field(description="A query.")
 
 
-class Questions(_Asked):
+class Questions(_Request):
     queries: list[str] | None = Field(None, description="Names of queries with the same columns; all of them if none.")
     at: int | str | None = Field(None, description="An instant: a number of ticks, or a timestamp's text.")
 
 
-class Heartbeat(_Asked):
+class Heartbeat(_Request):
     to: int | str = Field(description="An instant: a number of ticks, or a timestamp's text.")
     stream: str | None = Field(None, description="The stream; all of them if none is named.")
 
 
-class Run(_Asked):
+class Run(_Request):
     until: Literal["idle"] | float = Field("idle", description="idle, or a number of seconds.")
 
 
@@ -108,13 +108,13 @@ class Message(BaseModel):
     message: str
 
 
-class Told(BaseModel):
+class ErrorResponse(BaseModel):
     """An error: its class, all of it as people read it, and its parts."""
 
     error: dict[str, Any]
 
 
-class BackupWanted(_Asked):
+class BackupWanted(_Request):
     """Where a backup goes, and whether files are copied where they could be linked."""
 
     path: str = Field(max_length=4096)

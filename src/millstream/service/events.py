@@ -22,14 +22,14 @@ from starlette.responses import Response
 
 from millstream.errors import ClosedError, Error
 from millstream.query import Bookmark, Query
-from millstream.service.work import Service
+from millstream.service.work import DatabaseService
 from millstream.wire.errors import document
-from millstream.wire.media import Format
+from millstream.wire.media import RowFormat
 from millstream.wire.rows import encode, to_arrow_stream
 from millstream.wire.values import shown_instant
 
 Body = Literal["json", "arrow"]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+AsgiSend = Callable[[dict[str, Any]], Awaitable[None]]
 _MOST = 4096  # rows of an event, unless a single instant has more
 _ALIVE_EVERY = 15.0  # seconds
 _STALLED = 60.0  # seconds after which a reader that takes nothing is left
@@ -40,12 +40,12 @@ _Piece = tuple[bytes, int]
 class Follows:
     """The followers of all queries."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: DatabaseService) -> None:
         self._service = service
         self.count = 0
         self._loop = asyncio.get_running_loop()
         self._moved = asyncio.Event()
-        self._is_told = False
+        self._is_notified = False
         self._pieces: dict[_At, asyncio.Task[_Piece]] = {}
         self._end = service.database.engine.notifier.listen(self._committed)
         self._stop = asyncio.create_task(self._when_stopping())
@@ -60,20 +60,22 @@ class Follows:
 
     def _committed(self) -> None:
         """Called by whoever commits, in its thread."""
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_notified:
+            self._is_notified = True
             self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        self._is_told = False
+        self._is_notified = False
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    async def events(self, query: Query, place: Bookmark, body: Body, timeout: float | None) -> AsyncGenerator[bytes]:
+    async def events(
+        self, query: Query, bookmark: Bookmark, body: Body, timeout: float | None
+    ) -> AsyncGenerator[bytes]:
         """The events of one reader, from the first that it has not seen."""
         self.count += 1
         try:
-            async for event in self._events(query, place, body, timeout):
+            async for event in self._events(query, bookmark, body, timeout):
                 yield event
         except ClosedError:
             pass  # dropped, or the service is stopping, while it was read
@@ -84,15 +86,20 @@ class Follows:
         if query.has_ended and not self._service.stopping.is_set():
             yield _event("end", json.dumps({"reason": f'query "{query.name}" was dropped'}))
 
-    async def _events(self, query: Query, place: Bookmark, body: Body, timeout: float | None) -> AsyncGenerator[bytes]:
-        said = place.seen
+    async def _events(
+        self, query: Query, bookmark: Bookmark, body: Body, timeout: float | None
+    ) -> AsyncGenerator[bytes]:
+        said = bookmark.seen
         yield b": following\n\n"
         while not query.has_ended and not self._service.stopping.is_set():
             moved = self._moved  # before looking, so that no commit is missed in between
-            if query.instants.committed > query.reader.begun(place).seen and query.instants.committed >= place.start:
-                piece, until = await self._piece(query, place, body)
-                if until > place.seen:
-                    place.seen = until
+            if (
+                query.instants.committed > query.reader.begun(bookmark).seen
+                and query.instants.committed >= bookmark.start
+            ):
+                piece, until = await self._piece(query, bookmark, body)
+                if until > bookmark.seen:
+                    bookmark.seen = until
                     if piece:
                         yield piece
                         said = until
@@ -102,15 +109,15 @@ class Follows:
                     yield _event("end", json.dumps({"reason": "nothing came"}))
                     return
                 # A reader that comes back need not begin before what had nothing for it.
-                yield _progress(query, place.seen) if place.seen != said else b": alive\n\n"
-                said = place.seen
+                yield _progress(query, bookmark.seen) if bookmark.seen != said else b": alive\n\n"
+                said = bookmark.seen
 
-    async def _piece(self, query: Query, place: Bookmark, body: Body) -> _Piece:
+    async def _piece(self, query: Query, bookmark: Bookmark, body: Body) -> _Piece:
         """What comes next for readers at a place: read by the first who asks, for all who ask meanwhile."""
-        at = id(query), place.seen, place.start if place.is_new else -1, body
+        at = id(query), bookmark.seen, bookmark.start if bookmark.is_new else -1, body
         found = self._pieces.get(at)
-        if found is None or place.lost is not None:
-            found = asyncio.create_task(self._service.follow(lambda: _piece_of(query, place, body)))
+        if found is None or bookmark.lost is not None:
+            found = asyncio.create_task(self._service.follow(lambda: _piece_of(query, bookmark, body)))
             self._pieces[at] = found
             found.add_done_callback(lambda done: self._forget(at, done))
         return await asyncio.shield(found)
@@ -122,19 +129,19 @@ class Follows:
         self._loop.call_later(0.2, self._pieces.pop, at, None)
 
 
-def _piece_of(query: Query, place: Bookmark, body: Body) -> _Piece:
-    changes, until = query.reader.next_changes(place, _MOST)
+def _piece_of(query: Query, bookmark: Bookmark, body: Body) -> _Piece:
+    changes, until = query.reader.next_changes(bookmark, _MOST)
     if not changes.num_rows:
         return b"", until
     if body == "json":
-        content = encode(changes, Format.JSON).decode()
+        content = encode(changes, RowFormat.JSON).decode()
     else:
         content = base64.b64encode(to_arrow_stream(changes)).decode()
     return _event(None, content, shown_instant(query.instants.shown(until))), until
 
 
-def _event(kind: str | None, content: str, place: str | None = None) -> bytes:
-    lines = [*([f"event: {kind}"] if kind else []), *([f"id: {place}"] if place else []), f"data: {content}"]
+def _event(kind: str | None, content: str, bookmark: str | None = None) -> bytes:
+    lines = [*([f"event: {kind}"] if kind else []), *([f"id: {bookmark}"] if bookmark else []), f"data: {content}"]
     return ("\n".join(lines) + "\n\n").encode()
 
 
@@ -177,7 +184,7 @@ class EventStream(Response):
         if error is not None and not isinstance(error, OSError | TimeoutError):
             raise error
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: AsgiSend) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with aclosing(self._events) as events:  # with which its place goes
             async for event in events:

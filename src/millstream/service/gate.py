@@ -17,21 +17,21 @@ from urllib.parse import urlsplit
 from starlette.exceptions import HTTPException
 
 from millstream.errors import AccessError, Error, LimitError
-from millstream.service.limits import Limits, Rates
+from millstream.service.limits import Rates, ServiceLimits
 from millstream.service.tokens import Role, Tokens, role_of
 from millstream.wire.errors import document
 
-Scope = MutableMapping[str, Any]
+AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[AsgiScope, Receive, AsgiSend], Awaitable[None]]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _OPEN = ("/healthz",)  # to whom has no token
 _READ_AWAY_BYTES, _READ_AWAY_SECONDS = 256 << 20, 5.0
 
 
-class Refused(HTTPException):
+class RequestRefused(HTTPException):
     """A request that gets no further; of the kind that the app passes on when it is raised while it reads a body."""
 
     def __init__(self, status: int, error: Error, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
@@ -39,26 +39,26 @@ class Refused(HTTPException):
         self.error, self.more = error, headers
 
 
-class Gate:
+class RequestGate:
     """Lets requests through to an app; `scope["role"]` and `scope["caller"]` say who it was."""
 
-    def __init__(self, app: App, tokens: Tokens | None, limits: Limits, refused: Callable[[], None]) -> None:
+    def __init__(self, app: App, tokens: Tokens | None, limits: ServiceLimits, refused: Callable[[], None]) -> None:
         self._app, self._tokens, self._limits, self._refused = app, tokens, limits, refused
         self._rates = Rates(limits.requests_per_second)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: AsgiSend) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         try:
             self._admit(scope)
             await self._app(scope, self._counted(scope, receive), send)
-        except Refused as refusal:
+        except RequestRefused as refusal:
             self._refused()
             await _read_away(scope, receive)
             await answer_refused(send, refusal)
 
-    def _admit(self, scope: Scope) -> None:
+    def _admit(self, scope: AsgiScope) -> None:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         self._check_origin(headers)
         address = (scope.get("client") or ("",))[0]
@@ -72,7 +72,7 @@ class Gate:
             if token is None:
                 self._check_rate(address)  # so that nobody tries many
                 said = "an unknown token" if secret else "no token"
-                raise Refused(
+                raise RequestRefused(
                     401,
                     AccessError(said, hint='send one as "Authorization: Bearer ...", made by `millstream token add`'),
                     ((b"www-authenticate", b"Bearer"),),
@@ -83,7 +83,7 @@ class Gate:
     def _check_origin(self, headers: dict[bytes, str]) -> None:
         host = urlsplit(f"//{headers.get(b'host', '')}")
         if self._tokens is None and host.hostname not in LOOPBACK:
-            raise Refused(
+            raise RequestRefused(
                 403,
                 AccessError(
                     f'this service is for this machine only, and was asked for as "{host.hostname}"',
@@ -92,12 +92,12 @@ class Gate:
             )
         origin = headers.get(b"origin")
         if origin is not None and urlsplit(origin).netloc != host.netloc:
-            raise Refused(403, AccessError(f"pages of {origin} may not ask this service"))
+            raise RequestRefused(403, AccessError(f"pages of {origin} may not ask this service"))
 
     def _check_rate(self, caller: str) -> None:
         wait = self._rates.wait(caller)
         if wait:
-            raise Refused(
+            raise RequestRefused(
                 429,
                 LimitError(
                     f"more than {self._limits.requests_per_second:g} requests a second",
@@ -106,13 +106,13 @@ class Gate:
                 ((b"retry-after", b"1"), (b"x-retry-after-seconds", f"{wait:.3f}".encode())),
             )
 
-    def _counted(self, scope: Scope, receive: Receive) -> Receive:
+    def _counted(self, scope: AsgiScope, receive: Receive) -> Receive:
         """The body, of which no more is read than is allowed."""
         most, taken = self._limits.request_bytes, 0
         if not most:
             return receive
         said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        too_large = Refused(
+        too_large = RequestRefused(
             413,
             LimitError(f"a request of more than {most} bytes", hint="send rows in parts, each an insert of its own"),
             ((b"connection", b"close"),),
@@ -133,7 +133,7 @@ class Gate:
         return counted
 
 
-async def _read_away(scope: Scope, receive: Receive) -> None:
+async def _read_away(scope: AsgiScope, receive: Receive) -> None:
     """Reads what a caller is still sending, as far as is bearable: one that is cut off amid sending sees a broken
     connection instead of the answer."""
     if any(name == b"expect" for name, _ in scope["headers"]):
@@ -148,7 +148,7 @@ async def _read_away(scope: Scope, receive: Receive) -> None:
                     return
 
 
-async def answer_refused(send: Send, refusal: Refused) -> None:
+async def answer_refused(send: AsgiSend, refusal: RequestRefused) -> None:
     body = json.dumps(document(refusal.error)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *refusal.more]
     await send({"type": "http.response.start", "status": refusal.status_code, "headers": headers})

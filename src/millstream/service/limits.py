@@ -11,7 +11,7 @@ _REMEMBERED = 10_000  # callers
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServiceLimits:
     """0 means no limit."""
 
     request_bytes: int = 64 << 20

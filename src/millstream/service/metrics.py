@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from millstream.service.work import Service
+from millstream.service.work import DatabaseService
 
 _Sample = tuple[Mapping[str, str], float]
 
 
-def exposition(service: Service, followers: int) -> str:
+def exposition(service: DatabaseService, followers: int) -> str:
     """All metrics in the text format."""
     stats = service.database.stats()
     streams = stats["streams"].items()

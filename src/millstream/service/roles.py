@@ -6,7 +6,7 @@ from millstream.language import statements as st
 from millstream.language.statement_parser import parse
 from millstream.service.tokens import Role
 
-_READING = (st.Query, st.Explain, st.Show)
+_READING = (st.AdHocQuery, st.Explain, st.Show)
 _WRITING = (st.Insert, st.Delete, st.Update, st.Advance, st.RegisterQuery)
 
 

@@ -15,12 +15,12 @@ from millstream.plan.definitions import StreamDefinition
 from millstream.service import documents as doc
 from millstream.service.answers import NotThere, as_json, described, rows
 from millstream.service.events import Body, EventStream, Follows
-from millstream.service.gate import Refused
+from millstream.service.gate import RequestRefused
 from millstream.service.roles import needed_for
 from millstream.service.tokens import Role
-from millstream.service.work import Service
+from millstream.service.work import DatabaseService
 from millstream.statements.result import Result
-from millstream.wire.media import Format, accepted, sent
+from millstream.wire.media import RowFormat, accepted, sent
 from millstream.wire.rows import columns_of, decode, encode, from_arrow_stream
 from millstream.wire.values import instant_of
 
@@ -28,7 +28,7 @@ At = Annotated[str | None, Query(description="An instant: a number of ticks, or 
 _ROWS: dict[int | str, dict[str, Any]] = {
     200: {
         "model": doc.Rows,
-        "content": {str(form): {} for form in Format if form != Format.JSON},
+        "content": {str(form): {} for form in RowFormat if form != RowFormat.JSON},
         "description": "The rows, in the format that Accept names.",
     }
 }
@@ -36,12 +36,12 @@ _BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            str(Format.JSON): {
+            str(RowFormat.JSON): {
                 "schema": {"type": "array", "items": {"anyOf": [{"type": "array"}, {"type": "object"}]}}
             },
-            str(Format.NDJSON): {"schema": {"type": "string"}},
-            str(Format.CSV): {"schema": {"type": "string"}},
-            str(Format.ARROW): {"schema": {"type": "string", "format": "binary"}},
+            str(RowFormat.NDJSON): {"schema": {"type": "string"}},
+            str(RowFormat.CSV): {"schema": {"type": "string"}},
+            str(RowFormat.ARROW): {"schema": {"type": "string", "format": "binary"}},
         },
     }
 }
@@ -59,7 +59,7 @@ def needs(role: Role) -> Any:
 def check_role(request: Request, role: Role) -> None:
     had = request.scope.get("role")
     if had is None or had < role:
-        raise Refused(403, AccessError(f"this needs a token for {role}", detail=f"the token is for {had}"))
+        raise RequestRefused(403, AccessError(f"this needs a token for {role}", detail=f"the token is for {had}"))
 
 
 def _query(database: Database, name: str) -> standing.Query:
@@ -69,7 +69,7 @@ def _query(database: Database, name: str) -> standing.Query:
         raise NotThere(error) from None
 
 
-def routes(service: Service, follows: Callable[[], Follows]) -> APIRouter:
+def routes(service: DatabaseService, follows: Callable[[], Follows]) -> APIRouter:
     """All routes of a service."""
     router = APIRouter(prefix="/v1")
     router.include_router(_statements(service))
@@ -78,7 +78,7 @@ def routes(service: Service, follows: Callable[[], Follows]) -> APIRouter:
     return router
 
 
-def _statements(service: Service) -> APIRouter:
+def _statements(service: DatabaseService) -> APIRouter:
     router, database = APIRouter(tags=["statements"]), service.database
 
     @router.post("/execute", response_model=doc.Done, summary="Run statements; gives the last one's result")
@@ -108,7 +108,7 @@ def _statements(service: Service) -> APIRouter:
     return router
 
 
-def _done(result: Result, form: Format) -> Response:
+def _done(result: Result, form: RowFormat) -> Response:
     """What a statement gave: rows with the rest beside them, or the rest alone."""
     said: dict[str, Any] = {"message": result.message}
     if result.notices:
@@ -122,7 +122,7 @@ def _done(result: Result, form: Format) -> Response:
     return Response(encode(result.table, form, said), headers={"content-type": str(form)})
 
 
-def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
+def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRouter:
     router, database = APIRouter(tags=["queries"]), service.database
 
     async def answer(request: Request, name: str, ask: Callable[[standing.Query], pa.Table]) -> Response:
@@ -170,8 +170,8 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
             "requestBody": {
                 "required": True,
                 "content": {
-                    str(Format.JSON): {"schema": doc.Registrations.model_json_schema()},
-                    str(Format.ARROW): {"schema": {"type": "string", "format": "binary"}},
+                    str(RowFormat.JSON): {"schema": doc.Registrations.model_json_schema()},
+                    str(RowFormat.ARROW): {"schema": {"type": "string", "format": "binary"}},
                 },
             }
         },
@@ -243,12 +243,14 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
         def begin() -> tuple[standing.Query, standing.Bookmark]:
             query = _query(database, name)
             reader = query.reader
-            place = reader.hold(reader.place(_instant(last_event_id or since)), database.settings.max_follower_bytes)
-            reader.next_changes(place, 1)  # so that what is wrong with it is said before events begin
-            return query, place
+            bookmark = reader.keep(
+                reader.bookmark(_instant(last_event_id or since)), database.settings.max_follower_bytes
+            )
+            reader.next_changes(bookmark, 1)  # so that what is wrong with it is said before events begin
+            return query, bookmark
 
-        query, place = await service.read(begin)
-        return EventStream(follows().events(query, place, form, timeout))
+        query, bookmark = await service.read(begin)
+        return EventStream(follows().events(query, bookmark, form, timeout))
 
     @router.get(
         "/queries/{name:path}/explain", response_model=doc.Plan, summary="Its plan", dependencies=[needs(Role.READ)]
@@ -283,8 +285,8 @@ def _queries(service: Service, follows: Callable[[], Follows]) -> APIRouter:
     return router
 
 
-def _template(body: bytes, form: Format) -> tuple[str, Any, list[str] | None, str]:
-    if form == Format.ARROW:
+def _template(body: bytes, form: RowFormat) -> tuple[str, Any, list[str] | None, str]:
+    if form == RowFormat.ARROW:
         parameters, said = from_arrow_stream(body)
         asked = doc.Registrations.model_validate({"mode": "eager", **said, "rows": []})
         return asked.template, parameters, asked.names, asked.mode
@@ -293,7 +295,7 @@ def _template(body: bytes, form: Format) -> tuple[str, Any, list[str] | None, st
     return asked.template, given, asked.names, asked.mode
 
 
-def _inputs(service: Service) -> APIRouter:
+def _inputs(service: DatabaseService) -> APIRouter:
     router, database = APIRouter(tags=["rows and time"]), service.database
 
     @router.post(

@@ -16,7 +16,7 @@ import uvicorn
 from millstream.database import Database
 from millstream.errors import AccessError, SetupError
 from millstream.service.app import create_app
-from millstream.service.limits import Limits
+from millstream.service.limits import ServiceLimits
 from millstream.service.sources import SourceReader
 from millstream.service.tokens import Tokens
 
@@ -61,7 +61,7 @@ class Server:
         *,
         version: str,
         tokens: Tokens | None = None,
-        limits: Limits | None = None,
+        limits: ServiceLimits | None = None,
         announce: Callable[[str], None] | None = None,
         stopping: Callable[[], None] | None = None,
     ) -> None:
@@ -107,13 +107,13 @@ class Server:
 class _Uvicorn(uvicorn.Server):
     """Followers are told to go before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, told: Callable[[], None] | None) -> None:
+    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, on_stop: Callable[[], None] | None) -> None:
         super().__init__(config)
-        self._stopping, self._told = stopping, told
+        self._stopping, self._on_stop = stopping, on_stop
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self._told is not None and not self.should_exit:
-            self._told()
+        if self._on_stop is not None and not self.should_exit:
+            self._on_stop()
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

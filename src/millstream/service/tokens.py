@@ -116,14 +116,14 @@ class Tokens:
             os.close(lock)
 
     def _write(self, tokens: list[Token]) -> None:
-        beside = self.file.with_suffix(".new")
+        replacement = self.file.with_suffix(".new")
         content = json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=1)
-        beside.unlink(missing_ok=True)
-        with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as out:
+        replacement.unlink(missing_ok=True)
+        with os.fdopen(os.open(replacement, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
-        beside.rename(self.file)
+        replacement.rename(self.file)
 
     def _load(self) -> list[Token]:
         try:
@@ -144,7 +144,7 @@ class Tokens:
             self._read_at = read_at
 
 
-def tokens_beside(path: Path | None, file: Path | None) -> Tokens | None:
+def tokens_of(path: Path | None, file: Path | None) -> Tokens | None:
     """The tokens of a database directory, or of a file; None where there is neither."""
     if file is None and path is None:
         return None

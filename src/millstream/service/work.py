@@ -12,7 +12,7 @@ from typing import TypeVar
 from millstream.database import Database
 from millstream.errors import ClosedError, LimitError
 from millstream.query import Query
-from millstream.service.limits import Limits
+from millstream.service.limits import ServiceLimits
 from millstream.service.sources import SourceReader
 
 T = TypeVar("T")
@@ -22,14 +22,14 @@ _WRITERS = 4
 _GLANCE = 0.02  # seconds
 
 
-class Service:
+class DatabaseService:
     """A database that is served.
 
     The database is synchronous, so that requests are worked on by threads. What reads committed segments has threads of
     its own: it never waits for what waits for the database's lock.
     """
 
-    def __init__(self, database: Database, limits: Limits, sources: SourceReader) -> None:
+    def __init__(self, database: Database, limits: ServiceLimits, sources: SourceReader) -> None:
         self.database, self.limits, self.sources = database, limits, sources
         self.stopping = asyncio.Event()
         self.answered: Counter[tuple[str, int]] = Counter()  # by method and status

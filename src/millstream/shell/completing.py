@@ -28,7 +28,7 @@ _WORD = re.compile(r"[\w.]*$|\\\w*$")
 _MOST_QUERIES = 1000
 
 
-class Names(Completer):
+class NameCompleter(Completer):
     """Completes the word before the cursor. Names are asked for anew when something may have changed them."""
 
     def __init__(self, names: Callable[[], Iterable[str]]) -> None:

@@ -13,14 +13,14 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from millstream.shell.completing import Names, names_of
-from millstream.shell.session import Session
+from millstream.shell.completing import NameCompleter, names_of
+from millstream.shell.session import ShellSession
 from millstream.shell.splitting import is_blank, statements
 
 
-def converse(session: Session, **surroundings: Any) -> None:
+def converse(session: ShellSession, **surroundings: Any) -> None:
     """Read and answer until the user leaves; `surroundings` are the input and output where they are no terminal."""
-    names = Names(lambda: names_of(session.db))
+    names = NameCompleter(lambda: names_of(session.db))
     prompt: PromptSession[str] = PromptSession(
         "millstream> ",
         history=_history(),
@@ -70,7 +70,7 @@ def _history() -> History:
     return FileHistory(str(home / "history"))
 
 
-def read_all(session: Session, lines: TextIO) -> bool:
+def read_all(session: ShellSession, lines: TextIO) -> bool:
     """Read to the end, doing each statement when it is finished; whether something failed."""
     text = ""
     for line in lines:

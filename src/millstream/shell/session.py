@@ -29,7 +29,7 @@ COMMANDS = (r"\d", r"\plan", r"\watch", r"\run", r"\i", r"\timing", r"\q", r"\?"
 _KINDS = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS")
 
 
-class Session:
+class ShellSession:
     """A conversation with a database. What goes wrong is shown, and counted."""
 
     def __init__(self, db: Any, out: TextIO, errors: TextIO) -> None:

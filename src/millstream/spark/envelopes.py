@@ -36,7 +36,7 @@ _PIECE = 1 << 19
 _PIECES = 16  # handed to Spark at a time
 
 
-class Kind(Enum):
+class EnvelopeKind(Enum):
     """What is in an envelope."""
 
     ROWS = "rows"
@@ -50,7 +50,7 @@ class Kind(Enum):
 class Sealed:
     """An envelope as it travels."""
 
-    kind: Kind
+    kind: EnvelopeKind
     flow: str
     shard: int
     origin: int
@@ -60,27 +60,29 @@ class Sealed:
 def seal(envelope: Envelope) -> Iterator[Sealed]:
     address = envelope.flow, envelope.shard, envelope.origin
     if not isinstance(envelope.content, pl.DataFrame):
-        yield Sealed(Kind.FAILURE, *address, dumps(envelope.content))
+        yield Sealed(EnvelopeKind.FAILURE, *address, dumps(envelope.content))
         return
     frame = envelope.content
     rows = max(1, frame.height * _PIECE // max(1, int(frame.estimated_size())))
     for piece in frame.iter_slices(rows):
         stream = io.BytesIO()
         piece.write_ipc_stream(stream)
-        yield Sealed(Kind.ROWS, *address, stream.getvalue())
+        yield Sealed(EnvelopeKind.ROWS, *address, stream.getvalue())
 
 
 def unseal(sealed: Sealed) -> Envelope:
-    content = pl.read_ipc_stream(sealed.content) if sealed.kind is Kind.ROWS else cloudpickle.loads(sealed.content)
+    content = (
+        pl.read_ipc_stream(sealed.content) if sealed.kind is EnvelopeKind.ROWS else cloudpickle.loads(sealed.content)
+    )
     return Envelope(sealed.flow, sealed.shard, sealed.origin, content)
 
 
 def call(shard: int) -> Sealed:
-    return Sealed(Kind.CALL, "", shard, 0, b"")
+    return Sealed(EnvelopeKind.CALL, "", shard, 0, b"")
 
 
 def seal_outcome(outcome: ShardOutcome, shard: int) -> Sealed:
-    return Sealed(Kind.OUTCOME, "", shard, 0, dumps(outcome))
+    return Sealed(EnvelopeKind.OUTCOME, "", shard, 0, dumps(outcome))
 
 
 def guarded(work: Iterable[Sealed]) -> Iterator[Sealed]:
@@ -89,7 +91,7 @@ def guarded(work: Iterable[Sealed]) -> Iterator[Sealed]:
     try:
         yield from work
     except Error as error:
-        yield Sealed(Kind.ERROR, "", 0, 0, dumps(error))
+        yield Sealed(EnvelopeKind.ERROR, "", 0, 0, dumps(error))
 
 
 def to_arrow(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
@@ -103,7 +105,7 @@ def to_arrow(envelopes: Iterable[Sealed]) -> Iterator[pa.RecordBatch]:
 def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Sealed]:
     for batch in batches:
         for kind, *rest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield Sealed(Kind(kind), *rest)
+            yield Sealed(EnvelopeKind(kind), *rest)
 
 
 def dumps(value: object) -> bytes:

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from millstream.errors import InputError
 from millstream.ingest.landed import FILE_COLUMNS, Landed, LandedBatch
 from millstream.plan.definitions import StreamDefinition
-from millstream.spark.formats import ON_BAD_FILE, Format
+from millstream.spark.formats import ON_BAD_FILE, SparkFormat
 from millstream.spark.landing import Landing, Piece, land
 from millstream.spark.malformed import Grammar
-from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone, said
+from millstream.spark.messages import SPARK_ERRORS, cause_of, is_jvm_gone
 from millstream.spark.parquet_files import footer_of, landed_file
-from millstream.spark.shapes import BadFile, Shape, directories_of, local_name
+from millstream.spark.shapes import BadFile, FileShape, directories_of, local_name
 from millstream.types import to_polars
 
 _SINGLY = 8  # files that are not worth threads
@@ -38,7 +38,7 @@ class _Found:
     know of it."""
 
     path: str
-    shape: Shape
+    shape: FileShape
     landed: Landed | None = None
 
 
@@ -53,7 +53,7 @@ class _Read:
 class FileBatches:
     """Reads batches of one source's files."""
 
-    def __init__(self, form: Format, owner: str, landing: Landing) -> None:
+    def __init__(self, form: SparkFormat, owner: str, landing: Landing) -> None:
         self._format, self._owner, self._landing = form, owner, landing
         self._skips = form.given.get(ON_BAD_FILE) == "skip"
 
@@ -73,7 +73,7 @@ class FileBatches:
         return LandedBatch(
             tuple(part for _, part in sorted(parts, key=lambda part: part[0])),
             tuple(_landed(piece) for piece in sorted(read.pieces, key=_order) if piece.malformed),
-            self._told(read.bad),
+            self._reported(read.bad),
             self._drift(taken, read.pieces),
         )
 
@@ -104,7 +104,7 @@ class FileBatches:
         except BadFile as error:
             return error
 
-    def _read(self, session: SparkSession, paths: list[str], shape: Shape, read: _Read) -> None:
+    def _read(self, session: SparkSession, paths: list[str], shape: FileShape, read: _Read) -> None:
         """Land files that are alike. Where that fails on one of them, it is found by halves."""
         try:
             frame, landing = self._format.rows_of(session, paths, shape), self._landing_of(shape)
@@ -121,7 +121,7 @@ class FileBatches:
                 self._read(session, paths[len(paths) // 2 :], shape, read)
 
     def _without_halves(
-        self, session: SparkSession, pieces: list[Piece], paths: Sequence[str], shape: Shape, landing: Landing
+        self, session: SparkSession, pieces: list[Piece], paths: Sequence[str], shape: FileShape, landing: Landing
     ) -> list[Piece]:
         """The pieces, where files that write halves of characters are read more closely."""
         again = dict.fromkeys(piece.path for piece in pieces if piece.halves)
@@ -157,16 +157,16 @@ class FileBatches:
             f"OPTIONS ({ON_BAD_FILE} 'skip')",
         )
 
-    def _landing_of(self, shape: Shape) -> Landing:
+    def _landing_of(self, shape: FileShape) -> Landing:
         form = self._format
         if not form.is_parsed:
             return self._landing
-        width = len(form.columns) - len(shape.beside) if shape.width is None else shape.width
+        width = len(form.columns) - len(shape.partition_columns) if shape.width is None else shape.width
         places = shape.found if shape.width is not None or form.name == "json" else None
         grammar = Grammar(form.name, form.given, width, places)
         return replace(self._landing, grammar=grammar, decoded=form.is_decoded(shape))
 
-    def _told(self, bad: Sequence[BadFile]) -> tuple[Landed, ...]:
+    def _reported(self, bad: Sequence[BadFile]) -> tuple[Landed, ...]:
         """The rows of the table of files that were passed over."""
         if not bad:
             return ()
@@ -215,6 +215,6 @@ def _landed(piece: Piece) -> Landed:
 
 def _cause(error: BaseException, file: str) -> str:
     """What Spark says of a file, without its name."""
-    text = said(error)
+    text = cause_of(error)
     before, colon, after = text.partition(": ")
     return after if colon and file in unquote(before) else text

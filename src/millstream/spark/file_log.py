@@ -32,8 +32,8 @@ def _log_offset(checkpoint: Path, batch: int) -> int:
 
 def _entries(log: Path, number: int) -> list[dict[str, Any]]:
     """The entries of one addition to the log; now and then all so far are written together."""
-    alone = log / str(number)
-    lines = _lines(alone if alone.exists() else log / f"{number}.compact")
+    own_file = log / str(number)
+    lines = _lines(own_file if own_file.exists() else log / f"{number}.compact")
     return [entry for entry in map(json.loads, lines) if entry["batchId"] == number]
 
 

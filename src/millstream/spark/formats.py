@@ -21,9 +21,18 @@ from millstream.errors import BindError, Error, InputError, NameError, SetupErro
 from millstream.plan.definitions import ExternalData
 from millstream.spark.hadoop_files import HadoopFiles
 from millstream.spark.half_characters import marking
-from millstream.spark.messages import SPARK_ERRORS, condition, is_jvm_gone, said
+from millstream.spark.messages import SPARK_ERRORS, cause_of, condition, is_jvm_gone
 from millstream.spark.option_values import check_values
-from millstream.spark.shapes import PACKED, BadFile, Inspection, Shape, directories_of, fits, local_name, plain_shape
+from millstream.spark.shapes import (
+    PACKED,
+    BadFile,
+    FileShape,
+    Inspection,
+    directories_of,
+    fits,
+    local_name,
+    plain_shape,
+)
 from millstream.types import STRING, Field, Schema
 
 RAW, PATH, BLOCK, LENGTH = "_raw", "_path", "_block", "_length"
@@ -50,7 +59,7 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _Reader = TypeVar("_Reader", DataFrameReader, DataStreamReader)
 
 
-class Format:
+class SparkFormat:
     """A format with its options, read in declared columns."""
 
     def __init__(
@@ -107,7 +116,7 @@ class Format:
         with spark_errors(self.owner, self.name):
             return [unquote(path) for path in self._reader(self.session.read).load().inputFiles()]
 
-    def shape_of(self, path: str) -> Shape:
+    def shape_of(self, path: str) -> FileShape:
         """What one of the files has of the columns, wherever it lies."""
         local, directories = local_name(path), directories_of(path)
         name = local or path
@@ -117,12 +126,12 @@ class Format:
         opened = self._hadoop.footer if self.name == "parquet" else self._hadoop.opened
         return self.inspection.shape(name, directories, partial(opened, path, name))
 
-    def rows_of(self, session: SparkSession, paths: list[str], shape: Shape) -> DataFrame:
+    def rows_of(self, session: SparkSession, paths: list[str], shape: FileShape) -> DataFrame:
         """The rows of some files that are alike."""
         options = {key: value for key, value in self._options().items() if key.lower() != "path"}
         options |= {"__globPaths__": "false", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
         base = self.given.get("path", "")
-        if not shape.beside:
+        if not shape.partition_columns:
             options["recursiveFileLookup"] = "true"  # else a name like a* stands for all files beside it
         elif "basepath" not in self.given and not any(character in base for character in "*?[{"):
             options["basePath"] = base  # so that directories such as day=1 give columns
@@ -136,7 +145,9 @@ class Format:
             reader = reader.schema(self._schema(shape))
         return self._selected(reader.load(paths), shape)
 
-    def marked_rows(self, session: SparkSession, path: str, shape: Shape, shown: str, names: list[str]) -> DataFrame:
+    def marked_rows(
+        self, session: SparkSession, path: str, shape: FileShape, shown: str, names: list[str]
+    ) -> DataFrame:
         """The rows of one file of JSON, with lines marked that have half a character; Spark calls it `shown`."""
         options = {k: v for k, v in self._options().items() if k.lower() not in ("path", *_OF_PATHS)}
         plain = {"__globPaths__": "false", "recursiveFileLookup": "true"}
@@ -145,15 +156,17 @@ class Format:
         lines = session.read.format("text").options(**plain).load([path]).select(sql.col("value").cast("binary"))
         marked = lines.mapInArrow(marking(names), "value BINARY").select(sql.col("value").cast("string"))
         rows = session.read.options(**options).schema(self._schema(shape)).json(marked)
-        beside = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
+        in_directories = dict(part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
         for field in self.columns:
-            if field.name.lower() in shape.beside:
-                given = next(unquote(value) for name, value in beside.items() if name.lower() == field.name.lower())
+            if field.name.lower() in shape.partition_columns:
+                given = next(
+                    unquote(value) for name, value in in_directories.items() if name.lower() == field.name.lower()
+                )
                 rows = rows.withColumn(field.name, sql.lit(None if given == _NO_VALUE else given))
         where = {PATH: sql.lit(shown), BLOCK: sql.spark_partition_id().cast("bigint"), LENGTH: sql.lit(0)}
         return self._columns(rows, shape).select("*", *(value.alias(name) for name, value in where.items()))
 
-    def is_decoded(self, shape: Shape) -> bool:
+    def is_decoded(self, shape: FileShape) -> bool:
         """Whether bytes that are no text were replaced by what says so, by whoever read them."""
         chosen = "encoding" in self.given or "charset" in self.given
         return self.is_parsed and not shape.by_bytes and (self.name != "json" or chosen)
@@ -174,7 +187,7 @@ class Format:
             chosen["numPartitions"] = "1"  # so that rows arrive in the order of their timestamps
         return chosen
 
-    def _schema(self, shape: Shape | None = None) -> StructType:
+    def _schema(self, shape: FileShape | None = None) -> StructType:
         columns = list(self.columns)
         if shape is not None:
             places = {place: field.type for place, field in zip(shape.found, self.columns, strict=True)}
@@ -188,7 +201,7 @@ class Format:
             raise AssertionError("columns that are no columns")
         return parsed
 
-    def _selected(self, frame: DataFrame, shape: Shape) -> DataFrame:
+    def _selected(self, frame: DataFrame, shape: FileShape) -> DataFrame:
         """The declared columns by position, then what is needed to put rows in order and to tell what is wrong."""
         if not self.is_file:
             return self._columns(frame, shape)
@@ -196,17 +209,22 @@ class Format:
         more = [sql.col(f"_metadata.{place}").alias(name) for name, place in places.items()]
         return frame.select(*self._chosen(frame, shape), *more)
 
-    def _columns(self, frame: DataFrame, shape: Shape) -> DataFrame:
+    def _columns(self, frame: DataFrame, shape: FileShape) -> DataFrame:
         return frame.select(*self._chosen(frame, shape))
 
-    def _chosen(self, frame: DataFrame, shape: Shape) -> list[Column]:
+    def _chosen(self, frame: DataFrame, shape: FileShape) -> list[Column]:
         found = {name.lower(): name for name in frame.columns}
         chosen: list[Column] = []
         for index, (field, place) in enumerate(zip(self.columns, shape.found, strict=True)):
             name = found.get(field.name.lower(), "") if self.name not in _BY_SHAPE else place
             name = _placed(name) if isinstance(name, int) else name
             value = sql.lit(None) if name is None else sql.col(_quoted(name))
-            if shape.by_bytes and field.type == STRING and place is not None and field.name.lower() not in shape.beside:
+            if (
+                shape.by_bytes
+                and field.type == STRING
+                and place is not None
+                and field.name.lower() not in shape.partition_columns
+            ):
                 chosen.append(sql.encode(value, _BYTES).alias(f"c{index}"))
             else:
                 chosen.append(value.cast(str(field.type)).alias(f"c{index}"))
@@ -293,8 +311,10 @@ def spark_errors(owner: str, name: str) -> Iterator[None]:
 
 def _refusal(error: Exception, owner: str, name: str) -> Error:
     if is_jvm_gone(error):
-        return StateError(f"{owner}: {said(error)}", hint="close the database, and open it again to start a new Spark")
-    kind, text = condition(error) or "", said(error)
+        return StateError(
+            f"{owner}: {cause_of(error)}", hint="close the database, and open it again to start a new Spark"
+        )
+    kind, text = condition(error) or "", cause_of(error)
     if kind == "KAFKA_DATA_SOURCE_NOT_ENABLED" or (kind == "DATA_SOURCE_NOT_FOUND" and name in _PACKAGES):
         package = f"org.apache.spark:{_PACKAGES.get(name, _PACKAGES['kafka'])}_2.13:{spark_version}"
         return SetupError(

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from millstream.errors import InputError
-from millstream.spark.messages import said
+from millstream.spark.messages import cause_of
 from millstream.spark.shapes import BadFile, of_zstd
 
 _PIECE = 1 << 16  # bytes that are asked for at a time
@@ -40,7 +40,7 @@ class HadoopFiles:
         try:
             return io.BufferedReader(_Bytes(codec.createInputStream(stream)), _PIECE)
         except Py4JJavaError as error:
-            raise BadFile(name, said(error)) from None
+            raise BadFile(name, cause_of(error)) from None
 
     def footer(self, path: str, name: str) -> IO[bytes]:
         """A Parquet file without its rows."""
@@ -62,7 +62,7 @@ class HadoopFiles:
             if error.java_exception.getClass().getName() == _GONE:
                 raise BadFile(name, "there is no such file any more") from None
             # Nothing is wrong with the file, as far as one knows: so it is not passed over.
-            raise InputError(f"{name} cannot be opened", detail=said(error)) from None
+            raise InputError(f"{name} cannot be opened", detail=cause_of(error)) from None
 
     def _system(self, path: str) -> Any:
         return self._path(path).getFileSystem(self._conf())
@@ -99,7 +99,7 @@ class _Bytes(io.RawIOBase):
         try:
             found = bytes(self._stream.readNBytes(len(buffer)))
         except Py4JJavaError as error:
-            raise OSError(said(error)) from None
+            raise OSError(cause_of(error)) from None
         buffer[: len(found)] = found
         return len(found)
 

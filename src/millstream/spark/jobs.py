@@ -23,13 +23,13 @@ from millstream.engine.epochs.task import EpochWork, ShardOutcome, run_here, run
 from millstream.errors import StateError
 from millstream.spark import envelopes
 from millstream.spark.culprits import WorkerDied
-from millstream.spark.envelopes import Kind, Sealed
-from millstream.spark.messages import SPARK_ERRORS, has_worker_died, is_jvm_gone, said
+from millstream.spark.envelopes import EnvelopeKind, Sealed
+from millstream.spark.messages import SPARK_ERRORS, cause_of, has_worker_died, is_jvm_gone
 from millstream.state.store import Store
 
-# Of processes that work beside the epochs: they take one core at most, and that only while nobody else wants it.
+# Of processes that work in the background: they take one core at most, and that only while nobody else wants it.
 _NICE = "MILLSTREAM_NICE"
-_BESIDE = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", _NICE: "5"}
+_IN_BACKGROUND = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", _NICE: "5"}
 _making = threading.Lock()
 _WORK = "millstream.work"  # the local property that tells a task of a reused job what is new
 
@@ -46,12 +46,12 @@ class OneTaskJob:
     plan, and what changes from epoch to epoch, mere names, comes with the task as a property.
     """
 
-    def __init__(self, session: SparkSession, plan: StagePlan, store: Store, *, beside: bool = False) -> None:
-        """`beside` the epochs: in processes of its own, which leave them what they need of the machine."""
+    def __init__(self, session: SparkSession, plan: StagePlan, store: Store, *, background: bool = False) -> None:
+        """In the `background`: in processes of its own, which leave them what they need of the machine."""
         self._context = session.sparkContext
         self._store = store
         work = partial(_run_here, envelopes.dumps(plan))
-        with _spark_at_work(), _workers(self._context, _BESIDE if beside else {}):
+        with _spark_at_work(), _workers(self._context, _IN_BACKGROUND if background else {}):
             self._frame = session.range(0, 1, 1, 1).mapInArrow(work, envelopes.SCHEMA)
 
     def run(self, work: EpochWork) -> list[ShardOutcome]:
@@ -96,9 +96,9 @@ def run_shuffled(session: SparkSession, plan: StagePlan, work: EpochWork, store:
 def _outcomes(frame: DataFrame) -> list[ShardOutcome]:
     outcomes = []
     for row in frame.collect():
-        if row.kind == Kind.ERROR.value:
+        if row.kind == EnvelopeKind.ERROR.value:
             raise cloudpickle.loads(row.content)
-        if row.kind == Kind.OUTCOME.value:
+        if row.kind == EnvelopeKind.OUTCOME.value:
             outcomes.append(cloudpickle.loads(row.content))
     return outcomes
 
@@ -110,7 +110,7 @@ def _spark_at_work() -> Iterator[None]:
         yield
     except SPARK_ERRORS as error:
         kind = WorkerDied if has_worker_died(error) else StateError
-        raise kind("Spark could not run the epoch", detail=said(error), hint=_hint(error)) from error
+        raise kind("Spark could not run the epoch", detail=cause_of(error), hint=_hint(error)) from error
 
 
 def _hint(error: BaseException) -> str:
@@ -168,7 +168,7 @@ def _run_stage(
     inboxes: dict[int, list[Sealed]] = {}
     passing: list[Sealed] = []
     for sealed in envelopes.from_arrow(batches):
-        if sealed.kind in (Kind.OUTCOME, Kind.ERROR):
+        if sealed.kind in (EnvelopeKind.OUTCOME, EnvelopeKind.ERROR):
             passing.append(sealed)
         else:
             inboxes.setdefault(sealed.shard, []).append(sealed)
@@ -180,7 +180,7 @@ def _run_stage(
 def _further(
     plan: StagePlan, number: int, shard: int, inbox: list[Sealed], work: EpochWork, store: Store
 ) -> Iterator[Sealed]:
-    received = [envelopes.unseal(sealed) for sealed in inbox if sealed.kind is not Kind.CALL]
+    received = [envelopes.unseal(sealed) for sealed in inbox if sealed.kind is not EnvelopeKind.CALL]
     with store.file(f"e{work.epoch}-{number}-s{shard}") as writer:
         sent, outcome = run_stage(plan, number, shard, received, work, store, writer)
     yield from _sealed(sent, outcome, shard)

@@ -62,7 +62,7 @@ def was_worker_slow(error: BaseException) -> bool:
     return any(words in _text(error) for words in _SLOW)
 
 
-def said(error: BaseException) -> str:
+def cause_of(error: BaseException) -> str:
     """The cause in one line. Python's, where a Python worker raised it."""
     if is_jvm_gone(error):
         return "the Java process that runs Spark is gone"

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from millstream.errors import BindError
-from millstream.spark.messages import SPARK_ERRORS, said
+from millstream.spark.messages import SPARK_ERRORS, cause_of
 
 _PLACES = ("path", "basepath")  # where there are files, and not how they are read
 # Spark's own check of what a stream of files may be told; where it is moved to another package, `run` checks.
@@ -39,14 +39,14 @@ def check_values(
 
 def _refused(owner: str, name: str, trial: Trial, chosen: Mapping[str, str], wrong: str) -> BindError:
     """The option without which all is well, or else the first that is wrong by itself."""
-    alone: dict[str, Mapping[str, str]] = {key: {key: value} for key, value in chosen.items()}
+    single: dict[str, Mapping[str, str]] = {key: {key: value} for key, value in chosen.items()}
     others = {key: {k: v for k, v in chosen.items() if k != key} for key in chosen}
-    guilty = [key for key in chosen if trial(others[key]) is None] or [key for key in chosen if trial(alone[key])]
+    guilty = [key for key in chosen if trial(others[key]) is None] or [key for key in chosen if trial(single[key])]
     if not guilty:
         return BindError(f"{owner}: {name} cannot be read with these options", detail=wrong)
     (key, *_) = guilty
     return BindError(
-        f"{owner}: the option {key} of {name} cannot be {chosen[key]!r}", detail=trial(alone[key]) or wrong
+        f"{owner}: the option {key} of {name} cannot be {chosen[key]!r}", detail=trial(single[key]) or wrong
     )
 
 
@@ -63,7 +63,7 @@ class _Reading:
         try:
             reader.load(self._nowhere.as_uri()).collect()
         except SPARK_ERRORS as error:
-            return said(error)
+            return cause_of(error)
         return None
 
 
@@ -81,5 +81,5 @@ class _Streaming:
         try:
             self._parse(self._jvm.PythonUtils.toScalaMap(dict(options)))
         except SPARK_ERRORS as error:
-            return said(error)
+            return cause_of(error)
         return None

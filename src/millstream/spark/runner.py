@@ -16,8 +16,16 @@ from itertools import count
 
 from pyspark.sql import SparkSession
 
-from millstream.engine.epochs.stages import Planner, StagePlan
-from millstream.engine.epochs.task import EpochOutcome, EpochTask, EpochWork, ShardOutcome, prepare, run_here, settle
+from millstream.engine.epochs.stages import StagePlan, StagePlanner
+from millstream.engine.epochs.task import (
+    EpochOutcome,
+    EpochTask,
+    EpochWork,
+    ShardOutcome,
+    combine_outcomes,
+    prepare,
+    run_here,
+)
 from millstream.kernel.operator import EVERYWHERE
 from millstream.spark.culprits import WorkerDied, has_user_code, run_without_culprits
 from millstream.spark.jobs import OneTaskJob, can_tell_tasks, run_shuffled
@@ -37,25 +45,25 @@ class SparkRunner:
     said otherwise."""
 
     runs_here = False
-    is_beside = False
+    is_background = False
 
     def __init__(self, session: SparkSession, store: DirectoryStore, shards: int | None = None) -> None:
         self.session = session
         self.store = store
-        self.planner = Planner(shards or os.cpu_count() or 1)
+        self.planner = StagePlanner(shards or os.cpu_count() or 1)
         self.small_epoch: int | None = None  # rows below which one task does it all; None: by what it costs
         self._jobs: dict[StagePlan, OneTaskJob] = {}
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
         if self._is_for_the_driver(task) and not has_user_code(plan):
-            return settle(plan, run_here(plan, work, 1, self.store))
+            return combine_outcomes(plan, run_here(plan, work, 1, self.store))
         run = partial(self._run_job, plan, task.arriving < self._small(plan) and can_tell_tasks())
         try:
             outcomes = run(work)
         except WorkerDied:
             outcomes = run_without_culprits(run, work, self.store.segments)
-        return settle(plan, outcomes)
+        return combine_outcomes(plan, outcomes)
 
     def _run_job(self, plan: StagePlan, is_small: bool, work: EpochWork) -> list[ShardOutcome]:
         if is_small:
@@ -85,26 +93,26 @@ class SparkRunner:
         if plan not in self._jobs:
             if len(self._jobs) >= _REMEMBERED:
                 self._jobs.clear()
-            self._jobs[plan] = OneTaskJob(self.session, plan, self.store, beside=self.is_beside)
+            self._jobs[plan] = OneTaskJob(self.session, plan, self.store, background=self.is_background)
         return self._jobs[plan].run(work)
 
-    def another(self) -> SparkRunner:
+    def fork(self) -> SparkRunner:
         runner = SparkRunner(self.session, self.store, self.planner.shards)
         runner.small_epoch = self.small_epoch
         return runner
 
-    def beside(self, pause: Callable[[], None]) -> SparkBeside:
-        return SparkBeside(self.session, self.store, self.planner.shards)
+    def background_runner(self, pause: Callable[[], None]) -> SparkBackgroundRunner:
+        return SparkBackgroundRunner(self.session, self.store, self.planner.shards)
 
     def close(self) -> None:
         """The session belongs to whoever made it."""
 
 
-class SparkBeside(SparkRunner):
+class SparkBackgroundRunner(SparkRunner):
     """Jobs of one task each, so that all cores but one are left to the epochs, and that one too while they need it;
     with a tag of their own, by which they are cancelled."""
 
-    is_beside = True
+    is_background = True
     seconds = 1.0
     _numbers = count(1)
 

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import SetupError
 from millstream.spark.java import find_java, launcher_home
-from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone, is_jvm_listening, said
+from millstream.spark.messages import SPARK_ERRORS, cause_of, is_jvm_gone, is_jvm_listening
 
 _GIB = 1 << 30
 
@@ -109,11 +109,11 @@ def _quieten(context: SparkContext) -> None:
     """A JVM that is killed ends the connection on which it tells of accumulators, and calls under way; what needs it
     says so, and neither the thread that serves the one nor Py4J need print a traceback."""
     server: Any = context._accumulatorServer
-    told = server.handle_error
+    handler = server.handle_error
 
     def handle_error(*request: Any) -> None:
         if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
-            told(*request)
+            handler(*request)
 
     server.handle_error = handle_error
     logging.getLogger().addFilter(_is_news)  # once, however often: it is the same function
@@ -158,10 +158,10 @@ def check_workers(session: SparkSession) -> None:
         session.range(1).mapInArrow(_answer, "id BIGINT").collect()
     except SPARK_ERRORS as error:
         if is_jvm_gone(error):
-            raise SetupError(f"the session cannot be used: {said(error)}", hint="make a new one") from error
+            raise SetupError(f"the session cannot be used: {cause_of(error)}", hint="make a new one") from error
         raise SetupError(
             "the session's Python workers cannot run Millstream",
-            detail=f"they run {context.pythonExec}: {said(error)}",
+            detail=f"they run {context.pythonExec}: {cause_of(error)}",
             hint=f"set PYSPARK_PYTHON={sys.executable}, or a Python like it on every node that has millstream, before "
             "the session is made",
         ) from error

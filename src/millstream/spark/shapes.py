@@ -63,23 +63,23 @@ class BadFile(Exception):
 
 
 @dataclass(frozen=True)
-class Shape:
+class FileShape:
     """Where files have the declared columns: those of one shape are read together."""
 
     found: tuple[str | int | None, ...]  # of each column: its name, or its place in lines; None where it is missing
     extra: tuple[str, ...] = ()
     width: int | None = None  # how many values a line has, where a first line names them
     by_bytes: bool = False  # whether texts are read as bytes, so that those that are not UTF-8 are seen
-    beside: frozenset[str] = frozenset()  # columns, in lower case, that directories name and not the files
+    partition_columns: frozenset[str] = frozenset()  # columns, in lower case, that directories name and not the files
 
     @property
     def missing(self) -> list[int]:
         return [index for index, place in enumerate(self.found) if place is None]
 
 
-def plain_shape(columns: Schema, *, by_bytes: bool = False) -> Shape:
+def plain_shape(columns: Schema, *, by_bytes: bool = False) -> FileShape:
     """Of files that say nothing of their columns, or cannot be asked."""
-    return Shape(tuple(field.name for field in columns), by_bytes=by_bytes)
+    return FileShape(tuple(field.name for field in columns), by_bytes=by_bytes)
 
 
 @dataclass(frozen=True)
@@ -100,18 +100,20 @@ class Inspection:
     def is_multi_line(self) -> bool:
         return self.options.get("multiline", "").lower() == "true"
 
-    def shape(self, name: str, directories: Collection[str], opened: Opener | None = None) -> Shape:
+    def shape(self, name: str, directories: Collection[str], opened: Opener | None = None) -> FileShape:
         """Look at the file `name` of this machine, or at one that is opened otherwise; some columns may be named, in
         lower case, by its directories."""
         try:
-            return replace(self._shape(name, directories, opened), beside=self.beside(directories))
+            return replace(
+                self._shape(name, directories, opened), partition_columns=self.partition_columns(directories)
+            )
         except UNREADABLE as error:
             raise BadFile(name, explained(error)) from None
 
-    def beside(self, directories: Collection[str]) -> frozenset[str]:
+    def partition_columns(self, directories: Collection[str]) -> frozenset[str]:
         return frozenset(field.name.lower() for field in self.columns) & frozenset(directories)
 
-    def _shape(self, name: str, directories: Collection[str], opened: Opener | None) -> Shape:
+    def _shape(self, name: str, directories: Collection[str], opened: Opener | None) -> FileShape:
         if self.format == "parquet":
             with _at_hand(name) if opened is None else opened() as file:
                 return self.of_schema(name, pq.read_schema(file), directories)
@@ -137,7 +139,7 @@ class Inspection:
         """Spark passes over the mark at the start of a file, but not where it reads one value over several lines."""
         return self.is_multi_line and first.startswith(_BOM)
 
-    def of_schema(self, name: str, schema: pa.Schema, directories: Collection[str]) -> Shape:
+    def of_schema(self, name: str, schema: pa.Schema, directories: Collection[str]) -> FileShape:
         """Of a file that says which columns it has, and their types."""
         if self.format == "orc" and all(column.startswith("_col") for column in schema.names):
             return plain_shape(self.columns)  # written without names: Spark goes by their order
@@ -146,7 +148,7 @@ class Inspection:
             if isinstance(place, int):
                 self._check_type(name, field, schema.field(place).type)
         found = [schema.names[place] if isinstance(place, int) else place for place in shape.found]
-        return Shape(tuple(found), shape.extra, beside=self.beside(directories))
+        return FileShape(tuple(found), shape.extra, partition_columns=self.partition_columns(directories))
 
     def _check_type(self, name: str, field: Field, kind: pa.DataType) -> None:
         found = _spark_type(kind)
@@ -155,7 +157,7 @@ class Inspection:
                 name, f'column "{field.name}" is declared {field.type}, and the file has {found.simpleString().upper()}'
             )
 
-    def _of_names(self, name: str, names: Sequence[str], directories: Collection[str]) -> Shape:
+    def _of_names(self, name: str, names: Sequence[str], directories: Collection[str]) -> FileShape:
         """The place of each column among the names of a file."""
         found: list[str | int | None] = []
         for field in self.columns:
@@ -169,7 +171,7 @@ class Inspection:
                 found.append(next(iter(exact or places), None))
         self._check_needed(name, names, found)
         extra = [other for place, other in enumerate(names) if place not in found]
-        return Shape(tuple(found), tuple(sorted(set(extra))), len(names))
+        return FileShape(tuple(found), tuple(sorted(set(extra))), len(names))
 
     def _check_needed(self, name: str, names: Sequence[str], found: Sequence[str | int | None]) -> None:
         has = f"it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}" if names else "it has none"
@@ -179,7 +181,7 @@ class Inspection:
             if place is None and field.name.lower() in self.needed:
                 raise BadFile(name, f'there is no column "{field.name}": {has}')
 
-    def _of_header(self, name: str, file: IO[bytes], directories: Collection[str], by_bytes: bool) -> Shape:
+    def _of_header(self, name: str, file: IO[bytes], directories: Collection[str], by_bytes: bool) -> FileShape:
         encoding = self.options.get("encoding") or self.options.get("charset") or "utf-8"
         comment = self.options.get("comment", "")
         start = file.read(len(_BOM))
@@ -197,9 +199,9 @@ class Inspection:
         except UnicodeDecodeError:
             raise BadFile(name, f"its first line is not {encoding.upper()}") from None
         shape = self._of_names(name, [text.strip() for text in split_line(line, self.options)], directories)
-        return Shape(shape.found, shape.extra, shape.width, by_bytes)
+        return FileShape(shape.found, shape.extra, shape.width, by_bytes)
 
-    def _of_object(self, first: bytes) -> Shape:
+    def _of_object(self, first: bytes) -> FileShape:
         """JSON has names in every row. The first says how they are spelled, and which are extra."""
         try:
             names = json.loads(first.decode("utf-8-sig"))
@@ -209,7 +211,7 @@ class Inspection:
             return plain_shape(self.columns)
         spelled = {name.lower(): name for name in names}
         found = [f.name if f.name in names else spelled.get(f.name.lower(), f.name) for f in self.columns]
-        return Shape(tuple(found), tuple(sorted(name for name in names if name not in found)))
+        return FileShape(tuple(found), tuple(sorted(name for name in names if name not in found)))
 
 
 def split_line(line: str, options: Mapping[str, str]) -> list[str]:

@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType
 from millstream.errors import BindError, Error, StateError
 from millstream.plan.definitions import ExternalData
 from millstream.spark.formats import ON_BAD_FILE, format_name
-from millstream.spark.messages import SPARK_ERRORS, is_jvm_gone, said
+from millstream.spark.messages import SPARK_ERRORS, cause_of, is_jvm_gone
 
 _FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
 _EXACT = {
@@ -54,8 +54,8 @@ def write(session: SparkSession, target: ExternalData, delivery: int, changes: p
 
 def _failed(error: BaseException, name: str, path: str) -> Error:
     if is_jvm_gone(error):
-        return StateError(said(error), hint="close the database, and open it again to start a new Spark")
-    text = said(error)
+        return StateError(cause_of(error), hint="close the database, and open it again to start a new Spark")
+    text = cause_of(error)
     if any(words in text or words in str(error) for words in _FULL):
         return StateError(f"the disk of {path or name} is full", detail=text, hint="make room, then resume the sink")
     return BindError(f"{path or name} could not be written as {name}", detail=text)

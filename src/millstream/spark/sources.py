@@ -23,9 +23,9 @@ from millstream.plan.definitions import ExternalData, TableDefinition
 from millstream.spark import sinks
 from millstream.spark.file_batches import FileBatches, landed_rows
 from millstream.spark.file_log import files_of_batch
-from millstream.spark.formats import Format, spark_errors
+from millstream.spark.formats import SparkFormat, spark_errors
 from millstream.spark.landing import Landing, land
-from millstream.spark.messages import said, was_worker_slow
+from millstream.spark.messages import cause_of, was_worker_slow
 from millstream.spark.python_sources import PythonSources
 from millstream.spark.session import own_session
 from millstream.state.snapshot import SparkBatch
@@ -60,7 +60,7 @@ class SparkExternal:
             raise AssertionError(f"table {table.name} is not read from anywhere")
         self._python.make_known(table.source, f"table {table.name}")
         session = own_session(self.session)
-        form = Format(session, table.source, table.columns, f"table {table.name}")
+        form = SparkFormat(session, table.source, table.columns, f"table {table.name}")
         form.check(streaming=False)
         landing = Landing(self.store, table.columns, most=most)
         with spark_errors(f"table {table.name}", form.name):
@@ -81,18 +81,18 @@ class SparkExternal:
         self._python.make_known(target, f"delivery {delivery}")
         sinks.write(self.session, target, delivery, changes)
 
-    def _format(self, feed: Feed) -> Format:
+    def _format(self, feed: Feed) -> SparkFormat:
         self._python.make_known(feed.source, str(feed))
         stream = feed.stream
         needed = [stream.columns[-1].name.lower()] if feed.operations else []
         needed += [] if stream.heartbeat.kind == "CLOCK" else [stream.timestamp.name.lower()]
-        return Format(own_session(self.session), feed.source, stream.input_columns, str(feed), tuple(needed))
+        return SparkFormat(own_session(self.session), feed.source, stream.input_columns, str(feed), tuple(needed))
 
 
 class SparkReading:
     """A feed's streaming query while it runs."""
 
-    def __init__(self, form: Format, feed: Feed, taker: Taker, checkpoint: Path, store: Store) -> None:
+    def __init__(self, form: SparkFormat, feed: Feed, taker: Taker, checkpoint: Path, store: Store) -> None:
         self._format, self._feed, self._taker, self._store = form, feed, taker, store
         self._checkpoint = checkpoint
         self._gate = threading.Lock()  # held while a batch is taken in
@@ -135,7 +135,7 @@ class SparkReading:
         if self._failure is not None or self._stopped:
             return self._failure
         failure = None if self._query is None else self._query.exception()
-        return None if failure is None else InputError(f"{self._feed} failed", detail=said(failure))
+        return None if failure is None else InputError(f"{self._feed} failed", detail=cause_of(failure))
 
     def stop(self) -> None:
         with self._gate:
@@ -157,7 +157,7 @@ class SparkReading:
             except Error as error:
                 self._failure = _about(self._feed, error)
             except Exception as error:  # whatever Spark raises: `run` tells it
-                self._failure = InputError(f"{self._feed} failed", detail=said(error))
+                self._failure = InputError(f"{self._feed} failed", detail=cause_of(error))
             if self._failure is not None:
                 raise BatchRefused(str(self._failure.args[0]))
 

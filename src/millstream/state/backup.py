@@ -20,7 +20,7 @@ from millstream.state.layout import CHECKPOINTS, HISTORY, MANIFESTS, SEGMENTS
 from millstream.state.manifest import Manifest, Manifests
 from millstream.state.store import DirectoryStore
 
-Told = Callable[[int, int], None]  # bytes done, and bytes in all
+OnProgress = Callable[[int, int], None]  # bytes done, and bytes in all
 _NOT_LINKED = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 # Of Spark's checkpoints: what says that a batch is done goes first, so that a copy knows all of what is done in it.
 _ORDER = ("commits", "offsets")
@@ -70,10 +70,10 @@ class Copy:
         found = (path for path in directory.rglob("*") if not path.name.endswith((".tmp", ".tmp.crc")))
         return (path for path in found if path.is_file())
 
-    def finish(self, manifest: Manifest, told: Told) -> Backup:
+    def finish(self, manifest: Manifest, on_progress: OnProgress) -> Backup:
         """All that a manifest names, and then itself."""
         try:
-            return self._finish(manifest, told)
+            return self._finish(manifest, on_progress)
         except BaseException as error:
             self.discard()
             if isinstance(error, OSError):
@@ -84,17 +84,17 @@ class Copy:
                 ) from error
             raise
 
-    def _finish(self, manifest: Manifest, told: Told) -> Backup:
+    def _finish(self, manifest: Manifest, on_progress: OnProgress) -> Backup:
         store = DirectoryStore(self.source)
         files = {path: path.stat().st_size for path in sorted({*store.paths(manifest.snapshot.names())})}
         done, size = 0, sum(files.values())
-        told(done, size)
+        on_progress(done, size)
         for name in (SEGMENTS, HISTORY):
             (self.target / name).mkdir(exist_ok=True)
         for path, length in files.items():
             self._take(path)
             done += length
-            told(done, size)
+            on_progress(done, size)
         for directory in sorted(path for path in self.target.rglob("*") if path.is_dir()):
             sync_directory(directory)
         made = Manifests(self.target / MANIFESTS, manifest.layout)

@@ -49,12 +49,12 @@ def write_whole(path: Path, kind: str, version: int, body: bytes) -> None:
     reach(f"{kind}-renamed")
 
 
-def write_new(path: Path, kind: str, version: int, body: bytes, settled: Callable[[], None]) -> None:
-    """The same under a name that must be free: FileExistsError says that somebody else has it. `settled` is called
+def write_new(path: Path, kind: str, version: int, body: bytes, names_synced: Callable[[], None]) -> None:
+    """The same under a name that must be free: FileExistsError says that somebody else has it. `names_synced` is called
     when everything is on disk but the name."""
     temporary = _written(path, kind, version, body)
     try:
-        settled()
+        names_synced()
         _link(temporary, path)
         reach(f"{kind}-linked")
         try:

@@ -15,7 +15,7 @@ from millstream.errors import StateError
 LOCK, MANIFESTS, SEGMENTS, HISTORY, CHECKPOINTS = "LOCK", "manifest", "segments", "history", "checkpoints"
 _OF_OURS = (MANIFESTS, SEGMENTS, HISTORY, CHECKPOINTS)
 # What may be there before there is a database: tokens of a service, and what a file system has at its root.
-_BESIDE = {LOCK, "tokens.json", "tokens.lock", "tokens.new", "lost+found"}
+_ALLOWED = {LOCK, "tokens.json", "tokens.lock", "tokens.new", "lost+found"}
 # What a process leaves that was stopped while it made the first manifest.
 _BEGUN = re.compile(r".*\.tmp|catalog-0000000001(-\w+)?\.json")
 
@@ -23,7 +23,7 @@ _BEGUN = re.compile(r".*\.tmp|catalog-0000000001(-\w+)?\.json")
 def check_can_be_new(directory: Path) -> None:
     """Refuse a directory without a manifest unless it is empty, or was only just begun."""
     found = {path.name for path in directory.iterdir()}
-    if strangers := sorted(found - _BESIDE - {*_OF_OURS}):
+    if strangers := sorted(found - _ALLOWED - {*_OF_OURS}):
         shown = ", ".join(strangers[:3]) + (f" and {len(strangers) - 3} more" if len(strangers) > 3 else "")
         raise StateError(
             f"{directory} is not empty, and no database",

@@ -30,8 +30,8 @@ class DirectoryLock:
             self.release()
             raise
         _held.add(self)
-        if not _is_told_of_forks:
-            _is_told_of_forks.append(True)
+        if not _is_watching_forks:
+            _is_watching_forks.append(True)
             os.register_at_fork(after_in_child=_forget_all)
 
     def release(self) -> None:
@@ -47,7 +47,7 @@ class DirectoryLock:
 
 
 _held: weakref.WeakSet[DirectoryLock] = weakref.WeakSet()
-_is_told_of_forks: list[bool] = []
+_is_watching_forks: list[bool] = []
 
 
 def _forget_all() -> None:

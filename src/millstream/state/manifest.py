@@ -48,8 +48,8 @@ class Journal(Protocol):
     # Whether what was noted counts after commits too: while a database is opened, they need not hold it yet.
     keeps_notes: bool
 
-    def commit(self, snapshot: Snapshot, settled: Callable[[], None]) -> None:
-        """Make a snapshot the one that counts; `settled` has all that it names on disk when it returns."""
+    def commit(self, snapshot: Snapshot, names_synced: Callable[[], None]) -> None:
+        """Make a snapshot the one that counts; `names_synced` has all that it names on disk when it returns."""
         ...
 
     def check_current(self) -> None:
@@ -79,7 +79,7 @@ class NoJournal:
     is_in_doubt = False
     keeps_notes = False
 
-    def commit(self, snapshot: Snapshot, settled: Callable[[], None]) -> None:
+    def commit(self, snapshot: Snapshot, names_synced: Callable[[], None]) -> None:
         """Nothing to keep."""
 
     def check_current(self) -> None:
@@ -157,7 +157,7 @@ class Manifests:
         self._remove_old()
         reach("manifest-counts")
 
-    def commit(self, snapshot: Snapshot, settled: Callable[[], None]) -> None:
+    def commit(self, snapshot: Snapshot, names_synced: Callable[[], None]) -> None:
         if self._is_lost:
             raise self._taken_over()
         if self.is_in_doubt:
@@ -170,7 +170,7 @@ class Manifests:
         self.is_in_doubt = True
         try:
             noted = self._notes.version if self.keeps_notes else version
-            self._write(version, self.fence, noted, snapshot, settled)
+            self._write(version, self.fence, noted, snapshot, names_synced)
             if not self._remove_before(before):
                 raise FileExistsError
         except FileExistsError:
@@ -251,7 +251,9 @@ class Manifests:
             raise _not_written(self.directory / name, error) from error
         return name
 
-    def _write(self, version: int, fence: int, noted: int, snapshot: Snapshot, settled: Callable[[], None]) -> None:
+    def _write(
+        self, version: int, fence: int, noted: int, snapshot: Snapshot, names_synced: Callable[[], None]
+    ) -> None:
         content = {
             "version": version,
             "fence": fence,
@@ -263,7 +265,7 @@ class Manifests:
         }
         body, path = json.dumps(content, separators=(",", ":")).encode(), self._path(version)
         try:
-            write_new(path, "manifest", FORMAT, body, settled)
+            write_new(path, "manifest", FORMAT, body, names_synced)
         except FileExistsError:
             raise
         except OSError as error:

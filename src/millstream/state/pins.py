@@ -1,4 +1,4 @@
-"""Files that are read beside the epochs: no commit removes them before those who read them are done."""
+"""Files that are read in the background: no commit removes them before those who read them are done."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Pins:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[object, frozenset[str]] = {}
-        self._let_go: set[str] = set()
+        self._unpinned: set[str] = set()
 
-    def hold(self, reader: object, names: Iterable[str]) -> frozenset[str]:
+    def pin(self, reader: object, names: Iterable[str]) -> frozenset[str]:
         """Hold these instead of those that the reader held before, which are given back."""
         with self._lock:
             before, self._held[reader] = self._held.get(reader, frozenset()), frozenset(names)
         return before
 
-    def let_go(self, reader: object) -> None:
+    def unpin(self, reader: object) -> None:
         """The next commit looks whether anybody else needs what the reader held."""
         with self._lock:
-            self._let_go |= self._held.pop(reader, frozenset())
+            self._unpinned |= self._held.pop(reader, frozenset())
 
     @property
     def names(self) -> set[str]:
@@ -37,7 +37,7 @@ class Pins:
     def taken_over(self) -> set[str]:
         """What was let go since this was last asked."""
         with self._lock:
-            gone, self._let_go = self._let_go, set()
+            gone, self._unpinned = self._unpinned, set()
         return gone
 
     @contextmanager
@@ -49,10 +49,10 @@ class Pins:
         try:
             while True:
                 found = snapshot()
-                self.hold(reader, names(found))
+                self.pin(reader, names(found))
                 # A commit makes its snapshot the one that counts before it asks what is held.
                 if snapshot() is found:
                     break
             yield found
         finally:
-            self.let_go(reader)
+            self.unpin(reader)

@@ -54,8 +54,8 @@ class Account:
         self.most = max(self.most, size if fits else 0)
         return fits
 
-    def keep_beside(self, segment: pl.DataFrame, size: int) -> bool:
-        return self._pool.keep_beside(segment, size)
+    def keep_index(self, segment: pl.DataFrame, size: int) -> bool:
+        return self._pool.keep_index(segment, size)
 
 
 class Pool:
@@ -66,7 +66,7 @@ class Pool:
         self.segments = self.beside = self.merging = 0
         self._frames: OrderedDict[str, tuple[pl.DataFrame, int]] = OrderedDict()
         self._owned: dict[str, set[str]] = {}
-        self._beside: dict[int, int] = {}  # by the id of the segment
+        self._index_bytes: dict[int, int] = {}  # by the id of the segment
         self._peak = self._evicted = self._refused = 0
         self._lock = threading.RLock()  # a segment may die, and say so, while its own pool is at work
 
@@ -132,25 +132,25 @@ class Pool:
             if now:
                 self._owned[owner] = now
 
-    def keep_beside(self, segment: pl.DataFrame, size: int) -> bool:
+    def keep_index(self, segment: pl.DataFrame, size: int) -> bool:
         """Whether there is room for something that lasts as long as the segment; it is counted from now on."""
         with self._lock:
             if not self.room_for(size):
                 return False
-            if id(segment) not in self._beside:
+            if id(segment) not in self._index_bytes:
                 weakref.finalize(segment, self._gone, id(segment))
-            self._beside[id(segment)] = self._beside.get(id(segment), 0) + size
+            self._index_bytes[id(segment)] = self._index_bytes.get(id(segment), 0) + size
             self.beside += size
             return True
 
-    def kept_beside(self, segment: pl.DataFrame) -> int:
-        return self._beside.get(id(segment), 0)
+    def index_bytes(self, segment: pl.DataFrame) -> int:
+        return self._index_bytes.get(id(segment), 0)
 
     def room_for(self, size: int) -> bool:
         """Whether so many bytes fit in, if need be in place of segments that are only kept for later."""
         with self._lock:
             if self.bytes + size > self.budget:
-                for_later = sum(held + self.kept_beside(frame) for frame, held in self._frames.values())
+                for_later = sum(held + self.index_bytes(frame) for frame, held in self._frames.values())
                 if self.bytes - for_later + size <= self.budget:
                     self._shrink(size)
             fits = self.bytes + size <= self.budget
@@ -180,7 +180,7 @@ class Pool:
 
     def _gone(self, segment: int) -> None:
         with self._lock:
-            self.beside -= self._beside.pop(segment)
+            self.beside -= self._index_bytes.pop(segment)
 
 
 @cache

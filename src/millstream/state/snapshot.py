@@ -211,7 +211,7 @@ class Snapshot:
             self,
             states=_only(self.states, needed),
             results=_only(self.results, shown),
-            failures={step: told for step, told in self.failures.items() if step.partition("#")[0] in needed},
+            failures={step: error for step, error in self.failures.items() if step.partition("#")[0] in needed},
             queries=_only(self.queries, shown),
             query_tables=_only(self.query_tables, needed),
             backfills=tuple(edge for edge in self.backfills if edge in shown),

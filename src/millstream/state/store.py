@@ -105,7 +105,7 @@ class Store(Protocol):
         """How many bytes the pools of all processes have together; None leaves it to us."""
         ...
 
-    def settling(self, names: Iterable[str]) -> Callable[[], None]:
+    def syncing_names(self, names: Iterable[str]) -> Callable[[], None]:
         """Have the names of synced files last as long as what they name; gives what waits for that."""
         ...
 
@@ -163,7 +163,7 @@ class MemoryStore:
     def limit(self, budget: int | None) -> None:
         self.pool.limit(budget)
 
-    def settling(self, names: Iterable[str]) -> Callable[[], None]:
+    def syncing_names(self, names: Iterable[str]) -> Callable[[], None]:
         return lambda: None
 
     def sweep(self, before: Iterable[str], after: Iterable[str]) -> None:
@@ -246,7 +246,7 @@ class DirectoryStore:
     def _own(self, label: str) -> str:
         return f"{label}-f{self.fence}-{uuid.uuid4().hex[:8]}"
 
-    def settling(self, names: Iterable[str]) -> Callable[[], None]:
+    def syncing_names(self, names: Iterable[str]) -> Callable[[], None]:
         directories = {self._path(name).parent for name in names}
         for directory in list(directories):
             while directory not in self._lasting and directory != self.directory:

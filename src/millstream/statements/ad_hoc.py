@@ -22,7 +22,7 @@ class AdHocQueries:
     def __init__(self, engine: Engine, planner: Planner, inputs: Inputs) -> None:
         self._engine, self._planner, self._inputs = engine, planner, inputs
 
-    def run(self, statement: st.Query) -> Result:
+    def run(self, statement: st.AdHocQuery) -> Result:
         bound = self._planner.plan(statement.place.text, statement.query).bound
         self._inputs.ask_for_ticks()
         now = self.latest(bound)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from millstream.catalog.entries import Entry, Pickler
 from millstream.catalog.session import Session
 from millstream.connectors.sinks import Sinks
-from millstream.connectors.source_loop import Pump
+from millstream.connectors.source_loop import SourceLoop
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, Error, NotSupportedError, StateError
 from millstream.ingest.external import External
@@ -42,13 +42,13 @@ class Executor:
         queries: StandingQueries,
         inputs: Inputs,
         sinks: Sinks,
-        pump: Pump,
+        source_loop: SourceLoop,
         external: External | None,
         pickler: Pickler,
     ) -> None:
         self._engine, self._session, self._delivering = engine, session, sinks.lock
         registry = queries.registry
-        self.objects = ObjectStatements(engine, session, registry, inputs, pump, external)
+        self.objects = ObjectStatements(engine, session, registry, inputs, source_loop, external)
         self.code = UserCodeStatements(engine, session, pickler)
         self.queries = QueryStatements(engine, queries, sinks)
         self.sinks = SinkStatements(engine, session, registry, sinks, external)
@@ -81,7 +81,7 @@ class Executor:
             case st.SetOption():
                 with self._engine.lock:
                     return self._settings.run(statement)
-            case st.Query():
+            case st.AdHocQuery():
                 return self._ad_hoc.run(statement)
             case st.Explain():
                 return self.explain.run(statement)

@@ -8,7 +8,7 @@ from millstream.catalog.entries import Declarations, Entry
 from millstream.catalog.objects import kind_of
 from millstream.catalog.session import Session
 from millstream.connectors.feeds import feed_of
-from millstream.connectors.source_loop import Pump, needs_spark
+from millstream.connectors.source_loop import SourceLoop, needs_spark
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, Error
 from millstream.ingest.external import External
@@ -32,11 +32,11 @@ class ObjectStatements:
         session: Session,
         registry: Registry,
         inputs: Inputs,
-        pump: Pump,
+        source_loop: SourceLoop,
         external: External | None,
     ) -> None:
         self._engine, self._session, self._registry = engine, session, registry
-        self._inputs, self._pump, self._external = inputs, pump, external
+        self._inputs, self._source_loop, self._external = inputs, source_loop, external
         self._definitions = Definitions(engine, session)
 
     def create(self, statement: st.CreateStream | st.CreateTable | st.CreateView) -> Result:
@@ -57,7 +57,7 @@ class ObjectStatements:
                 raise
         return Result(message)
 
-    def _declare_external(self, definition: Definition, source: st.External, declared: Declarations) -> None:
+    def _declare_external(self, definition: Definition, source: st.UsingClause, declared: Declarations) -> None:
         """Declare what is read from outside: a feed that `run` reads, or a table that is read now."""
         if isinstance(definition, ViewDefinition):
             raise AssertionError("views read what is inside")
@@ -67,7 +67,7 @@ class ObjectStatements:
         try:
             if feed is not None:
                 self._external.check_feed(feed)
-                self._pump.forget(feed.key)
+                self._source_loop.forget(feed.key)
                 self._session.declare(declared)
             elif isinstance(definition, TableDefinition):
                 rows = self._external.read(definition, self._session.settings.max_value_bytes)
@@ -89,7 +89,7 @@ class ObjectStatements:
                 hint="drop those first",
                 place=name.place,
             )
-        self._pump.check_not_read(name.text)
+        self._source_loop.check_not_read(name.text)
         settings = session.settings.without_stream(name.key)
         declared = session.declared.without(kind, name.key)
         if settings != session.settings:
@@ -97,7 +97,7 @@ class ObjectStatements:
         self._engine.sources.drop(owned, declared.entries)
         session.declared, session.settings = declared, settings
         self._definitions.forget(name.key)
-        self._pump.forget(name.key)
+        self._source_loop.forget(name.key)
         return Result(f"{kind} {name} dropped")
 
     def recover(self, entry: Entry) -> None:

@@ -20,32 +20,32 @@ _BY_NAME = {kind.__name__: kind for kind in _classes(Error) if kind.__module__ =
 
 def document(error: Error) -> dict[str, Any]:
     """An error as JSON has it; `message` is all of it as people read it."""
-    told: dict[str, Any] = {"class": type(error).__name__, "message": str(error), "primary": error.primary}
+    fields: dict[str, Any] = {"class": type(error).__name__, "message": str(error), "primary": error.primary}
     if error.detail:
-        told["detail"] = error.detail
+        fields["detail"] = error.detail
     if error.hint:
-        told["hint"] = error.hint
+        fields["hint"] = error.hint
     if error.place is not None:
         place = error.place
-        told["place"] = {
+        fields["place"] = {
             "text": place.text,
             "start": place.start,
             "end": place.end,
             "line": place.line,
             "column": place.column,
         }
-    return {"error": told}
+    return {"error": fields}
 
 
 def error_of(answer: Any) -> Error | None:
     """The error that a document says; None where it is no such document."""
-    told = answer.get("error") if isinstance(answer, dict) else None
-    if not isinstance(told, dict) or not isinstance(told.get("primary"), str):
+    fields = answer.get("error") if isinstance(answer, dict) else None
+    if not isinstance(fields, dict) or not isinstance(fields.get("primary"), str):
         return None
-    place = told.get("place")
-    return _BY_NAME.get(str(told.get("class")), Error)(
-        told["primary"],
-        detail=told.get("detail"),
-        hint=told.get("hint"),
+    place = fields.get("place")
+    return _BY_NAME.get(str(fields.get("class")), Error)(
+        fields["primary"],
+        detail=fields.get("detail"),
+        hint=fields.get("hint"),
         place=Place(place["text"], place["start"], place["end"]) if isinstance(place, dict) else None,
     )

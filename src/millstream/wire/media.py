@@ -7,7 +7,7 @@ from enum import StrEnum
 from millstream.errors import InputError
 
 
-class Format(StrEnum):
+class RowFormat(StrEnum):
     """A format of rows, by its media type."""
 
     JSON = "application/json"
@@ -17,21 +17,21 @@ class Format(StrEnum):
 
 
 _ALSO = {
-    "application/ndjson": Format.NDJSON,
-    "application/jsonlines": Format.NDJSON,
-    "application/vnd.apache.arrow.file": Format.ARROW,
-    "*/*": Format.JSON,
-    "application/*": Format.JSON,
-    "text/*": Format.CSV,
+    "application/ndjson": RowFormat.NDJSON,
+    "application/jsonlines": RowFormat.NDJSON,
+    "application/vnd.apache.arrow.file": RowFormat.ARROW,
+    "*/*": RowFormat.JSON,
+    "application/*": RowFormat.JSON,
+    "text/*": RowFormat.CSV,
 }
-_BY_TYPE = {**{str(known): known for known in Format}, **_ALSO}
+_BY_TYPE = {**{str(known): known for known in RowFormat}, **_ALSO}
 
 
-def accepted(header: str | None) -> Format:
+def accepted(header: str | None) -> RowFormat:
     """The format that an Accept header likes best of ours; JSON where there is none."""
     if not header:
-        return Format.JSON
-    best: tuple[float, Format] | None = None
+        return RowFormat.JSON
+    best: tuple[float, RowFormat] | None = None
     for part in header.split(","):
         kind, _, parameters = part.strip().partition(";")
         known = _BY_TYPE.get(kind.strip().lower())
@@ -43,11 +43,11 @@ def accepted(header: str | None) -> Format:
     return best[1]
 
 
-def sent(header: str | None) -> Format:
+def sent(header: str | None) -> RowFormat:
     """The format of a body by its Content-Type; JSON where there is none."""
     kind = (header or "").partition(";")[0].strip().lower()
     if not kind:
-        return Format.JSON
+        return RowFormat.JSON
     if kind not in _BY_TYPE or "*" in kind:
         raise InputError(f"rows cannot be read from {kind}", hint=_LISTED)
     return _BY_TYPE[kind]
@@ -64,4 +64,4 @@ def _quality(parameters: str) -> float:
     return 1.0
 
 
-_LISTED = f"rows are sent as {', '.join(Format)}"
+_LISTED = f"rows are sent as {', '.join(RowFormat)}"

@@ -15,7 +15,7 @@ import pyarrow.csv
 
 from millstream.errors import InputError
 from millstream.types import DataType, Schema
-from millstream.wire.media import Format
+from millstream.wire.media import RowFormat
 from millstream.wire.values import from_json, from_text, is_safe, json_value, plain, type_name
 
 _FEW = 100  # rows that are sooner written one by one than by a query of Polars
@@ -27,17 +27,17 @@ def columns_of(schema: pa.Schema) -> list[dict[str, str]]:
     return [{"name": field.name, "type": type_name(field.type)} for field in schema]
 
 
-def encode(table: pa.Table, form: Format, note: Mapping[str, Any] | None = None) -> bytes:
+def encode(table: pa.Table, form: RowFormat, note: Mapping[str, Any] | None = None) -> bytes:
     """The rows in a format; JSON and Arrow also carry a note."""
     match form:
-        case Format.JSON:
+        case RowFormat.JSON:
             head = json.dumps({**(note or {}), "columns": columns_of(table.schema)})
             return b"".join((head[:-1].encode(), b', "rows": [', b",".join(json_rows(table)), b"]}"))
-        case Format.NDJSON:
+        case RowFormat.NDJSON:
             return b"".join(line + b"\n" for line in json_rows(table))
-        case Format.CSV:
+        case RowFormat.CSV:
             return _csv(table)
-        case Format.ARROW:
+        case RowFormat.ARROW:
             return to_arrow_stream(table, note)
 
 
@@ -89,19 +89,19 @@ def from_arrow_stream(body: bytes) -> tuple[pa.Table, dict[str, Any]]:
         raise InputError("the body is not an Arrow stream or file", detail=str(error).split("\n")[0]) from None
 
 
-def decode(body: bytes, form: Format, columns: Schema, owner: str) -> Any:
+def decode(body: bytes, form: RowFormat, columns: Schema, owner: str) -> Any:
     """Rows for `insert`, whose columns are known; it checks them."""
     match form:
-        case Format.ARROW:
+        case RowFormat.ARROW:
             return from_arrow_stream(body)[0]
-        case Format.CSV:
+        case RowFormat.CSV:
             return _from_csv(body, columns, owner)
-        case Format.JSON:
+        case RowFormat.JSON:
             document = parsed(body, exact=any(field.type.is_decimal for field in columns))
             rows = document.get("rows") if isinstance(document, dict) else document
             if not isinstance(rows, list):
                 raise InputError(f"{owner}: the body is a list of rows, each a list or an object")
-        case Format.NDJSON:
+        case RowFormat.NDJSON:
             exact = any(field.type.is_decimal for field in columns)
             rows = [parsed(line, exact=exact) for line in body.splitlines() if line.strip()]
     return list(_records(rows, columns, owner))

@@ -71,7 +71,7 @@ def test_sums_of_doubles_are_exact_and_quotients_rounded_once(rows: list[tuple[f
     assert values(exact_sum.squared(limbs)) == [x * x for x in exact]
     sums = exact_sum.cumulated(limbs)
     totals = [sum(exact[: i + 1], Fraction(0)) for i in range(len(exact))]
-    assert values(sums) == values(exact_sum.settled(sums)) == values(exact_sum.trimmed(sums)) == totals
+    assert values(sums) == values(exact_sum.normalized(sums)) == values(exact_sum.trimmed(sums)) == totals
     assert exact_sum.to_doubles(sums).tolist() == [nearest(total) for total in totals]
     quotients = [total / (a * b) for total, (_, a, b) in zip(totals, rows, strict=True)]
     try:

@@ -12,7 +12,7 @@ from tests.support.just_in_time import A, B, S, Y
 
 from millstream.kernel.just_in_time.consumers import Consumer
 from millstream.kernel.just_in_time.gates import JustInTime
-from millstream.kernel.just_in_time.producers import Taken
+from millstream.kernel.just_in_time.producers import ProducerOutput
 from millstream.kernel.just_in_time.tally import Tally
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.operator import NO_STATE, Progress, State
@@ -28,13 +28,13 @@ class Stepped:
         jit, condition = JustInTime(adaptive=False), compare("=", 0, 2)
         asked = tuple(map(tuple, alternatives))
         self.tree = JoinTree([A, B], (0, 1), condition, None, jit, alternatives=asked)
-        self.taken = Taken(self.tree.schema, asked, generated=generated)
+        self.taken = ProducerOutput(self.tree.schema, asked, generated=generated)
         self.state: State = NO_STATE
         self.time = 0
 
     def step(self, *rows: Sequence[Row]) -> list[Row]:
         """Rows start now and have an end and a weight."""
-        time, schemas = self.time, [A, B, *(S for _ in self.tree.askers)]
+        time, schemas = self.time, [A, B, *(S for _ in self.tree.consumer_inputs)]
         batches = [
             batch(schema, [(*row[:-2], time, *row[-2:]) for row in new])
             for schema, new in zip(schemas, rows, strict=True)
@@ -75,7 +75,7 @@ def test_what_waited_for_a_table_as_of_an_instant_is_too_late() -> None:
 def test_a_row_that_is_refused_for_all_its_life_waits_until_that_is_taken_back() -> None:
     tree = Stepped([replace(SOME, refuses=True)])
     assert tree.step([], [], [(7, FOREVER, 1), (8, FOREVER - 1, 1)]) == []
-    # a2 outlives what refuses it, and is let in.
+    # a2 outlives what refuses it, and is admitted.
     assert tree.step([A1, A2], [B1], []) == [(1, 8, 1, 1, 1, FOREVER, 1)]
     assert tree.counts == (1, 0)
     assert tree.step([], [B2], [(7, FOREVER, -1)]) == [

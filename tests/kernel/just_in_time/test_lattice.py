@@ -17,15 +17,15 @@ from tests.support.join_conditions import clique, shapes
 from tests.support.just_in_time import ALWAYS, LATTICE, tally
 
 from millstream.kernel.batch import END, INF
-from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
+from millstream.kernel.joins.graph import Access, InputSet, JoinGraph
 from millstream.kernel.just_in_time.blacklist import Flags
 from millstream.kernel.just_in_time.gates import JustInTime
-from millstream.kernel.just_in_time.partners import Link, Words, words_of
+from millstream.kernel.just_in_time.partners import Link, WordsByColumn, words_of
 from millstream.kernel.just_in_time.tally import Tally
-from millstream.kernel.just_in_time.tree_shape import Join, Shape, left_deep, tree_of
+from millstream.kernel.just_in_time.tree_shape import Nesting, TreeJoin, left_deep, tree_of
 from millstream.kernel.just_in_time.variants import lattice_gate
 from millstream.kernel.just_in_time.variants.bloom import BloomLink
-from millstream.kernel.just_in_time.variants.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
+from millstream.kernel.just_in_time.variants.lattice import Ends, LatticeNode, SideOfPairs, carrying, nodes_of
 from millstream.kernel.just_in_time.variants.lattice_gate import Lattice
 from millstream.kernel.just_in_time.variants.marks import Marks
 from millstream.kernel.keys import Codes, mixed
@@ -41,35 +41,35 @@ class Remembering:
     """What holds rows with one key for each component, and remembers all that it is told."""
 
     rows: pl.DataFrame
-    known: dict[Inputs, set[int]]
-    asked: list[tuple[Inputs, int]] = field(default_factory=list)
-    found: list[tuple[Inputs, int]] = field(default_factory=list)
+    known: dict[InputSet, set[int]]
+    asked: list[tuple[InputSet, int]] = field(default_factory=list)
+    found: list[tuple[InputSet, int]] = field(default_factory=list)
     is_resting: bool = False
 
-    def remembers(self, node: Node) -> bool:
+    def remembers(self, node: LatticeNode) -> bool:
         return node.components in self.known
 
-    def knows(self, node: Node, codes: Codes) -> Flags:
+    def knows(self, node: LatticeNode, codes: Codes) -> Flags:
         known = self.known.get(node.components, set())
         return np.array([int(code) in known for code in codes], np.bool_)
 
-    def marks(self, node: Node, side: int, codes: Codes) -> Flags:
+    def marks(self, node: LatticeNode, side: int, codes: Codes) -> Flags:
         return np.ones(codes.size, np.bool_)
 
-    def is_asking(self, node: Node) -> bool:
+    def is_checked(self, node: LatticeNode) -> bool:
         return not self.is_resting
 
-    def demands(self, node: Node, words: Words) -> Flags:
+    def demands(self, node: LatticeNode, words: WordsByColumn) -> Flags:
         self.asked += [(node.components, int(code)) for code in mixed(words_of(words, node.columns))]
         return node.to_opposite.has_partner(words, [(self.rows, None)])
 
-    def note(self, node: Node, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
+    def note(self, node: LatticeNode, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
         self.found += [(node.components, int(code)) for code in codes]
         for side, own in zip(node.sides, parts, strict=True):
             assert bool(own.any()) <= bool(side)
         return codes.size
 
-    def count(self, node: Node, pairs: int, asked: int) -> None:
+    def count(self, node: LatticeNode, pairs: int, asked: int) -> None:
         assert node.is_whole
         assert asked <= pairs
 
@@ -123,7 +123,7 @@ def test_the_lattice_finds_what_the_definition_says(data: st.DataObject, left: i
     assert len(there.found) == len(set(there.found))
     assert len(there.asked) == len(set(there.asked))
     # What is known is not asked for again, nor anything that contains it.
-    known: dict[Inputs, set[int]] = {}
+    known: dict[InputSet, set[int]] = {}
     for components, own in there.found:
         known.setdefault(components, set()).add(own)
     again = Remembering(stored, known)
@@ -136,11 +136,11 @@ def test_the_lattice_finds_what_the_definition_says(data: st.DataObject, left: i
     assert {components for components, _ in resting.asked} <= {nodes[-1].components}
 
 
-def _moved(shape: Shape, by: int) -> Shape:
+def _moved(shape: Nesting, by: int) -> Nesting:
     return shape + by if isinstance(shape, int) else (_moved(shape[0], by), _moved(shape[1], by))
 
 
-def _links(graph: JoinGraph, join: Join, opposite: int) -> tuple[Link, Link]:
+def _links(graph: JoinGraph, join: TreeJoin, opposite: int) -> tuple[Link, Link]:
     there = Link.between(graph, frozenset({opposite}), join.inputs, Access())
     return there, there
 
@@ -253,7 +253,7 @@ def test_what_is_like_a_stored_combination_is_made_although_its_partner_has_left
     assert (tree.tally.made, tree.tally.withheld, tree.marks) == (2, 0, (0, 0, 0))
 
 
-def _single_rows_only(node: Node, words: Words) -> Flags:
+def _single_rows_only(node: LatticeNode, words: WordsByColumn) -> Flags:
     assert len(node.components) == 1
     return np.ones(next(iter(words.values())).size, np.bool_)
 

@@ -11,7 +11,7 @@ from tests.support.just_in_time import A, B, S, Y
 
 from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
 from millstream.kernel.just_in_time.gates import JustInTime
-from millstream.kernel.just_in_time.producers import OTHER, Producer, Taken
+from millstream.kernel.just_in_time.producers import OTHER, Producer, ProducerOutput
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Progress, State
@@ -35,7 +35,7 @@ class Run:
 
     def step(self, time: int, *rows: Sequence[Row], producer: Producer | None = None) -> list[Row]:
         """Rows start now, and time passes unless it is a step in which producers are united."""
-        schemas = [A, B, *(S for _ in self.producer.askers)]
+        schemas = [A, B, *(S for _ in self.producer.consumer_inputs)]
         batches = [
             batch(schema, [(*row, time, END, 1) for row in new])
             for schema, new in zip(schemas, [*rows, *([] for _ in schemas[len(rows) :])], strict=True)
@@ -45,9 +45,9 @@ class Run:
         made, self.state = (producer or self.producer).step(batches, self.state, progress)
         return sorted(row[:4] for row in made.rows())
 
-    def unite(self, time: int, other: State, letting_in: str) -> list[Row]:
+    def unite(self, time: int, other: State, admitting: str) -> list[Row]:
         self.state = {**self.state, **{f"{OTHER}{name}": rows for name, rows in other.items()}}
-        return self.step(time, producer=self.producer.uniting(letting_in))
+        return self.step(time, producer=self.producer.merging_with(admitting))
 
 
 def alternatives(*consumers: Consumer) -> Alternatives:
@@ -55,27 +55,27 @@ def alternatives(*consumers: Consumer) -> Alternatives:
 
 
 @pytest.mark.parametrize("kind", sorted(MAKERS))
-@pytest.mark.parametrize("letting_in", ["other", "all"])
-def test_each_makes_what_the_other_has_made_and_then_they_are_one(kind: str, letting_in: str) -> None:
+@pytest.mark.parametrize("admitting", ["other", "all"])
+def test_each_makes_what_the_other_has_made_and_then_they_are_one(kind: str, admitting: str) -> None:
     ours, theirs = (Run(MAKERS[kind](alternatives(consumer))) for consumer in (ONE, OTHERS))
     a, b = [(1, 7), (2, 8), (3, 9)], [(1, 10), (2, 20), (3, 30)]
     assert ours.step(0, a, b, [(7,)]) == [(1, 7, 1, 10)]
     assert theirs.step(0, a, b, [(8,)]) == [(2, 8, 2, 20)]
     before = ours.state, theirs.state
-    rest = [(3, 9, 3, 30)] if letting_in == "all" else []
-    assert ours.unite(0, before[1], letting_in) == [(2, 8, 2, 20), *rest]
-    assert theirs.unite(0, before[0], letting_in) == [(1, 7, 1, 10), *rest]
+    rest = [(3, 9, 3, 30)] if admitting == "all" else []
+    assert ours.unite(0, before[1], admitting) == [(2, 8, 2, 20), *rest]
+    assert theirs.unite(0, before[0], admitting) == [(1, 7, 1, 10), *rest]
     asked = {name: rows for name, rows in theirs.state.items() if name.startswith("asked")}
-    both = Run(ours.producer.asked_by(alternatives(ONE, OTHERS)))
+    both = Run(ours.producer.for_consumers(alternatives(ONE, OTHERS)))
     both.state = {**asked, **ours.state}
     # What was made is not made again; what nobody needs still waits, if it did.
     assert both.step(1, [], [(2, 21)], [], []) == [(2, 8, 2, 21)]
-    assert both.step(2, [], [], [], [(9,)]) == ([(3, 9, 3, 30)] if letting_in == "other" else [])
+    assert both.step(2, [], [], [], [(9,)]) == ([(3, 9, 3, 30)] if admitting == "other" else [])
     assert both.step(3, [(4, 7)], [(4, 40)], [], [(9,)]) == [(4, 7, 4, 40)]
 
 
 def test_a_pipeline_tells_producers_who_takes_their_rows() -> None:
-    taken = {name: Taken((*A, *B), alternatives(consumer)) for name, consumer in (("p", ONE), ("q", OTHERS))}
+    taken = {name: ProducerOutput((*A, *B), alternatives(consumer)) for name, consumer in (("p", ONE), ("q", OTHERS))}
     made = Step("made", MAKERS["tree"](()), ("a", "b"))
     first = Pipeline((made, Step("p", taken["p"], ("made",), awaited=("one",))))
     both = first.with_steps((Step("q", taken["q"], ("made",), awaited=("others",)),))
@@ -83,7 +83,7 @@ def test_a_pipeline_tells_producers_who_takes_their_rows() -> None:
     assert told["made"].read == ("a", "b", "one", "others")
     assert told["made"].needed == ("a", "b")
     assert both.edges_below("p") == {"p", "made", "a", "b", "one"}
-    assert {step.name: step for step in both.without(["q"]).steps}["made"].asked == ("one",)
+    assert {step.name: step for step in both.without(["q"]).steps}["made"].consumer_edges == ("one",)
 
 
 def test_what_is_asked_by_is_made_before_the_producer() -> None:
@@ -91,7 +91,7 @@ def test_what_is_asked_by_is_made_before_the_producer() -> None:
     late = Consumer("made late", S, (Y,))
     steps = (
         Step("made", MAKERS["tree"](()), ("a", "b")),
-        Step("p", Taken((*A, *B), alternatives(late)), ("made",), awaited=("made late",)),
+        Step("p", ProducerOutput((*A, *B), alternatives(late)), ("made",), awaited=("made late",)),
         Step("made late", Project(S, (column,)), ("s",)),
     )
     names = [step.name for step in Pipeline(steps).steps]
@@ -102,6 +102,6 @@ def test_what_is_asked_by_is_made_before_the_producer() -> None:
 def test_who_takes_rows_has_them_from_its_first_open_instant_on(generated: bool) -> None:
     """Of a row that waited until now nobody wanted what is past; if it counts when it was generated, none of it."""
     rows = batch(S, [(1, 2, 9, 1), (2, 2, 5, -1), (3, 7, 8, 1)])
-    output, state = Taken(S, ((),), generated=generated).step([rows], NO_STATE, Progress((4,), (6,)))
+    output, state = ProducerOutput(S, ((),), generated=generated).step([rows], NO_STATE, Progress((4,), (6,)))
     assert output.rows() == ([(3, 7, 8, 1)] if generated else [(1, 5, 9, 1), (3, 7, 8, 1)])
     assert state == NO_STATE

@@ -14,9 +14,9 @@ from tests.support.join_conditions import PAIR, clique, compare, every_two_equal
 from tests.support.just_in_time import ALWAYS
 
 from millstream.kernel.batch import INF
-from millstream.kernel.just_in_time import resuspension as turns
+from millstream.kernel.just_in_time import resuspension as resuspension
 from millstream.kernel.just_in_time.gates import JustInTime
-from millstream.kernel.just_in_time.resuspension import Turns
+from millstream.kernel.just_in_time.resuspension import Resuspension
 from millstream.kernel.just_in_time.tally import Tally
 from millstream.kernel.keys import key_codes
 from millstream.kernel.multiway.stem_join import StemJoin
@@ -80,20 +80,20 @@ def test_partners_that_were_taken_back_are_missed() -> None:
 def test_a_round_asks_every_row_once_however_segments_are_merged(share: int) -> None:
     rows = batch(PAIR, [(n, n, 0, INF, 1) for n in range(100)])
     codes = np.sort(key_codes(rows, ["c0"]))
-    order = Turns(np.zeros(1))
+    order = Resuspension(np.zeros(1))
     asked = np.zeros(100, np.int64)
-    with patch.object(turns, "_FEWEST", share):
+    with patch.object(resuspension, "_FEWEST", share):
         while order.rounds[0] < 1:
-            turn = order.take([0], [100], 0)
-            past = 2**64 if turn.past is None else turn.past
-            asked += [turn.first <= int(code) < past for code in codes]
-            order = Turns.of(1, [order.segment()])
+            chosen = order.take([0], [100], 0)
+            past = 2**64 if chosen.past is None else chosen.past
+            asked += [chosen.first <= int(code) < past for code in codes]
+            order = Resuspension.of(1, [order.segment()])
     assert (asked == 1).all()
 
 
 def test_the_stem_that_was_gone_through_least_is_next() -> None:
-    order = Turns(np.zeros(3))
-    with patch.object(turns, "_FEWEST", 10):
+    order = Resuspension(np.zeros(3))
+    with patch.object(resuspension, "_FEWEST", 10):
         taken = [order.take([0, 2], [20, 50, 40], 10).stem for _ in range(8)]
     assert taken == [0, 2, 2, 0, 2, 2, 0, 2]
 
@@ -131,7 +131,7 @@ def test_every_step_gives_the_same_as_without(
 ) -> None:
     schemas, condition = clique(count)
     inputs = [lagging(*late) for late in zip(random_inputs(seed, count, 14, domain), lags, strict=False)]
-    with patch.object(turns, "_FEWEST", fewest), odd_sizes(collide=False):
+    with patch.object(resuspension, "_FEWEST", fewest), odd_sizes(collide=False):
         results = [
             outputs_of(StemJoin(schemas, condition, policy=policy, chunk=2, jit=one), schemas, inputs)
             for one in (None, jit)
@@ -156,6 +156,6 @@ def test_whoever_takes_rows_back_it_is_right_at_every_instant(
     inputs: list[Source] = [
         data.draw(sources(values, steps, retract=source in retracting, size=5)) for source in range(count)
     ]
-    with patch.object(turns, "_FEWEST", fewest), odd_sizes(collide):
+    with patch.object(resuspension, "_FEWEST", fewest), odd_sizes(collide):
         operator = StemJoin(schemas, condition, jit=ALWAYS, retracting=frozenset(retracting & set(range(count))))
         check_steps(operator, schemas, inputs, joined(every_two_equal(count)), linear=True)

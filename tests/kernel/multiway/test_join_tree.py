@@ -38,7 +38,7 @@ from millstream.kernel.batch import BORN, INF
 from millstream.kernel.just_in_time.detection import Detection
 from millstream.kernel.just_in_time.gates import JustInTime
 from millstream.kernel.just_in_time.tally import Tally
-from millstream.kernel.just_in_time.tree_shape import Shape, demands_of, left_deep, tree_of
+from millstream.kernel.just_in_time.tree_shape import Nesting, demands_of, left_deep, tree_of
 from millstream.kernel.just_in_time.variants.bloom import BloomLink
 from millstream.kernel.just_in_time.variants.lattice_gate import Lattice
 from millstream.kernel.just_in_time.variants.single import SingleRows
@@ -52,7 +52,7 @@ VARIANTS = {
     "off": None,
     "on": ALWAYS,
     "by Bloom filters": JustInTime(Detection(BloomLink), adaptive=False),
-    "nothing foreseen": JustInTime(foreseen=False, adaptive=False),
+    "nothing foreseen": JustInTime(look_ahead=False, adaptive=False),
     "no combinations": JustInTime(SingleRows(), adaptive=False),
     "adaptive": JustInTime(),
     "never again": JustInTime(adaptive=False, again=False),
@@ -60,7 +60,7 @@ VARIANTS = {
     "by the lattice and Bloom filters": JustInTime(Lattice(BloomLink), adaptive=False),
     "by the lattice, adaptive": JustInTime(Lattice()),
 }
-SHAPES_OF_THREE: list[Shape] = [((0, 1), 2), (0, (1, 2)), ((0, 2), 1)]
+SHAPES_OF_THREE: list[Nesting] = [((0, 1), 2), (0, (1, 2)), ((0, 2), 1)]
 
 
 # The paper's running example: (A ⋈ B) ⋈ C with A.x = B.x and A.y = C.y
@@ -203,7 +203,7 @@ def test_a_producer_sleeps_while_there_is_nothing_on_the_other_side() -> None:
 
 
 def test_demands_travel_through_levels() -> None:
-    """((A ⋈ B) ⋈ C) ⋈ D: without d no c is let in, and without c no a."""
+    """((A ⋈ B) ⋈ C) ⋈ D: without d no c is admitted, and without c no a."""
     schema: Schema = (Field("k", BIGINT),)
     condition = conjunction([compare("=", n, n + 1) for n in range(3)])
     operator = JoinTree([schema] * 4, left_deep(4), condition, jit=ALWAYS)
@@ -293,7 +293,7 @@ def test_keys_of_any_type_find_their_partners(kind: DataType, variant: str, coun
     retract=st.booleans(),
 )
 def test_any_condition_is_right_at_every_instant(
-    name: str, variant: str, data: st.DataObject, collide: bool, shape: Shape, steps: int, retract: bool
+    name: str, variant: str, data: st.DataObject, collide: bool, shape: Nesting, steps: int, retract: bool
 ) -> None:
     condition, holds = CONDITIONS[name]
     inputs = [data.draw(sources(st.tuples(small, small), steps, retract=retract, size=5)) for _ in range(3)]

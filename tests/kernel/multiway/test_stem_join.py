@@ -23,7 +23,7 @@ from tests.support.join_conditions import (
 
 from millstream.kernel.batch import BORN, END, INF, START, WEIGHT
 from millstream.kernel.distribution import by_key
-from millstream.kernel.eddy.stems import Experience
+from millstream.kernel.eddy.stems import StemExperience
 from millstream.kernel.just_in_time.detection import Detection
 from millstream.kernel.just_in_time.gates import JustInTime
 from millstream.kernel.just_in_time.tally import Tally
@@ -154,7 +154,7 @@ def test_rows_learn_to_meet_the_selective_stem_first(order: tuple[int, int]) -> 
     _, state = operator.step(stored, NO_STATE, Progress((-1,) * 3, (0,) * 3))
     for step in range(1, 31):
         _, state = operator.step([_rows(keys, step), nothing, nothing], state, Progress((step - 1,) * 3, (step,) * 3))
-    seen = Experience.of(3, state["routing"])
+    seen = StemExperience.of(3, state["routing"])
     assert seen.probes[0, few] > 3 * seen.probes[0, many]
 
 

@@ -11,7 +11,7 @@ from tests.kernel.sharing.conditions import NO_TIME, query_state
 
 from millstream.errors import InputError
 from millstream.kernel.batch import batch_schema, value_columns
-from millstream.kernel.eddy.filters import FLOOR, Draws, Experience, FilterProspects, Memory
+from millstream.kernel.eddy.filters import FLOOR, Draws, EddyMemory, FilterExperience, FilterProspects
 from millstream.kernel.eddy.policies import policy
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, conjunction
 from millstream.kernel.scalar.functions import call
@@ -51,7 +51,7 @@ def rows(count: int, seed: int = 1, low: Sequence[int] = (0,) * 5) -> pl.DataFra
     return pl.DataFrame(values | {"_start": 0, "_end": 1, "_weight": 1}, schema=batch_schema(SCHEMA))
 
 
-def entered(found: Index, batch: pl.DataFrame, name: str, memory: Memory) -> dict[str, int]:
+def entered(found: Index, batch: pl.DataFrame, name: str, memory: EddyMemory) -> dict[str, int]:
     """How many rows each module was given."""
     eddy = Eddy(policy(name), memory, seed=1)
     for block in found.blocks:
@@ -78,12 +78,12 @@ def test_the_policy_does_not_change_the_answer(name: str) -> None:
 
 
 def test_by_tickets_rows_see_hardly_more_filters_than_they_must() -> None:
-    batch, memory = rows(100_000), Memory()
+    batch, memory = rows(100_000), EddyMemory()
     found = index(NESTED[::-1])
     entered(found, batch, "ticket", memory)  # to learn
     seen = sum(entered(found, batch, "ticket", memory).values()) / batch.height
-    at_random = sum(entered(found, batch, "random", Memory()).values()) / batch.height
-    best = sum(entered(found, batch, "hindsight", Memory()).values()) / batch.height
+    at_random = sum(entered(found, batch, "random", EddyMemory()).values()) / batch.height
+    best = sum(entered(found, batch, "hindsight", EddyMemory()).values()) / batch.height
     assert 1.1 < best <= seen < 1.2 < 2.5 < at_random
 
 
@@ -91,7 +91,7 @@ def test_rows_that_have_all_their_answers_go_no_further() -> None:
     """Half of the rows are wanted by the one query that asks no more, and by no other."""
     found = index(queries([((0,), (49,)), ((1, 2), (49, 99))]))
     batch = rows(50_000)
-    counts = entered(found, batch, "fixed", Memory())
+    counts = entered(found, batch, "fixed", EddyMemory())
     assert counts["a"] == counts["b"] == batch.height
     assert counts["c"] < 0.6 * batch.height
 
@@ -99,7 +99,7 @@ def test_rows_that_have_all_their_answers_go_no_further() -> None:
 def test_the_eddy_follows_a_change() -> None:
     """First a decides, then e: the new order is found within the rows of a few chunks."""
     found = index(queries([(range(5), (50 + q, 0, 0, 0, 50 + q)) for q in range(5)]))
-    memory = Memory()
+    memory = EddyMemory()
     before = entered(found, rows(100_000, low=(0, 50, 50, 50, 60)), "ticket", memory)
     assert before["a"] == 100_000 > 1.5 * before["e"]
     after = entered(found, rows(200_000, low=(60, 50, 50, 50, 0)), "ticket", memory)
@@ -110,7 +110,7 @@ def test_columns_of_one_name_are_different_modules() -> None:
     """Conditions that are equal but for the names of columns were seen before, under other names."""
     renamed = call(">", [Column(BIGINT, 4, "a"), Parameter(BIGINT, 0)])
     index([(renamed, pl.DataFrame({"query": [0], "c0": [50]}))])
-    counts = entered(index(queries([([0], [50]), ([4], [50])])), rows(1_000), "fixed", Memory())
+    counts = entered(index(queries([([0], [50]), ([4], [50])])), rows(1_000), "fixed", EddyMemory())
     assert set(counts) == {"a", "e"}
 
 
@@ -120,7 +120,7 @@ def test_what_was_learnt_goes_from_step_to_step() -> None:
     operator = GroupedSelection(SCHEMA, shapes)
     _, learnt = operator.step([rows(20_000)], state, NO_TIME)
     assert list(learnt) == [EDDY]
-    shares = Memory(learnt[EDDY]).shares()
+    shares = EddyMemory(learnt[EDDY]).shares()
     assert list(shares) == MODULES
     assert shares["c0"] > 0.5 > shares["c1"] > shares["c4"]
     _, unchanged = operator.step([rows(0)], {**state, **learnt}, NO_TIME)
@@ -130,13 +130,13 @@ def test_what_was_learnt_goes_from_step_to_step() -> None:
 @pytest.mark.parametrize(
     ("known", "chosen"),
     [
-        ([Experience(FLOOR, 2.0), Experience(FLOOR, 1.0)], 1),  # at the floor, the cheaper one
-        ([Experience(FLOOR, 1.0), Experience(2.0, 5.0)], 1),  # tickets before costs
-        ([Experience(1e6, 1.0, 1.0), Experience(2.0, 1.0, 1.0)], 0),  # many tickets win
-        ([Experience(30.0, 1.0, 1e9), Experience(30.0, 1.0, 1.0)], 1),  # not if all the work goes there
+        ([FilterExperience(FLOOR, 2.0), FilterExperience(FLOOR, 1.0)], 1),  # at the floor, the cheaper one
+        ([FilterExperience(FLOOR, 1.0), FilterExperience(2.0, 5.0)], 1),  # tickets before costs
+        ([FilterExperience(1e6, 1.0, 1.0), FilterExperience(2.0, 1.0, 1.0)], 0),  # many tickets win
+        ([FilterExperience(30.0, 1.0, 1e9), FilterExperience(30.0, 1.0, 1.0)], 1),  # not if all the work goes there
     ],
 )
-def test_the_lottery(known: list[Experience], chosen: int) -> None:
+def test_the_lottery(known: list[FilterExperience], chosen: int) -> None:
     prospects = (FilterProspects(known, Draws(seed), lambda _: 0) for seed in range(20))
     choices = [policy("ticket").choose([0, 1], each) for each in prospects]
     assert choices.count(chosen) >= 12

@@ -51,7 +51,7 @@ def late_key(source: str) -> str:
 
 
 @dataclass(frozen=True)
-class Admission:
+class LatenessContext:
     """What is needed to judge a part's elements: the stream, what all elements before it did, the clock's tick under
     HEARTBEAT CLOCK, the instant at which late ones enter the table of those, and how many of 2^32 the coin drops."""
 
@@ -103,7 +103,7 @@ class Part:
     rows: int
     schema: Schema
     file: HistoryFile | None = None
-    admission: Admission | None = None
+    lateness: LatenessContext | None = None
     at: int | None = None
     cut: Cut | None = None
 
@@ -114,7 +114,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenPart:
     """What became of a part: rows of the source and of its late table, and the history file that was written."""
 
     accepted: Batch
@@ -167,36 +167,38 @@ def _as_it_came(frame: pl.DataFrame, raw: AsItCame, schema: Schema) -> Batch:
     return with_times(batch, instants.cast(pl.Int64), raw.arrival)
 
 
-def take(part: Part, store: Store, source: str, period_length: int, epoch: int, most: int = MAX_VALUE_BYTES) -> Taken:
+def take(
+    part: Part, store: Store, source: str, period_length: int, epoch: int, most: int = MAX_VALUE_BYTES
+) -> TakenPart:
     """Read a part; judge its elements, and keep those accepted as history, where that was not done at the door. A file
     with a value of more than so many bytes is refused as a whole."""
     if part.file is not None:
-        return Taken(read_history(store, part.file, part.schema, part.cut))
+        return TakenPart(read_history(store, part.file, part.schema, part.cut))
     if part.kind == "rows":
-        return Taken(store.read_once(part.name))
+        return TakenPart(store.read_once(part.name))
     if part.at is not None:
         rows = tables.inserted(store.read_once(part.name).to_arrow(), part.at)
-        return Taken(rows, file=write_history(store, source, period_length, epoch, rows, part.schema))
-    if part.admission is None:
+        return TakenPart(rows, file=write_history(store, source, period_length, epoch, rows, part.schema))
+    if part.lateness is None:
         raise AssertionError(f"part {part.name} was never judged")
-    admission = part.admission
+    lateness = part.lateness
     content = _file(part.name) if part.kind == "parquet" else None
-    arrival = admit(admission.stream, _rows(part, content, store, most), admission.progress, admission.now)
+    arrival = admit(lateness.stream, _rows(part, content, store, most), lateness.progress, lateness.now)
     accepted, shed = arrival.accepted, 0
-    if admission.shed:
-        kept = accepted.filter(~_tossed(accepted, admission.shed))
+    if lateness.shed:
+        kept = accepted.filter(~_tossed(accepted, lateness.shed))
         accepted, shed = kept, accepted.height - kept.height
-    late = late_rows(admission.stream, arrival.late, admission.late_at) if arrival.late.height else None
+    late = late_rows(lateness.stream, arrival.late, lateness.late_at) if arrival.late.height else None
     file: HistoryFile | None = None
-    if content is not None and accepted.height == part.rows and admission.now is None:
+    if content is not None and accepted.height == part.rows and lateness.now is None:
         # Nothing was left out, so that the file says it all, and need not be written anew.
-        raw = AsItCame(admission.progress.arrived, admission.stream.timestamp.name, admission.stream.domain.tick)
+        raw = AsItCame(lateness.progress.arrived, lateness.stream.timestamp.name, lateness.stream.domain.tick)
         first, last = _span(accepted)
         name = store.adopt_history(source, period_of(last, period_length), f"e{epoch}", content)
         file = HistoryFile(name, accepted.height, first, last, raw, int(accepted.estimated_size()))
     elif accepted.height:
         file = write_history(store, source, period_length, epoch, accepted, part.schema)
-    return Taken(accepted, late, file, shed)
+    return TakenPart(accepted, late, file, shed)
 
 
 def late_rows(stream: StreamDefinition, late: Batch, at: int) -> Batch:
@@ -218,7 +220,7 @@ def late_rows(stream: StreamDefinition, late: Batch, at: int) -> Batch:
 def _rows(part: Part, content: bytes | None, store: Store, most: int) -> pl.DataFrame:
     if content is None:
         return store.read_once(part.name)
-    columns = part.admission.stream.input_columns if part.admission else part.schema
+    columns = part.lateness.stream.input_columns if part.lateness else part.schema
     try:
         found = {name.lower(): name for name in pl.read_parquet_schema(io.BytesIO(content))}
         frame = pl.read_parquet(io.BytesIO(content), columns=[found[field.name.lower()] for field in columns])

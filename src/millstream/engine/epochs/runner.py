@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from millstream.engine.epochs.stages import Planner
-from millstream.engine.epochs.task import EpochOutcome, EpochTask, pausing, prepare, run_here, settle
+from millstream.engine.epochs.stages import StagePlanner
+from millstream.engine.epochs.task import EpochOutcome, EpochTask, combine_outcomes, pausing, prepare, run_here
 from millstream.state.store import Store
 
 
 class Runner(Protocol):
     """Runs tasks over a store."""
 
-    planner: Planner
+    planner: StagePlanner
     runs_here: bool  # in this process, whatever the task
 
     @property
@@ -23,18 +23,18 @@ class Runner(Protocol):
 
     def run(self, task: EpochTask) -> EpochOutcome: ...
 
-    def another(self) -> Runner:
+    def fork(self) -> Runner:
         """One like it, for another thread."""
         ...
 
-    def beside(self, pause: Callable[[], None]) -> Beside:
-        """Who runs tasks beside the epochs, in another thread; `pause` waits for the epoch that runs, if one does."""
+    def background_runner(self, pause: Callable[[], None]) -> BackgroundRunner:
+        """Who runs tasks in the background, in another thread; `pause` waits for the epoch that runs, if one does."""
         ...
 
     def close(self) -> None: ...
 
 
-class Beside(Protocol):
+class BackgroundRunner(Protocol):
     """Runs the tasks of a backfill on no more than one core."""
 
     seconds: float  # that a task should take
@@ -54,23 +54,23 @@ class InProcessRunner:
 
     def __init__(self, store: Store, shards: int = 1) -> None:
         self.store = store
-        self.planner = Planner(shards)
+        self.planner = StagePlanner(shards)
 
     def run(self, task: EpochTask) -> EpochOutcome:
         plan, work = prepare(task, self.planner)
-        return settle(plan, run_here(plan, work, plan.shards, self.store))
+        return combine_outcomes(plan, run_here(plan, work, plan.shards, self.store))
 
-    def another(self) -> InProcessRunner:
+    def fork(self) -> InProcessRunner:
         return InProcessRunner(self.store, self.planner.shards)
 
-    def beside(self, pause: Callable[[], None]) -> Beside:
-        return _InProcessBeside(self.store, self.planner.shards, pause)
+    def background_runner(self, pause: Callable[[], None]) -> BackgroundRunner:
+        return _InProcessBackground(self.store, self.planner.shards, pause)
 
     def close(self) -> None:
         """Nothing to stop."""
 
 
-class _InProcessBeside(InProcessRunner):
+class _InProcessBackground(InProcessRunner):
     """With plans of its own, since two threads run. They share one interpreter, so that it gives way to epochs before
     every step and every file that it reads, and steps are short."""
 

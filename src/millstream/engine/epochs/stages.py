@@ -29,22 +29,24 @@ SCATTERED = None
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class PlacedStep:
     """A step and where it runs: how each input is sent to it (the columns to hash; None where rows stay), how its
     output lies, and what an empty batch of it looks like.
 
-    `keyed` steps run on every shard; a step that is `alone` on the first one, with or without rows.
+    `keyed` steps run on every shard; a step that is `on_first_shard` there only, with or without rows.
     """
 
     step: Step
     routes: tuple[Columns | None, ...]
     spread: Spread
     keyed: bool
-    alone: bool
+    on_first_shard: bool
     layout: Batch
 
 
-def place(pipeline: Pipeline, sources: Mapping[str, Batch], shards: int, known: Mapping[Step, Placed]) -> list[Placed]:
+def place(
+    pipeline: Pipeline, sources: Mapping[str, Batch], shards: int, known: Mapping[Step, PlacedStep]
+) -> list[PlacedStep]:
     """All steps of a pipeline, placed; `sources` gives the columns of its sources, `known` what was placed before."""
     # With one shard all rows lie together from the start; the clock has none.
     spreads: dict[str, Spread] = {
@@ -59,12 +61,12 @@ def place(pipeline: Pipeline, sources: Mapping[str, Batch], shards: int, known: 
     return placed
 
 
-def _place(step: Step, spreads: Sequence[Spread], layouts: Sequence[Batch]) -> Placed:
+def _place(step: Step, spreads: Sequence[Spread], layouts: Sequence[Batch]) -> PlacedStep:
     distribution = step.operator.distribution
     copies = [distribution.copies_of(place) for place in range(len(spreads))]
     if distribution.keys is None:
         routes: tuple[Columns | None, ...] = (None,) * len(spreads)
-        keyed = alone = False
+        keyed = on_first_shard = False
     else:
         keys = [distribution.key_of(place) for place in range(len(spreads))]
         made_of = len(step.inputs)  # who else asks must not move its state
@@ -72,10 +74,10 @@ def _place(step: Step, spreads: Sequence[Spread], layouts: Sequence[Batch]) -> P
         # On one shard consumers need no columns to be hashed by.
         wanted = [tuple(key[position] for position in positions) if key else () for key in keys]
         routes = tuple(None if _lies_by(s, columns) else columns for s, columns in zip(spreads, wanted, strict=True))
-        keyed, alone = bool(positions), not any(keys)
+        keyed, on_first_shard = bool(positions), not any(keys)
     arriving = [s if r is None else _by(r) for s, r in zip(spreads, routes, strict=True)]
     spread = _kept(arriving, copies, len(step.operator.schema))
-    return Placed(step, routes, spread, keyed, alone, _layout(step.operator, layouts))
+    return PlacedStep(step, routes, spread, keyed, on_first_shard, _layout(step.operator, layouts))
 
 
 def _agreed(keys: Sequence[Columns], spreads: Sequence[Spread]) -> tuple[int, ...]:
@@ -137,18 +139,18 @@ def _layout(operator: Operator, inputs: Sequence[Batch]) -> Batch:
 @dataclass(frozen=True)
 class StageStep:
     """A step as a stage runs it: its inputs are flows, which are edges or what became of them in an exchange. The last
-    so many (`asked`) only say what consumers ask by: what happens to them is not the step's."""
+    so many (`consumer_inputs`) only say what consumers ask by: what happens to them is not the step's."""
 
     name: str
     operator: Operator
     edges: tuple[str, ...]
     inputs: tuple[str, ...]
-    alone: bool
-    asked: int = 0
+    on_first_shard: bool
+    consumer_inputs: int = 0
 
     def breaking(self, failures: Mapping[str, EvaluationError], flows: Sequence[str]) -> list[EvaluationError]:
         """Of the failures those of its inputs, whether these are told by edges or by flows."""
-        return [failures[flow] for flow in flows[: len(flows) - self.asked] if flow in failures]
+        return [failures[flow] for flow in flows[: len(flows) - self.consumer_inputs] if flow in failures]
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class StagePlan:
 
 
 def make_stages(
-    placed: Sequence[Placed], sources: Mapping[str, Batch], concerned: Set[str], speaking: Set[str], shards: int
+    placed: Sequence[PlacedStep], sources: Mapping[str, Batch], concerned: Set[str], speaking: Set[str], shards: int
 ) -> StagePlan:
     """The stages of an epoch in which `concerned` steps run and only the `speaking` sources have rows."""
     levels = dict.fromkeys(speaking, 0)  # of the edges that may carry rows
@@ -211,7 +213,7 @@ def make_stages(
         levels[step.name] = level
         flow_layouts[step.name] = each.layout
         steps.setdefault(level, []).append(
-            StageStep(step.name, step.operator, step.timed, flows, each.alone, len(step.asked))
+            StageStep(step.name, step.operator, step.timed, flows, each.on_first_shard, len(step.consumer_edges))
         )
     stages = (
         Stage(tuple(steps.get(level, ())), tuple(sends.get(level, {}).values())) for level in range(max(steps) + 1)
@@ -224,11 +226,11 @@ def _flow(edge: str, route: Columns | None) -> str:
 
 
 @dataclass
-class Planner:
+class StagePlanner:
     """Plans epochs, and remembers: pipelines hardly change from one epoch to the next."""
 
     shards: int
-    _known: dict[Step, Placed] = field(default_factory=dict)
+    _known: dict[Step, PlacedStep] = field(default_factory=dict)
     _plans: dict[tuple[Pipeline, Set[str], Set[str]], StagePlan] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

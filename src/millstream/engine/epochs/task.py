@@ -18,11 +18,11 @@ from functools import reduce
 from millstream.engine.epochs.exchange import Envelope, Load, Skew, skews, split
 from millstream.engine.epochs.merging import Merge, ResultMerge, perform
 from millstream.engine.epochs.parts import Part, late_key, take, write_history
-from millstream.engine.epochs.stages import Planner, Send, StagePlan, StageStep
+from millstream.engine.epochs.stages import Send, StagePlan, StagePlanner, StageStep
 from millstream.engine.epochs.traces import trace
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
-from millstream.kernel.operator import EVERYWHERE, Horizons, Keeping, Progress, Segment, State
+from millstream.kernel.operator import EVERYWHERE, Horizons, KeptInput, Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, limited_values
 from millstream.kernel.sharing.lineage import of_equal_width
@@ -38,7 +38,7 @@ from millstream.types import Schema
 
 StateNames = Mapping[str, Mapping[str, Names]]
 _pause: ContextVar[Callable[[], None]] = ContextVar("pause", default=lambda: None)
-UNITED_EVERY = 64  # epochs
+COMPARED_EVERY = 64  # epochs
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class EpochTask:
     `pipeline` has all that the concerned steps are made of, since that decides where their state is; `empty` the
     columns of its sources, `late` those of the tables of late elements, `before` and `after` the sources' frontiers.
     `shown` are the edges whose rows are kept as results, `merges` what is to be tidied up by the way, `periods` the
-    lengths of those by which the history of each source is laid out. `owner` tells a task that works beside the epochs
+    lengths of those by which the history of each source is laid out. `owner` tells a task that works in the background
     on state of its own, under the names of steps that may be theirs too.
     """
 
@@ -140,7 +140,7 @@ class ShardOutcome:
     pool: PoolUse | None = None
 
 
-def prepare(task: EpochTask, planner: Planner) -> tuple[StagePlan, EpochWork]:
+def prepare(task: EpochTask, planner: StagePlanner) -> tuple[StagePlan, EpochWork]:
     unjudged = {source for source, parts in task.arrived.items() if not all(part.is_judged for part in parts)}
     speaking = {source for source, parts in task.arrived.items() if parts} | {late_key(source) for source in unjudged}
     plan = planner.plan(task.pipeline, task.empty, task.concerned, speaking & task.empty.keys())
@@ -214,7 +214,7 @@ class _Shared:
     """What a step keeps of an input, as others do: until when, and where the first one of them has it."""
 
     horizons: Horizons
-    keeping: Keeping
+    kept_input: KeptInput
     first: str
     synopsis_there: str
 
@@ -254,9 +254,9 @@ class _StageRun:
 
     def _share(self, steps: Sequence[StageStep]) -> None:
         """Find the inputs that several steps keep in the same way: they keep them for as long as the last one needs."""
-        found: dict[Hashable, list[tuple[str, int, Keeping]]] = {}
+        found: dict[Hashable, list[tuple[str, int, KeptInput]]] = {}
         for step in steps:
-            for number, kept in step.operator.keeping(self._progress(step)).items():
+            for number, kept in step.operator.kept_inputs(self._progress(step)).items():
                 found.setdefault((step.inputs[number], kept.arrangement), []).append((step.name, number, kept))
         for members in found.values():
             if len(members) > 1:
@@ -274,16 +274,16 @@ class _StageRun:
     def _like_the_first(self, step: str, state: State) -> State:
         """The state, with the segments of the first step that keeps the same: a step that came later has its own ones
         of the same rows. To compare them costs more than to keep both for some epochs."""
-        if self.work.epoch % UNITED_EVERY:
+        if self.work.epoch % COMPARED_EVERY:
             return state
         changed = dict(state)
         for found in self._shared.get(step, {}).values():
             names = self.work.states.get(found.first, {}).get(f"{self.shard}/{found.synopsis_there}", ())
-            own = state.get(found.keeping.synopsis, ())
+            own = state.get(found.kept_input.synopsis, ())
             if step != found.first and any(self._known[id(segment)][0] not in names for segment in own):
                 there = tuple(map(self._segment, names))
-                if have_same_rows(there, own, found.keeping.horizons.before):
-                    changed[found.keeping.synopsis] = there
+                if have_same_rows(there, own, found.kept_input.horizons.before):
+                    changed[found.kept_input.synopsis] = there
         return changed
 
     def _step(self, step: StageStep) -> None:
@@ -299,7 +299,7 @@ class _StageRun:
         inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
         has_rows = any(batch.height for batch in inputs)
         # Whoever has all rows of an edge must also say what follows from there being none, once.
-        called = self.shard == 0 if step.alone else bool(state) or has_rows
+        called = self.shard == 0 if step.on_first_shard else bool(state) or has_rows
         if not called:
             return
         progress = self._progress(step)
@@ -352,7 +352,7 @@ class _StageRun:
         """The bytes of segments that a step was given, and of what lies beside them."""
         found = [segment for segments in state.values() for segment in segments]
         read = sum(self.store.size(self._known[id(segment)][0]) for segment in found)
-        return read + sum(map(self.store.pool.kept_beside, found))
+        return read + sum(map(self.store.pool.index_bytes, found))
 
     def _keep(self, step: str, batch: Batch, state: State) -> None:
         kept = {
@@ -415,7 +415,7 @@ def run_here(plan: StagePlan, work: EpochWork, tasks: int, store: Store) -> list
     return outcomes
 
 
-def settle(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
+def combine_outcomes(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> EpochOutcome:
     """What all shards did, put together. A step that failed on one of them failed, as did all that read it: what the
     others made of it is left out."""
     failures = _failures(plan, outcomes)

@@ -14,12 +14,12 @@ import polars as pl
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.task import StateNames
-from millstream.engine.groups.group import Group, Rows, numbers_of, only_queries
+from millstream.engine.groups.group import Group, RowsByShape, numbers_of, only_queries
 from millstream.engine.groups.tables import QueryTables
 from millstream.engine.past import Pasts
 from millstream.engine.query_tables import failure_key
 from millstream.engine.shared_plan import SharedPlan
-from millstream.errors import EvaluationError, told
+from millstream.errors import EvaluationError, error_fields
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.operator import EVERYWHERE, Operator, Segment, State
 from millstream.kernel.pending_errors import PENDING
@@ -35,7 +35,7 @@ class Admission:
     def __init__(self, commits: Commits, plan: SharedPlan, pasts: Pasts, tables: QueryTables) -> None:
         self._commits, self._plan, self._pasts, self._tables = commits, plan, pasts, tables
 
-    def query_rows(self, group: Group, rows: Rows) -> dict[str, tuple[Part, ...]]:
+    def query_rows(self, group: Group, rows: RowsByShape) -> dict[str, tuple[Part, ...]]:
         """What the query table says as a source, where the plan reads it as one."""
         always = group.query_rows
         if always is None:
@@ -44,7 +44,7 @@ class Admission:
         with self._commits.store.file("queries") as writer:
             return {always.group: (Part("rows", writer.write(batch), batch.height, always.schema),)}
 
-    def admit(self, group: Group, rows: Rows, states: StateNames, results: Names) -> None:
+    def admit(self, group: Group, rows: RowsByShape, states: StateNames, results: Names) -> None:
         """Let queries take part whose past was worked through, up to the committed snapshot."""
         snapshot, selection = self._commits.snapshot, group.selection
         above = group.above - {selection}
@@ -58,7 +58,7 @@ class Admission:
                 for step in group.pipeline.steps:
                     if step.name in above and step.name in made and step.name in snapshot.states:
                         both = snapshot.states[step.name], made[step.name]
-                        made[step.name] = self._united(step.operator, *both, writer)
+                        made[step.name] = self._merged_states(step.operator, *both, writer)
             written.add(state_names(made))
             pending = {key: names for key, names in states.get(selection, {}).items() if key == EVERYWHERE + PENDING}
             held = snapshot.states.get(selection, {})
@@ -74,31 +74,31 @@ class Admission:
             self._commits.commit(snapshot)
         self._pasts.forget(group.edge, numbers_of(rows))
 
-    def fail(self, group: Group, rows: Rows, error: EvaluationError) -> None:
+    def fail(self, group: Group, rows: RowsByShape, error: EvaluationError) -> None:
         """Queries that wait have failed before they could be admitted."""
         snapshot, queries = self._commits.snapshot, numbers_of(rows)
         with self._commits.writing() as written:
             table = self._tables.table_without(snapshot.query_table(group.selection), queries, "waiting")
             table = self._tables.table_with(table, "failed", rows.values())
             written.add(table.names())
-            failures = {failure_key(group.edge, query): told(error) for query in queries}
+            failures = {failure_key(group.edge, query): error_fields(error) for query in queries}
             self._commits.commit(snapshot.with_query_tables({group.selection: table}).with_failures(failures))
         self._pasts.forget(group.edge, queries)
 
     def stop(self, group: Group, errors: Mapping[int, EvaluationError]) -> None:
         """Put queries aside that take part, each with its error."""
-        self._commits.keep_held()
+        self._commits.commit_pending()
         with self._commits.writing() as written:
-            snapshot = self.put_aside(group, errors, self._commits.snapshot)
+            snapshot = self.mark_failed(group, errors, self._commits.snapshot)
             written.add(snapshot.query_table(group.selection).names())
             self._commits.commit(snapshot)
 
-    def put_aside(self, group: Group, errors: Mapping[int, EvaluationError], snapshot: Snapshot) -> Snapshot:
+    def mark_failed(self, group: Group, errors: Mapping[int, EvaluationError], snapshot: Snapshot) -> Snapshot:
         """The snapshot in which some queries that take part have failed, each with its error."""
         stopped = only_queries(self._tables.rows(group, "admitted"), errors)
         table = self._tables.table_without(snapshot.query_table(group.selection), errors)
         table = self._tables.table_with(table, "failed", stopped.values())
-        failures = {failure_key(group.edge, query): told(error) for query, error in errors.items()}
+        failures = {failure_key(group.edge, query): error_fields(error) for query, error in errors.items()}
         return snapshot.with_query_tables({group.selection: table}).with_failures(failures)
 
     # What a group holds
@@ -120,10 +120,10 @@ class Admission:
                 if step.name in above and step.name in states
             }
 
-    def _united(
+    def _merged_states(
         self, operator: Operator, one: Mapping[str, Names], other: Mapping[str, Names], writer: Writer
     ) -> dict[str, Names]:
-        return self._by_shard(lambda states: operator.united(*states), (one, other), writer)
+        return self._by_shard(lambda states: operator.merged_states(*states), (one, other), writer)
 
     def _by_shard(
         self, made_of: Callable[[Sequence[State]], State], kept: Sequence[Mapping[str, Names]], writer: Writer

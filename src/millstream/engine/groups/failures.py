@@ -16,7 +16,7 @@ from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome, EpochTask
 from millstream.engine.groups.admission import Admission
-from millstream.engine.groups.group import Group, Rows, halves, numbers_of, only_queries
+from millstream.engine.groups.group import Group, RowsByShape, halves, numbers_of, only_queries
 from millstream.engine.groups.groups import Groups
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
@@ -37,7 +37,7 @@ class FailingQueries:
     ) -> tuple[EpochOutcome, Snapshot]:
         """What an epoch comes to where groups go on without those of their queries that fail, which are put aside."""
         for group in self.groups.broken(outcome.failures):
-            outcome, moved = _Parting(self, group, task, outcome, written).settled(outcome, moved)
+            outcome, moved = _Parting(self, group, task, outcome, written).resolved(outcome, moved)
         return outcome, moved
 
 
@@ -46,7 +46,7 @@ class _Parting:
         self, failing: FailingQueries, group: Group, task: EpochTask, outcome: EpochOutcome, written: Written
     ) -> None:
         self.failing, self.group, self.before, self.written = failing, group, task, written
-        self.rows: Rows = failing.groups.tables.rows(group, "admitted")
+        self.rows: RowsByShape = failing.groups.tables.rows(group, "admitted")
         # What was judged and kept the first time is read from there.
         read: dict[str, tuple[Part, ...]] = {
             source: tuple(part for part in parts if part.is_judged) for source, parts in task.arrived.items()
@@ -56,7 +56,7 @@ class _Parting:
         sources = group.pipeline.sources
         self.arrived = {source: parts for source, parts in read.items() if source in sources}
 
-    def settled(self, outcome: EpochOutcome, moved: Snapshot) -> tuple[EpochOutcome, Snapshot]:
+    def resolved(self, outcome: EpochOutcome, moved: Snapshot) -> tuple[EpochOutcome, Snapshot]:
         group, queries = self.group, numbers_of(self.rows)
         errors = self._found(halves(self.rows)) if len(queries) > 1 else {}
         made = EpochOutcome()
@@ -76,9 +76,9 @@ class _Parting:
             results={**results, **made.results},
             failures={step: error for step, error in outcome.failures.items() if step not in own},
         )
-        return outcome, self.failing.admission.put_aside(group, errors, moved)
+        return outcome, self.failing.admission.mark_failed(group, errors, moved)
 
-    def _found(self, parts: Iterable[Rows]) -> dict[int, EvaluationError]:
+    def _found(self, parts: Iterable[RowsByShape]) -> dict[int, EvaluationError]:
         """The queries that fail, each with its error."""
         errors: dict[int, EvaluationError] = {}
         for rows in parts:
@@ -89,7 +89,7 @@ class _Parting:
                 errors |= self._found(halves(rows))
         return errors
 
-    def _run(self, rows: Rows) -> EpochOutcome:
+    def _run(self, rows: RowsByShape) -> EpochOutcome:
         """The epoch for some queries, of whom there is what was there before it."""
         failing, group = self.failing, self.group
         steps = {step.name for step in group.pipeline.steps}

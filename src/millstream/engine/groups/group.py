@@ -14,7 +14,7 @@ from millstream.plan import physical as ph
 from millstream.plan.grouping import Lifted, Shape, Split, lift
 from millstream.plan.lowering.lower import Lowering, Options
 
-Rows = Mapping[str, pl.DataFrame]  # of the query table, by shape
+RowsByShape = Mapping[str, pl.DataFrame]  # of the query table, by shape
 
 
 @dataclass(eq=False)
@@ -58,10 +58,10 @@ class Group:
     def pipeline(self) -> Pipeline:
         """The steps for the shapes that there are; made when they are asked for, since many shapes may come before."""
         if self._pipeline is None:
-            self._pipeline = self.another_pipeline()
+            self._pipeline = self.fork_pipeline()
         return self._pipeline
 
-    def another_pipeline(self) -> Pipeline:
+    def fork_pipeline(self) -> Pipeline:
         """The same, for another thread: selections remember what they made of their query tables."""
         return Pipeline(tuple(self._lowering().steps.values()))
 
@@ -81,18 +81,18 @@ def _above(pipeline: Pipeline, selection: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def numbers_of(rows: Rows) -> set[int]:
+def numbers_of(rows: RowsByShape) -> set[int]:
     """The queries of rows of query tables."""
     return {query for frame in rows.values() for query in frame[QUERY]}
 
 
-def only_queries(rows: Rows, queries: Iterable[int]) -> Rows:
+def only_queries(rows: RowsByShape, queries: Iterable[int]) -> RowsByShape:
     wanted = pl.Series(list(queries), dtype=pl.Int64).implode()
     found = ((shape, frame.filter(frame[QUERY].is_in(wanted))) for shape, frame in rows.items())
     return {shape: frame for shape, frame in found if frame.height}
 
 
-def halves(rows: Rows) -> list[Rows]:
+def halves(rows: RowsByShape) -> list[RowsByShape]:
     """The queries in two halves."""
     half = sum(frame.height for frame in rows.values()) // 2
     first: dict[str, pl.DataFrame] = {}

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from millstream.engine.commits import Commits
-from millstream.engine.groups.group import Group, Rows, numbers_of, only_queries
+from millstream.engine.groups.group import Group, RowsByShape, numbers_of, only_queries
 from millstream.engine.groups.tables import QueryTables, without
 from millstream.engine.past import Pasts, by_beginning
 from millstream.engine.shared_plan import SharedPlan
@@ -99,14 +99,14 @@ class Groups:
         except StateError:
             return True  # a commit came between: whoever asks without the lock looks again with it
 
-    def waiting(self, group: Group, *, filling: bool = False) -> Rows:
+    def waiting(self, group: Group, *, filling: bool = False) -> RowsByShape:
         """The queries that wait: those that nobody is busy with, or those whose past is worked through."""
         rows = self.tables.rows(group, "waiting")
         if filling:
             return only_queries(rows, group.filling)
         return without(rows, group.filling) if group.filling else rows
 
-    def by_past(self, group: Group, rows: Rows) -> list[Rows]:
+    def by_past(self, group: Group, rows: RowsByShape) -> list[RowsByShape]:
         """Queries that may be run over the past together: what one of them sees of it must not depend on others."""
         apart = by_beginning(self._pasts.of(group.edge, sorted(numbers_of(rows))))
         return [only_queries(rows, queries) for queries in apart] if len(apart) > 1 else [rows] if rows else []

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from millstream.engine.commits import Commits
-from millstream.engine.groups.group import Group, Rows
-from millstream.engine.query_tables import KINDS, Kind, failure_key
+from millstream.engine.groups.group import Group, RowsByShape
+from millstream.engine.query_tables import KINDS, AdmissionState, failure_key
 from millstream.kernel.sharing.parameters import QUERY, SHAPE, by_shape, packed
 from millstream.state.snapshot import Names, QueryTable, Snapshot
 
@@ -39,7 +39,7 @@ class QueryTables:
 
     # Reading
 
-    def rows(self, group: Group, *kinds: Kind) -> Rows:
+    def rows(self, group: Group, *kinds: AdmissionState) -> RowsByShape:
         """The rows of some kinds or all, by shape."""
         kinds = kinds or KINDS
         table, changes = self._commits.snapshot.query_table(group.selection), self._changes.get(group.edge)
@@ -48,11 +48,11 @@ class QueryTables:
         found = self._read(names, held)
         return without(found, changes.gone) if changes is not None and changes.gone else found
 
-    def of_selection(self, selection: str) -> Rows:
+    def of_selection(self, selection: str) -> RowsByShape:
         """All rows that the snapshot has under the name of a selection, whether there is such a group now or not."""
         return self._read(self._commits.snapshot.query_table(selection).names(), ())
 
-    def _read(self, names: Iterable[str], held: Iterable[pl.DataFrame]) -> Rows:
+    def _read(self, names: Iterable[str], held: Iterable[pl.DataFrame]) -> RowsByShape:
         parts = by_shape(map(self._store.read, names))
         for rows in held:
             parts.setdefault(rows[SHAPE][0], []).append(rows)
@@ -65,12 +65,12 @@ class QueryTables:
 
     # Coming and going
 
-    def hold(self, group: Group, shape: str, rows: pl.DataFrame) -> None:
+    def enqueue(self, group: Group, shape: str, rows: pl.DataFrame) -> None:
         """Have queries of a shape wait to be admitted."""
         self._of(group).held.append(rows.with_columns(pl.lit(shape).alias(SHAPE)))
         group.following = self.next_query(group) + rows.height
 
-    def let_go(self, group: Group) -> None:
+    def dequeue(self, group: Group) -> None:
         """Forget what was held last: it could not be kept."""
         self._of(group).held.pop()
         self._forget_unchanged(group)
@@ -103,7 +103,7 @@ class QueryTables:
     # What the next commit keeps
 
     @property
-    def is_holding(self) -> bool:
+    def has_pending(self) -> bool:
         return bool(self._changes)
 
     @property
@@ -111,7 +111,7 @@ class QueryTables:
         """Whether there are queries that the committed tables still have, and nobody else."""
         return any(changes.gone for changes in self._changes.values())
 
-    def with_held(self, snapshot: Snapshot) -> Snapshot:
+    def with_pending(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what has come, and without what has gone; to be committed."""
         tables, numbers, forgotten = dict[str, QueryTable](), dict[str, int](), set[str]()
         for edge, changes in self._changes.items():
@@ -136,11 +136,11 @@ class QueryTables:
 
     # Tables that differ from one that there is; the caller commits them
 
-    def table_with(self, table: QueryTable, kind: Kind, rows: Iterable[pl.DataFrame]) -> QueryTable:
+    def table_with(self, table: QueryTable, kind: AdmissionState, rows: Iterable[pl.DataFrame]) -> QueryTable:
         """A table with more rows of a kind."""
         return replace(table, **{kind: self._appended(getattr(table, kind), rows)})
 
-    def table_without(self, table: QueryTable, queries: Collection[int], *kinds: Kind) -> QueryTable:
+    def table_without(self, table: QueryTable, queries: Collection[int], *kinds: AdmissionState) -> QueryTable:
         """A table without some queries, where they are of some kinds or any."""
         changed = {
             kind: tuple(left for name in getattr(table, kind) for left in self._filtered(name, queries))
@@ -176,7 +176,7 @@ class QueryTables:
         return self.written([kept])
 
 
-def without(rows: Rows, queries: Collection[int]) -> Rows:
+def without(rows: RowsByShape, queries: Collection[int]) -> RowsByShape:
     """Rows of query tables but for those of some queries."""
     found = ((shape, frame.filter(~_among(frame, queries))) for shape, frame in rows.items())
     return {shape: frame for shape, frame in found if frame.height}

@@ -2,7 +2,7 @@
 
     history ──slices of time──▶ state and results of its own ──the rest, under the lock──▶ one commit
 
-Where the past is short there is nothing but the rest. A long one is worked through beside the epochs: a job replays the
+Where the past is short there is nothing but the rest. A long one is worked through in the background: a job replays the
 kept history, slice after slice, each as an epoch would have: rows up to an instant, and the frontiers of all sources up
 to there. The engine's lock is not held meanwhile, so that epochs go on. What they bring is worked through in further
 rounds, until there is so little left that it can be done under the lock; from the next epoch on the queries take part.
@@ -26,18 +26,18 @@ from types import MappingProxyType
 from typing import Any
 
 from millstream.engine.commits import Commits
-from millstream.engine.epochs.runner import Beside, Runner
+from millstream.engine.epochs.runner import BackgroundRunner, Runner
 from millstream.engine.epochs.task import EpochTask
 from millstream.engine.groups.admission import Admission
-from millstream.engine.groups.group import Group, Rows, halves, numbers_of, only_queries
+from millstream.engine.groups.group import Group, RowsByShape, halves, numbers_of, only_queries
 from millstream.engine.groups.groups import Groups
 from millstream.engine.history.merge_producers import Merger, Newcomers
-from millstream.engine.history.replay import Replay, Run
+from millstream.engine.history.replay import HistoryRun, Replay
 from millstream.engine.history.slices import arrivals
 from millstream.engine.past import Pasts, common
 from millstream.engine.query_tables import failure_key
 from millstream.engine.sources import Sources
-from millstream.errors import Error, told
+from millstream.errors import Error, error_fields
 from millstream.kernel.batch import INF
 from millstream.kernel.first_counted import counting_from
 from millstream.kernel.pipeline import Pipeline
@@ -52,7 +52,7 @@ _REST, _LONGEST_REST = 1.5, 2.0  # between slices: times as long as the last one
 
 
 @dataclass(frozen=True)
-class Progress:
+class BackfillProgress:
     """How far a backfill has come: instants and rows of history, of those there are by now."""
 
     reached: int
@@ -69,7 +69,7 @@ class Progress:
 class Job:
     """A run through the past for those who wait for it."""
 
-    run: Run
+    run: HistoryRun
     error: Error | None = None  # something else than the queries is wrong
 
 
@@ -95,7 +95,7 @@ class Backfills:
         self._job: Job | None = None
         self._broken: dict[str, Error] = {}  # by edge: what stopped its backfill until the database is opened again
         self._thread: threading.Thread | None = None
-        self._beside: Beside | None = None
+        self._background_runner: BackgroundRunner | None = None
         self._is_started = self._is_closed = False
         self._closing = threading.Event()
         self._numbers = count(1)
@@ -126,20 +126,22 @@ class Backfills:
         if self.is_broken(edge, query):
             raise self._broken[edge if query is None else failure_key(edge, query)]
 
-    def progress(self, edge: str) -> Progress | None:
+    def progress(self, edge: str) -> BackfillProgress | None:
         """How far the backfill of an edge is; None where there is none."""
         pipeline = self.pipeline_of(edge)
         if pipeline is None:
             return None
         with self._lock:
             job = self._job
-            run = job.run if job is not None and edge in job.run.shown else Run(pipeline, frozenset())
+            run = job.run if job is not None and edge in job.run.shown else HistoryRun(pipeline, frozenset())
         snapshot = self._commits.snapshot
         frontiers = self._sources.frontiers(snapshot)
         read = [source for source in run.sources if not source.startswith(QUERY_ROWS)]
         left = self._replay.rows_left(run, snapshot)
         reached = min((run.after(source) for source in read), default=-1)
-        return Progress(reached, min((frontiers[source] for source in read), default=-1), run.rows, run.rows + left)
+        return BackfillProgress(
+            reached, min((frontiers[source] for source in read), default=-1), run.rows, run.rows + left
+        )
 
     def needed_from(self, source: str) -> int:
         """The first instant of a source's history that a query still needs whose past is not worked through."""
@@ -150,14 +152,14 @@ class Backfills:
                 waiting += [past.kept.get(source, 0) for past in self._pasts.all_of(group.edge)] or [0]
         return min(waiting, default=INF)
 
-    def is_due(self, pipeline: Pipeline, queries: Rows = MappingProxyType({})) -> bool:
+    def is_due(self, pipeline: Pipeline, queries: RowsByShape = MappingProxyType({})) -> bool:
         """Whether the history that a pipeline reads, for some queries of a group, is too long to be worked through at
         once."""
         snapshot = self._commits.snapshot
         kept = sum(file.rows for source in pipeline.sources for file in snapshot.history.get(source, ()))
         if not kept or kept < self.least_rows:
             return False
-        rows = self._replay.rows_left(Run(pipeline, frozenset(), queries=queries), snapshot)
+        rows = self._replay.rows_left(HistoryRun(pipeline, frozenset(), queries=queries), snapshot)
         return rows > 0 and rows >= self.least_rows
 
     # Coming and going
@@ -170,7 +172,7 @@ class Backfills:
         if self._is_started:
             self._wake()
 
-    def add_group(self, group: Group, parts: Sequence[Rows] = ()) -> None:
+    def add_group(self, group: Group, parts: Sequence[RowsByShape] = ()) -> None:
         """Work through the past of the queries of a group that wait for it; apart, where one of them has failed."""
         with self._lock:
             known = self._waiting_groups.setdefault(group.edge, (group, []))[1]
@@ -200,8 +202,8 @@ class Backfills:
                 return
             self._job.run.shown -= {edge}
             is_over = not self._job.run.shown
-        if is_over and self._beside is not None:
-            self._beside.cancel()
+        if is_over and self._background_runner is not None:
+            self._background_runner.cancel()
 
     def close(self) -> None:
         """Stop, and wait for the thread. What it was at is begun again when the database is opened next."""
@@ -209,8 +211,8 @@ class Backfills:
             self._is_closed = True
             self._closing.set()
             thread = self._thread
-        if self._beside is not None:
-            self._beside.cancel()
+        if self._background_runner is not None:
+            self._background_runner.cancel()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -219,7 +221,7 @@ class Backfills:
     def fill(self, edge: str, pipeline: Pipeline, changed: Callable[[Snapshot], Snapshot]) -> None:
         """Work through the past of an edge and let it take part at once, with what else is `changed` in the snapshot;
         raises what it fails with."""
-        run = Run(pipeline, frozenset([edge]), firsts=self._pasts.firsts.pop(edge, {}))
+        run = HistoryRun(pipeline, frozenset([edge]), firsts=self._pasts.firsts.pop(edge, {}))
         with self._commits.writing() as written:
             self._finish(run)
             written.add(run.names())
@@ -229,11 +231,11 @@ class Backfills:
 
     def admit(self, group: Group) -> None:
         """Let those of a group take part that wait and that nobody is busy with."""
-        self._commits.keep_held()
+        self._commits.commit_pending()
         for rows in self._groups.by_past(group, self._groups.waiting(group)):
             self._admit(group, rows)
 
-    def _admit(self, group: Group, rows: Rows) -> None:
+    def _admit(self, group: Group, rows: RowsByShape) -> None:
         """Commits for each part of the queries that can be admitted at once; one that fails is kept as failed."""
         with self._commits.writing() as written:
             run = self._run_for(group, group.pipeline, rows)
@@ -250,17 +252,17 @@ class Backfills:
             for half in halves(rows):
                 self._admit(group, half)
 
-    def _run_for(self, group: Group, pipeline: Pipeline, rows: Rows, owner: str = "") -> Run:
+    def _run_for(self, group: Group, pipeline: Pipeline, rows: RowsByShape, owner: str = "") -> HistoryRun:
         """For some queries of a group."""
         pasts = self._pasts.of(group.edge, numbers_of(rows)).values()
         pipeline = counting_from(pipeline, max((past.counted for past in pasts), default=0))
-        run = Run(pipeline, frozenset([group.edge]), owner, common(pasts), group=group, queries=rows)
+        run = HistoryRun(pipeline, frozenset([group.edge]), owner, common(pasts), group=group, queries=rows)
         if rows:
             run.tables = {group.selection: self._groups.tables.written(rows.values())}
             run.once = self._admission.query_rows(group, rows)
         return run
 
-    def _finish(self, run: Run) -> None:
+    def _finish(self, run: HistoryRun) -> None:
         """What is left, rows beyond the frontiers included."""
         if run.shown - run.failures.keys():
             task = self._replay.rest(run, self._commits.snapshot, self._sources.frontiers())
@@ -302,16 +304,16 @@ class Backfills:
                 pipeline = Pipeline()
                 for edge in alike:
                     pipeline = pipeline.with_steps(self._waiting.pop(edge).steps)
-                self._job = Job(Run(pipeline, frozenset(alike), owner, firsts))
+                self._job = Job(HistoryRun(pipeline, frozenset(alike), owner, firsts))
             else:
                 self._job = Job(self._next_of(next(iter(self._waiting_groups)), owner))
-            self._beside = self._runner.beside(self._pause)
+            self._background_runner = self._runner.background_runner(self._pause)
             return self._job
 
-    def _next_of(self, edge: str, owner: str) -> Run:
+    def _next_of(self, edge: str, owner: str) -> HistoryRun:
         """For the queries of a group that wait, or for a part of them."""
         groups, (group, parts) = self._groups, self._waiting_groups[edge]
-        self._commits.keep_held()
+        self._commits.commit_pending()
         rows = groups.waiting(group, filling=True)
         if parts:
             rows = only_queries(rows, parts.pop(0))
@@ -319,7 +321,7 @@ class Backfills:
         parts[:0] = map(numbers_of, others)
         if not parts:
             del self._waiting_groups[edge]
-        return self._run_for(group, group.another_pipeline(), rows, owner)
+        return self._run_for(group, group.fork_pipeline(), rows, owner)
 
     def _end(self, job: Job) -> None:
         commits, run = self._commits, job.run
@@ -334,12 +336,12 @@ class Backfills:
                     )
                     self._broken.update(dict.fromkeys(stuck, job.error))
                 # Of one that was cut short by the end its queries still wait: nobody may take them for filled.
-                self._job, self._beside = self._job if self._is_closed else None, None
+                self._job, self._background_runner = self._job if self._is_closed else None, None
             for edge in run.shown:
                 if edge not in self:
                     self._pasts.firsts.pop(edge, None)
             commits.sweep(run.names())
-        commits.notifier.tell()
+        commits.notifier.notify()
 
     def _is_over(self, job: Job) -> bool:
         return self._is_closed or not job.run.shown
@@ -395,17 +397,17 @@ class Backfills:
 
     def _run_slice(self, job: Job, task: EpochTask, wanted: float) -> float:
         """Gives how many rows the next one should have."""
-        beside = self._beside
-        assert beside is not None
+        background_runner = self._background_runner
+        assert background_runner is not None
         try:
-            outcome = beside.run(task)
+            outcome = background_runner.run(task)
         except Error:
             if self._is_over(job):
                 return wanted  # because it was cancelled
             raise
         self._replay.take(job.run, task, outcome)
         reach("backfill-slice-run")
-        change = beside.seconds / max(beside.busy, 1e-6)
+        change = background_runner.seconds / max(background_runner.busy, 1e-6)
         if task.arriving < wanted / 2 and change >= 1:
             return wanted
         smallest = min(_SMALLEST_SLICE, self.first_slice)
@@ -431,16 +433,16 @@ class Backfills:
         with self._lock:
             self._job = None
 
-    def _publish_edges(self, run: Run, shown: frozenset[str]) -> None:
+    def _publish_edges(self, run: HistoryRun, shown: frozenset[str]) -> None:
         made = shown - run.failures.keys()
         needed = run.pipeline.edges_below(*made)
-        failed = {edge: told(error) for edge, error in run.failures.items() if edge in shown}
+        failed = {edge: error_fields(error) for edge, error in run.failures.items() if edge in shown}
         self._merger.admit(
             Newcomers(run.pipeline.only(needed), made, _only(run.states, needed), _only(run.results, made)),
             lambda snapshot: snapshot.with_failures(failed).without_backfills(shown),
         )
 
-    def _publish_queries(self, run: Run, group: Group) -> None:
+    def _publish_queries(self, run: HistoryRun, group: Group) -> None:
         """The queries that are still there take part, or have failed; where it may be one of several, they go on
         apart."""
         groups, queries = self._groups, numbers_of(run.queries)

@@ -1,4 +1,4 @@
-"""Questions about the kept history: plans are run over it beside the epochs, and nothing of them is kept."""
+"""Questions about the kept history: plans are run over it in the background, and nothing of them is kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.runner import Runner
 from millstream.engine.epochs.task import EpochOutcome, StateNames
-from millstream.engine.history.replay import Replay, Run
+from millstream.engine.history.replay import HistoryRun, Replay
 from millstream.engine.plans import lowered
 from millstream.engine.reports import OperatorReport, report
 from millstream.engine.sources import Sources
@@ -81,14 +81,14 @@ class Evaluation:
         until: int,
         snapshot: Snapshot,
         firsts: Mapping[str, int] = MappingProxyType({}),
-    ) -> Iterator[tuple[Run, EpochOutcome]]:
+    ) -> Iterator[tuple[HistoryRun, EpochOutcome]]:
         """A pipeline run over the history of a snapshot, final up to `until`; what it made is removed when the block
         ends. Epochs go on meanwhile."""
         final = {source: max(until, frontier) for source, frontier in self._sources.frontiers(snapshot).items()}
-        run = Run(pipeline, frozenset([edge]), firsts=firsts)
+        run = HistoryRun(pipeline, frozenset([edge]), firsts=firsts)
         task = self._replay.rest(run, snapshot, final)
         with Written(self._commits.store) as written:
-            outcome = self.runner.another().run(task)
+            outcome = self.runner.fork().run(task)
             written.add(outcome.names())
             self._replay.take(run, task, outcome)
             if edge in run.failures:

@@ -14,7 +14,7 @@ from millstream.engine.query_tables import admitted_tables
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
-from millstream.kernel.just_in_time.consumers import ASKED
+from millstream.kernel.just_in_time.consumers import CONSUMER_INPUT
 from millstream.kernel.just_in_time.producers import OTHER, Producer
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.state.snapshot import Names, Snapshot, state_names
@@ -54,19 +54,19 @@ class Merger:
         known = {step.name for step in new.pipeline.steps if step.name in self.plan}
         with self.commits.writing() as written:
             written.add([*state_names(new.states), *(name for names in new.results.values() for name in names)])
-            snapshot = self._united(new, known, written)
+            snapshot = self._merged_states(new, known, written)
             added = {step: names for step, names in new.states.items() if step not in known}
             snapshot = snapshot.with_next_epoch().with_states(added).with_results_of(new.results)
             self.commits.commit(changed(snapshot))
         self.plan.add(new.pipeline.steps)
 
-    def _united(self, new: Newcomers, known: set[str], written: Written) -> Snapshot:
+    def _merged_states(self, new: Newcomers, known: set[str], written: Written) -> Snapshot:
         """The committed snapshot, with producers that have made what they have made for those who come, as these have
         of theirs; a producer that was there holds what its new consumers ask by."""
         snapshot = self.commits.snapshot
         for step in new.pipeline.steps:
             # Where all that reads it is there already, what is there goes on as it is.
-            if step.name in known and _is_asked(step) and new.pipeline.downstream([step.name]) - known:
+            if step.name in known and _has_consumers(step) and new.pipeline.downstream([step.name]) - known:
                 snapshot = self._merged(new, step, snapshot, written)
         return snapshot
 
@@ -78,9 +78,9 @@ class Merger:
             return snapshot
         of_sources = self.sources.frontiers(snapshot)
         frontiers = plan.pipeline.frontiers(of_sources) | new.pipeline.frontiers(of_sources)
-        letting_in = "other" if _keep_alike(frontiers, ours, theirs) else "all"
-        there = _Uniting(self, new.pipeline, theirs, new.shown, letting_in)
-        here = _Uniting(self, plan.pipeline, ours, plan.shown.keys(), letting_in)
+        admitting = "other" if _keep_alike(frontiers, ours, theirs) else "all"
+        there = _Merging(self, new.pipeline, theirs, new.shown, admitting)
+        here = _Merging(self, plan.pipeline, ours, plan.shown.keys(), admitting)
         states = {**new.states, name: _with_other(their_state, our_state)}
         made = there.run(states, {name, *new.pipeline.downstream([name])}, written)
         new.take(made)
@@ -93,25 +93,29 @@ class Merger:
                 {**snapshot.states, **ours_too}, concerned, written, admitted_tables(snapshot, concerned)
             )
         snapshot = after_epoch(snapshot, outcome, concerned, {})
-        asked = {each: names for each, names in made.states.get(name, {}).items() if _synopsis(each).startswith(ASKED)}
-        return snapshot.with_states({name: {**asked, **snapshot.states.get(name, {})}})
+        consumer_states = {
+            each: names
+            for each, names in made.states.get(name, {}).items()
+            if _synopsis(each).startswith(CONSUMER_INPUT)
+        }
+        return snapshot.with_states({name: {**consumer_states, **snapshot.states.get(name, {})}})
 
 
-def _is_asked(step: Step) -> bool:
-    return isinstance(step.operator, Producer) and step.operator.asked is not None
+def _has_consumers(step: Step) -> bool:
+    return isinstance(step.operator, Producer) and step.operator.consumer_demand is not None
 
 
 def _keep_alike(frontiers: Mapping[str, int], ours: Step, theirs: Step) -> bool:
     """Whether both keep rows for as long: until no input can reach them any more, nor what is asked by."""
     furthest = max(frontiers[edge] for edge in ours.inputs)
-    least = {min([furthest, *(frontiers[edge] for edge in step.asked)]) for step in (ours, theirs)}
+    least = {min([furthest, *(frontiers[edge] for edge in step.consumer_edges)]) for step in (ours, theirs)}
     return len(least) == 1
 
 
 def _with_other(state: Synopses, other: Synopses) -> Synopses:
     """A state, with another one beside it under names of its own."""
-    beside = {f"{each.partition('/')[0]}/{OTHER}{_synopsis(each)}": names for each, names in other.items()}
-    return {**state, **beside}
+    other_state = {f"{each.partition('/')[0]}/{OTHER}{_synopsis(each)}": names for each, names in other.items()}
+    return {**state, **other_state}
 
 
 def _synopsis(name: str) -> str:
@@ -120,14 +124,14 @@ def _synopsis(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Uniting:
+class _Merging:
     """One of two producers, in the pipeline that it is a step of; `shown` are the edges whose rows are kept there."""
 
     merger: Merger
     pipeline: Pipeline
     step: Step
     shown: Collection[str]
-    letting_in: str
+    admitting: str
 
     def run(
         self,
@@ -136,13 +140,13 @@ class _Uniting:
         written: Written,
         tables: Mapping[str, Names] = MappingProxyType({}),
     ) -> EpochOutcome:
-        """A step in which it lets rows in, and of others that read it; time does not pass. What is written is noted."""
+        """A step in which it admits rows, and of others that read it; time does not pass. What is written is noted."""
         if not isinstance(self.step.operator, Producer):
             raise AssertionError(f"{self.step.name} is no producer")
-        uniting = replace(self.step, operator=self.step.operator.uniting(self.letting_in))
+        merging = replace(self.step, operator=self.step.operator.merging_with(self.admitting))
         frontiers = self.merger.sources.frontiers()
         task = replace(
-            self.merger.tasks.from_nothing(self.pipeline.replacing((uniting,)), {}),
+            self.merger.tasks.from_nothing(self.pipeline.replacing((merging,)), {}),
             concerned=frozenset(concerned),
             states={each: synopses for each, synopses in states.items() if each in concerned},
             tables=tables,

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
-from millstream.engine.groups.group import Group, Rows
+from millstream.engine.groups.group import Group, RowsByShape
 from millstream.engine.history.slices import FileLeft, RowsByTime
 from millstream.engine.needs import Needs, needs_of
 from millstream.engine.sources import Sources
@@ -29,7 +29,7 @@ from millstream.state.written import Written
 
 
 @dataclass(eq=False)
-class Run:
+class HistoryRun:
     """Plans on their way through history; `shown` are the edges whose rows are kept."""
 
     pipeline: Pipeline
@@ -44,7 +44,7 @@ class Run:
     rows: int = 0
     # For some queries of a group:
     group: Group | None = None
-    queries: Rows = field(default_factory=dict)
+    queries: RowsByShape = field(default_factory=dict)
     tables: Mapping[str, Names] = field(default_factory=dict)  # the query table that the run's selection reads
     once: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)  # what the query tables say as sources
     has_common_failure: bool = False  # whatever its queries ask
@@ -80,7 +80,7 @@ class Replay:
 
     def task(
         self,
-        run: Run,
+        run: HistoryRun,
         snapshot: Snapshot,
         until: Mapping[str, int],
         frontiers: Mapping[str, int],
@@ -116,11 +116,11 @@ class Replay:
             owner=run.owner,
         )
 
-    def rest(self, run: Run, snapshot: Snapshot, frontiers: Mapping[str, int]) -> EpochTask:
+    def rest(self, run: HistoryRun, snapshot: Snapshot, frontiers: Mapping[str, int]) -> EpochTask:
         """All that is left, with rows beyond the frontiers."""
         return self.task(run, snapshot, dict.fromkeys(run.sources, INF), frontiers)
 
-    def take(self, run: Run, task: EpochTask, outcome: EpochOutcome) -> None:
+    def take(self, run: HistoryRun, task: EpochTask, outcome: EpochOutcome) -> None:
         """What a task of the run has made takes the place of what there was."""
         written = Written(self._commits.store)
         written.add([*run.names(), *outcome.names()])
@@ -135,17 +135,17 @@ class Replay:
 
     # How much is left
 
-    def rows_left(self, run: Run, snapshot: Snapshot) -> int:
+    def rows_left(self, run: HistoryRun, snapshot: Snapshot) -> int:
         """About how many rows of history are still to be taken."""
         return int(sum(self.left_of(run, source, snapshot) for source in run.sources))
 
-    def left_of(self, run: Run, source: str, snapshot: Snapshot) -> float:
+    def left_of(self, run: HistoryRun, source: str, snapshot: Snapshot) -> float:
         left = sum(FileLeft(file, run.after(source)).left for file in self._files(run, source, snapshot))
         if source not in run.seen:
             return left
         return min(left, snapshot.progress(source).arrived - run.seen[source])
 
-    def slice(self, run: Run, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: int) -> dict[str, int]:
+    def slice(self, run: HistoryRun, snapshot: Snapshot, frontiers: Mapping[str, int], wanted: int) -> dict[str, int]:
         """How far each source goes in a slice of about so many rows: all to the same instant, or as far as they are
         final."""
         behind = [source for source in run.sources if run.after(source) < frontiers[source]]
@@ -154,12 +154,12 @@ class Replay:
         high = RowsByTime(files).last_within(low + 1, high, wanted)
         return {s: max(run.after(s), min(high, frontiers[s])) for s in run.sources}
 
-    def _files(self, run: Run, source: str, snapshot: Snapshot) -> list[HistoryFile]:
+    def _files(self, run: HistoryRun, source: str, snapshot: Snapshot) -> list[HistoryFile]:
         first = run.firsts.get(source, 0)
         return [f for f in self._sources.needed_files(source, snapshot, run.needs(source)) if f.last >= first]
 
 
-def _fail(run: Run, failures: Mapping[str, EvaluationError]) -> None:
+def _fail(run: HistoryRun, failures: Mapping[str, EvaluationError]) -> None:
     """Edges that failed need nothing any more; the others go on without the steps that only those needed."""
     if run.group is not None and not run.group.above & failures.keys():
         failures = {run.group.edge: next(iter(failures.values()))}  # not the queries' own: all have failed

@@ -35,7 +35,7 @@ from millstream.kernel.aggregation.aggregate_values import (
 from millstream.kernel.aggregation.change_points import Points, bare
 from millstream.kernel.aggregation.exact_sum import Limbs
 from millstream.kernel.aggregation.group_table import DEAD, EXISTS, GROUP, TABLE, UNTIL, Arrivals, GroupTable
-from millstream.kernel.aggregation.instants import AT, Instants, PointOrder, make_instants
+from millstream.kernel.aggregation.instants import AT, GroupInstants, PointOrder, make_instants
 from millstream.kernel.aggregation.origins import ORIGIN, resolve
 from millstream.kernel.aggregation.replacement import replacements
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, empty_batch, value_column
@@ -143,9 +143,9 @@ class Aggregate(Operator):
         # What is kept concerns groups: when the last one is forgotten, so is everything.
         return output, {**work.state_after(), **groups} if TABLE in groups else groups
 
-    def united(self, state: State, other: State) -> State:
+    def merged_states(self, state: State, other: State) -> State:
         """The groups of the other state are numbered after those of this one."""
-        both = super().united(state, self.groups.renumbered(other, state))
+        both = super().merged_states(state, self.groups.renumbered(other, state))
         return {**both, **self.groups.counted(state, other)}
 
     def of_queries(self, state: State, queries: pl.Series) -> State:
@@ -226,7 +226,7 @@ class Aggregate(Operator):
     # What the groups are at the instants of a step
 
     def _advance(
-        self, instants: Instants, totals: Totals, records: pl.DataFrame, work: Work
+        self, instants: GroupInstants, totals: Totals, records: pl.DataFrame, work: Work
     ) -> tuple[Batch, pl.DataFrame]:
         """The output, and the records of the groups of the instants after the step."""
         values, exists = values_at(work, instants, totals, records)
@@ -295,7 +295,7 @@ def _extended(records: pl.DataFrame, places: Int64s, until: Int64s) -> pl.DataFr
 
 
 def _totals_at(
-    points: Points, instants: Instants, sorting: PointOrder, records: pl.DataFrame
+    points: Points, instants: GroupInstants, sorting: PointOrder, records: pl.DataFrame
 ) -> dict[Accumulator, Limbs]:
     """Totals after each instant: what the group had, and all that its points added up to there."""
     carried = accumulators.from_columns(records, points.totals)

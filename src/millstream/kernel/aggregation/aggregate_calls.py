@@ -67,7 +67,7 @@ class AggregateCall:
     distinct: bool
     type: DataType
     definition: Callable[[], UserAggregate] | None = None
-    told: bool = False  # not its value, but what is to say where it cannot be computed: NULL where it can
+    gives_error: bool = False  # not its value, but what is to say where it cannot be computed: NULL where it can
 
     @property
     def name(self) -> str:

@@ -16,10 +16,10 @@ from millstream.kernel.aggregation.aggregate_calls import EXTREMES, AggregateCal
 from millstream.kernel.aggregation.exact_sum import Limbs
 from millstream.kernel.aggregation.extremes import Order, Staircase, order_of
 from millstream.kernel.aggregation.group_table import GROUP
-from millstream.kernel.aggregation.instants import AT, Instants
+from millstream.kernel.aggregation.instants import AT, GroupInstants
 from millstream.kernel.aggregation.ordered_bag import BagChanges, OrderedBag
 from millstream.kernel.aggregation.origins import ORIGIN
-from millstream.kernel.aggregation.sorted_runs import Runs
+from millstream.kernel.aggregation.sorted_runs import SortedRuns
 from millstream.kernel.aggregation.user_aggregate import UserAggregation
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, value_column
 from millstream.kernel.columns import frame_of, is_null, only, stacked
@@ -48,15 +48,21 @@ class AggregatePlan:
         self.users = {
             i: UserAggregation(call, self.shown[i])
             for i, call in enumerate(calls)
-            if call.definition is not None and not call.told
+            if call.definition is not None and not call.gives_error
         }
         # Where errors are told, by the place of what fails.
-        told = {call: i for i, call in reversed(list(enumerate(calls))) if call.told}
-        errors = ((i, told.get(replace(call, type=STRING, told=True))) for i, call in enumerate(calls) if not call.told)
+        error_call = {call: i for i, call in reversed(list(enumerate(calls))) if call.gives_error}
+        errors = (
+            (i, error_call.get(replace(call, type=STRING, gives_error=True)))
+            for i, call in enumerate(calls)
+            if not call.gives_error
+        )
         self.errors = {i: place for i, place in errors if place is not None}
-        self.told = {i: told[call] for i, call in enumerate(calls) if call.told}
+        self.error_calls = {i: error_call[call] for i, call in enumerate(calls) if call.gives_error}
         self.extremes = [
-            i for i, call in enumerate(calls) if call.definition is None and call.name in EXTREMES and not call.told
+            i
+            for i, call in enumerate(calls)
+            if call.definition is None and call.name in EXTREMES and not call.gives_error
         ]
         self.by_time = any(calls[i].name in ("first", "last") for i in self.extremes)
         self.by_origin = self.by_time and retractions
@@ -66,7 +72,7 @@ class AggregatePlan:
         self.only_rows = bool(self.staircases) and not sums
         wanted: dict[Accumulator, None] = {} if self.only_rows else {COPIES: None}
         for i, call in enumerate(calls):
-            if i not in self.users and i not in self.extremes and not call.told:
+            if i not in self.users and i not in self.extremes and not call.gives_error:
                 wanted |= dict.fromkeys(accumulators_of(call, schema))
         self.summed = tuple(total for total in wanted if not total.distinct)
         self.sets = tuple(total for total in wanted if total.distinct)
@@ -96,7 +102,7 @@ class Work:
     rows: pl.DataFrame = field(default_factory=pl.DataFrame)  # the rows that start, for staircases
     kept: list[pl.DataFrame] = field(default_factory=list)  # of these, what staircases take over
     bag_changes: dict[str, BagChanges] = field(default_factory=dict)
-    synopses: dict[str, Runs] = field(default_factory=dict)
+    synopses: dict[str, SortedRuns] = field(default_factory=dict)
     record_columns: list[pl.Series] = field(default_factory=list)
 
     def due(self, name: str) -> list[Segment]:
@@ -110,14 +116,16 @@ class Work:
         for piece in ahead:
             self.synopses[name] = time_queue.pushed(self.synopses[name], piece, self.low)
 
-    def runs(self, name: str) -> Runs:
+    def runs(self, name: str) -> SortedRuns:
         return tuple(self.state.get(name, ()))
 
     def state_after(self) -> dict[str, tuple[Segment, ...]]:
         """The synopses, those that this step did not touch among them."""
         return {name: runs for name, runs in {**self.state, **self.synopses}.items() if runs}
 
-    def bag(self, by: Sequence[str], instants: Instants, *, nulls: bool) -> tuple[OrderedBag, Runs, BagChanges]:
+    def bag(
+        self, by: Sequence[str], instants: GroupInstants, *, nulls: bool
+    ) -> tuple[OrderedBag, SortedRuns, BagChanges]:
         """The bag over columns as it was, and its changes; calls over the same columns share it."""
         name = f"bag {' '.join(by)}{' with nulls' if nulls else ''}"
         bag, runs = OrderedBag(by, nulls=nulls), self.runs(name)
@@ -126,13 +134,13 @@ class Work:
             self.synopses[name] = bag.added(runs, self.bag_changes[name])
         return bag, runs, self.bag_changes[name]
 
-    def transitions(self, column: str, instants: Instants) -> pl.DataFrame:
+    def transitions(self, column: str, instants: GroupInstants) -> pl.DataFrame:
         """Where values of a column come to a group and leave it, as a set."""
         bag, runs, changes = self.bag((column,), instants, nulls=False)
         return changes.transitions(bag.copies(runs, changes.pairs))
 
 
-def set_totals(work: Work, instants: Instants, records: pl.DataFrame) -> Totals:
+def set_totals(work: Work, instants: GroupInstants, records: pl.DataFrame) -> Totals:
     """The totals over distinct values after each instant."""
     carried = accumulators.from_columns(records, work.plan.sets)
     totals: dict[Accumulator, Limbs] = {}
@@ -147,14 +155,16 @@ def set_totals(work: Work, instants: Instants, records: pl.DataFrame) -> Totals:
     return totals
 
 
-def values_at(work: Work, instants: Instants, totals: Totals, records: pl.DataFrame) -> tuple[list[pl.Series], Bools]:
+def values_at(
+    work: Work, instants: GroupInstants, totals: Totals, records: pl.DataFrame
+) -> tuple[list[pl.Series], Bools]:
     """One column per call, and where undominated rows show that the group has rows."""
     values = [pl.Series([None], dtype=pl.String).new_from_index(0, len(instants))] * len(work.plan.calls)
     present = np.zeros(len(instants), np.bool_)
     for i, call in enumerate(work.plan.calls):
         wrong: Bools | None = None
         said, hint = accumulators.overflow(call, work.plan.shown[i]), accumulators.OVERFLOW_HINT
-        if call.told:
+        if call.gives_error:
             continue
         if i in work.plan.users:
             values[i], errors = _user(work, i, instants, records)
@@ -174,7 +184,7 @@ def values_at(work: Work, instants: Instants, totals: Totals, records: pl.DataFr
             failed = pl.Series(wrong)
             values[i] = values[i].set(failed, None)
             values[work.plan.errors[i]] = values[work.plan.errors[i]].set(failed, said)
-    for i, place in work.plan.told.items():
+    for i, place in work.plan.error_calls.items():
         values[i] = values[place]
     if work.plan.only_rows:
         # A group must be looked at again when one of the rows kept for it ends.
@@ -184,7 +194,7 @@ def values_at(work: Work, instants: Instants, totals: Totals, records: pl.DataFr
     return values, present
 
 
-def _undominated(work: Work, i: int, instants: Instants) -> tuple[pl.Series, Bools]:
+def _undominated(work: Work, i: int, instants: GroupInstants) -> tuple[pl.Series, Bools]:
     stairs = Staircase(work.plan.order(work.plan.calls[i], work.arrival))
     runs = work.runs(f"kept{i}")
     value, present = stairs.best(runs, work.rows, instants, work.before, work.low)
@@ -193,7 +203,7 @@ def _undominated(work: Work, i: int, instants: Instants) -> tuple[pl.Series, Boo
     return value, present
 
 
-def _best_of_bag(work: Work, i: int, instants: Instants, records: pl.DataFrame) -> pl.Series:
+def _best_of_bag(work: Work, i: int, instants: GroupInstants, records: pl.DataFrame) -> pl.Series:
     order = work.plan.order(work.plan.calls[i], work.arrival)
     bag, runs, changes = work.bag(order.by, instants, nulls=not order.null_is_worst)
     kept = {column: f"top{i} {column}" for column in order.by}
@@ -207,7 +217,7 @@ def _best_of_bag(work: Work, i: int, instants: Instants, records: pl.DataFrame) 
     return value
 
 
-def _user(work: Work, i: int, instants: Instants, records: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+def _user(work: Work, i: int, instants: GroupInstants, records: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
     """The values, and the errors where there is a place for them."""
     user = work.plan.users[i]
     distinct = user.call.distinct
@@ -216,12 +226,12 @@ def _user(work: Work, i: int, instants: Instants, records: pl.DataFrame) -> tupl
     kept = f"user{i}"
     none = pl.Series(kept, [None] * records.height, dtype=pl.Binary)
     states = records.get_column(kept) if kept in records.columns else none
-    told = work.plan.errors.get(i)
-    errors = none.cast(pl.String) if told is None else records.get_column(f"o{told}")
+    error_call = work.plan.errors.get(i)
+    errors = none.cast(pl.String) if error_call is None else records.get_column(f"o{error_call}")
     before = records.get_column(f"o{i}"), errors
     values, errors, after = user.evaluate(changes, bag, runs, before, states, instants)
     failed = errors.drop_nulls()
-    if told is None and len(failed):
+    if error_call is None and len(failed):
         primary, _, detail = str(failed[0]).partition("\n")
         raise EvaluationError(primary, detail=detail or None)
     work.record_columns.append(after)

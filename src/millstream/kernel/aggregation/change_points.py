@@ -18,7 +18,7 @@ from millstream.kernel.aggregation import accumulators, exact_sum
 from millstream.kernel.aggregation.accumulators import Accumulator, Totals
 from millstream.kernel.aggregation.exact_sum import Limbs
 from millstream.kernel.aggregation.group_table import GROUP, Arrivals
-from millstream.kernel.aggregation.instants import Instants, PointOrder
+from millstream.kernel.aggregation.instants import GroupInstants, PointOrder
 from millstream.kernel.batch import END, INF, START, WEIGHT
 from millstream.kernel.columns import ascending, frame_of, only, take
 from millstream.kernel.storage.time_queue import TIME
@@ -99,12 +99,12 @@ def from_rows(points: pl.DataFrame, wanted: Sequence[Accumulator]) -> Points:
     )
 
 
-def running(limbs: Limbs, instants: Instants, sorting: PointOrder, carried: Limbs) -> Limbs:
+def running(limbs: Limbs, instants: GroupInstants, sorting: PointOrder, carried: Limbs) -> Limbs:
     """What each group had, and all that its points added up to and including each instant."""
     return on_top(exact_sum.cumulated(limbs.take(sorting.order)).take(sorting.last), instants, carried)
 
 
-def on_top(sums: Limbs, instants: Instants, carried: Limbs) -> Limbs:
+def on_top(sums: Limbs, instants: GroupInstants, carried: Limbs) -> Limbs:
     """Running sums over all instants as sums of each group, on top of what it had."""
     if len(instants.first) == 1:
         return exact_sum.added(sums, carried.take(instants.owner))

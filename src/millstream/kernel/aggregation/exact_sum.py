@@ -65,7 +65,7 @@ class Limbs:
 
     def negated(self) -> Limbs:
         # The least int64 has no negative: only settled limbs are sure to be small enough.
-        limbs = self if self.magnitude() < HEADROOM else settled(self)
+        limbs = self if self.magnitude() < HEADROOM else normalized(self)
         return Limbs(limbs.low, tuple(-part for part in limbs.parts))
 
     def aligned(self, low: int, high: int) -> Limbs:
@@ -81,7 +81,7 @@ def zeros(count: int) -> Limbs:
     return Limbs(0, (np.zeros(count, np.int64),))
 
 
-def settled(limbs: Limbs) -> Limbs:
+def normalized(limbs: Limbs) -> Limbs:
     """The same numbers with every limb in [0, 2**32) but the highest, which has the sign and is in [-2**31, 2**31)."""
     parts = []
     carry: Int64s | None = None
@@ -111,7 +111,7 @@ def trimmed(limbs: Limbs) -> Limbs:
     """Settled, without the limbs that say nothing: what is worth keeping in a segment."""
     if len(limbs.parts) == 1 and limbs.magnitude() < 1 << (BITS - 1):
         return limbs
-    limbs = settled(limbs)
+    limbs = normalized(limbs)
     low, parts = limbs.low, list(limbs.parts)
     while len(parts) > 1 and _extends(parts[-1], parts[-2]):
         parts.pop()
@@ -132,7 +132,7 @@ def concatenated(pieces: Sequence[Limbs]) -> Limbs:
 
 def added(left: Limbs, right: Limbs) -> Limbs:
     if left.magnitude() + right.magnitude() >= HEADROOM:
-        left, right = settled(left), settled(right)
+        left, right = normalized(left), normalized(right)
     low, high = min(left.low, right.low), max(left.high, right.high)
     pairs = zip(left.aligned(low, high).parts, right.aligned(low, high).parts, strict=True)
     return Limbs(low, tuple(a + b for a, b in pairs))
@@ -141,7 +141,7 @@ def added(left: Limbs, right: Limbs) -> Limbs:
 def cumulated(limbs: Limbs) -> Limbs:
     """Running sums."""
     if len(limbs) * limbs.magnitude() >= HEADROOM:
-        limbs = settled(limbs)
+        limbs = normalized(limbs)
     return Limbs(limbs.low, tuple(np.cumsum(part) for part in limbs.parts))
 
 
@@ -150,7 +150,7 @@ def grouped(limbs: Limbs, codes: Int64s, size: int) -> Limbs:
     if limbs.are_ones():
         return Limbs(0, (np.bincount(codes, minlength=size),))
     if len(limbs) * limbs.magnitude() >= EXACT_DOUBLE:
-        limbs = settled(limbs)
+        limbs = normalized(limbs)
     if len(limbs) * limbs.magnitude() < EXACT_DOUBLE:
         # bincount adds doubles, which is exact below 2**53 and far faster than sorting.
         sums = [np.bincount(codes, weights=part, minlength=size).astype(np.int64) for part in limbs.parts]
@@ -168,22 +168,22 @@ def multiplied(limbs: Limbs, factor: Int64s | int) -> Limbs:
     if largest == 1 and factors.min() == 1:
         return limbs
     if largest * limbs.magnitude() >= HEADROOM:
-        limbs = settled(limbs)
+        limbs = normalized(limbs)
     if largest * limbs.magnitude() < HEADROOM:
         return Limbs(limbs.low, tuple(part * factors for part in limbs.parts))
     # Horner's scheme over 16-bit digits of the factor; the topmost digit carries the sign.
     result = Limbs(limbs.low, tuple(part * (factors >> 48) for part in limbs.parts))
     for shift in (32, 16, 0):
-        raised = multiplied(settled(result), 1 << 16)
+        raised = multiplied(normalized(result), 1 << 16)
         result = added(raised, Limbs(limbs.low, tuple(part * (factors >> shift & 0xFFFF) for part in limbs.parts)))
     return result
 
 
 def absolute(limbs: Limbs) -> tuple[Limbs, Int64s]:
     """Magnitudes, every limb in [0, 2**32), and signs (-1 or 1)."""
-    limbs = settled(limbs)
+    limbs = normalized(limbs)
     sign = np.where(limbs.parts[-1] < 0, -1, 1).astype(np.int64)
-    return settled(Limbs(limbs.low, tuple(part * sign for part in limbs.parts))), sign
+    return normalized(Limbs(limbs.low, tuple(part * sign for part in limbs.parts))), sign
 
 
 def squared(limbs: Limbs) -> Limbs:
@@ -248,9 +248,9 @@ def to_integers(limbs: Limbs) -> tuple[Int64s, Bools]:
     assert limbs.low >= 0, "a sum of integers has no fraction"
     if limbs.high == 1:
         return limbs.parts[0], np.zeros(len(limbs), np.bool_)
-    limbs = settled(limbs)
+    limbs = normalized(limbs)
     # One limb more than can matter, so that the highest holds nothing but the sign where the number fits.
-    limbs = settled(limbs.aligned(0, max(limbs.high, 2) + 1))
+    limbs = normalized(limbs.aligned(0, max(limbs.high, 2) + 1))
     values = limbs.parts[0] | (limbs.parts[1] << BITS)
     wrong = np.zeros(len(limbs), np.bool_)
     for place, part in enumerate(limbs.parts[2:], start=3):

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.group_table import GROUP
-from millstream.kernel.aggregation.instants import Instants
+from millstream.kernel.aggregation.instants import GroupInstants
 from millstream.kernel.aggregation.ordinals import combined, heads, ordinals
-from millstream.kernel.aggregation.sorted_runs import Runs, add_run, bisect_within, expand
+from millstream.kernel.aggregation.sorted_runs import SortedRuns, add_run, bisect_within, expand
 from millstream.kernel.batch import ARRIVAL, END, START, value_column
 from millstream.kernel.columns import ascending, is_null, nulls, only, stacked, take, taken
 from millstream.kernel.operator import Segment
@@ -127,7 +127,7 @@ class Staircase:
         self.columns = [GROUP, *order.by, END]
 
     def best(
-        self, runs: Runs, rows: pl.DataFrame, instants: Instants, before: int, low: int
+        self, runs: SortedRuns, rows: pl.DataFrame, instants: GroupInstants, before: int, low: int
     ) -> tuple[pl.Series, Bools]:
         """The value at each instant, and whether there is any row; `rows` started after `before` and up to `low`."""
         carried, carried_owner = self._carried(runs, instants, before, low)
@@ -145,7 +145,9 @@ class Staircase:
         best = best_items(items, self.order, start, stop, len(instants))
         return gathered(items.get_column(self.order.value), best), best >= 0
 
-    def _carried(self, runs: Runs, instants: Instants, before: int, low: int) -> tuple[list[pl.DataFrame], Int64s]:
+    def _carried(
+        self, runs: SortedRuns, instants: GroupInstants, before: int, low: int
+    ) -> tuple[list[pl.DataFrame], Int64s]:
         """The stairs that end in this step, and in each run the first of each group that does not."""
         pieces, owners = [], []
         for run in runs:
@@ -166,7 +168,7 @@ class Staircase:
     def _alive(self, rows: pl.DataFrame, low: int) -> pl.DataFrame:
         return only(rows, rows.get_column(END).to_numpy() > low)
 
-    def added(self, runs: Runs, rows: pl.DataFrame, low: int) -> Runs:
+    def added(self, runs: SortedRuns, rows: pl.DataFrame, low: int) -> SortedRuns:
         def merge(merged: Sequence[Segment], oldest: bool) -> Segment:
             return undominated(self._alive(stacked(merged), low), self.order)
 

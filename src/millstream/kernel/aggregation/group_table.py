@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from millstream.kernel.aggregation.ordinals import ordinals
-from millstream.kernel.aggregation.sorted_runs import Runs, add_run, find
+from millstream.kernel.aggregation.sorted_runs import SortedRuns, add_run, find
 from millstream.kernel.batch import Batch
 from millstream.kernel.columns import (
     ascending,
@@ -140,7 +140,7 @@ class GroupTable:
             for name, segments in state.items()
         }
 
-    def counted(self, *states: State) -> dict[str, Runs]:
+    def counted(self, *states: State) -> dict[str, SortedRuns]:
         """How many numbers states have used together."""
         return {NEXT: (pl.DataFrame({NEXT: [sum(map(self._next, states))]}),)}
 
@@ -149,7 +149,7 @@ class GroupTable:
         found = [own(run, self.keys[0], values)[GROUP] for run in state.get(DIRECTORY, ())]
         return pl.concat([pl.Series(GROUP, [], pl.Int64), *found])
 
-    def _alive(self, table: Runs, number: Int64s) -> Bools:
+    def _alive(self, table: SortedRuns, number: Int64s) -> Bools:
         alive = np.zeros(len(number), np.bool_)
         missing = np.arange(len(number))
         for run in reversed(table):
@@ -189,7 +189,7 @@ class GroupTable:
         rest = self.record.columns[len(known) :]
         return frame_of([*known, *(nulls(name, self.record.schema[name], count) for name in rest)])
 
-    def store(self, records: pl.DataFrame, fresh: pl.DataFrame, state: State) -> dict[str, Runs]:
+    def store(self, records: pl.DataFrame, fresh: pl.DataFrame, state: State) -> dict[str, SortedRuns]:
         """The synopses with records written anew; records marked dead hide their group."""
         written = records
         if fresh.height:
@@ -197,7 +197,7 @@ class GroupTable:
             known = np.isin(records.get_column(GROUP).to_numpy(), fresh.get_column(GROUP).to_numpy(), invert=True)
             written = only(records, known | ~records.get_column(DEAD).to_numpy())
         table = add_run(tuple(state.get(TABLE, ())), written, _newest)
-        result: dict[str, Runs] = {TABLE: table} if table else {}
+        result: dict[str, SortedRuns] = {TABLE: table} if table else {}
         if not self.keys:
             return result
         result[NEXT] = tuple(state.get(NEXT, ()))

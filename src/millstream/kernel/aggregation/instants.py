@@ -16,10 +16,10 @@ AT = "_at"  # the column that says at which instant something happens
 
 
 @dataclass(frozen=True, eq=False)
-class Instants:
+class GroupInstants:
     """Instants by group, then time. Groups are ascending; `first` and `stop` delimit the instants of each."""
 
-    groups: Groups
+    groups: GroupNumbers
     first: Int64s
     stop: Int64s
     owner: Int64s  # of each instant: the place of its group
@@ -47,20 +47,20 @@ class Instants:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class GroupNumbers:
     """Distinct group numbers, ascending; found by a table where they are dense, by bisection where not."""
 
     number: Int64s
     table: Int64s | None
 
     @staticmethod
-    def of(group: Int64s) -> Groups:
+    def of(group: Int64s) -> GroupNumbers:
         base, last = int(group.min()), int(group.max())
         if last - base > 4 * len(group) + 1024:
-            return Groups(np.unique(group), None)
+            return GroupNumbers(np.unique(group), None)
         here = np.zeros(last - base + 1, np.bool_)
         here[group - base] = True
-        return Groups(np.flatnonzero(here) + base, np.cumsum(here) - 1)
+        return GroupNumbers(np.flatnonzero(here) + base, np.cumsum(here) - 1)
 
     def places(self, group: Int64s) -> Int64s:
         if self.table is None:
@@ -112,14 +112,14 @@ class PointOrder:
         return result
 
 
-def make_instants(group: Int64s, time: Int64s) -> tuple[Instants, PointOrder]:
+def make_instants(group: Int64s, time: Int64s) -> tuple[GroupInstants, PointOrder]:
     """The instants of change points, which come in any order."""
     if not len(group):
         none = np.zeros(0, np.int64)
-        return Instants(Groups(none, None), none, none, none, none, none, TimeAxis(0, 0, 1, None)), PointOrder(
-            none, none
-        )
-    groups = Groups.of(group)
+        return GroupInstants(
+            GroupNumbers(none, None), none, none, none, none, none, TimeAxis(0, 0, 1, None)
+        ), PointOrder(none, none)
+    groups = GroupNumbers.of(group)
     axis = TimeAxis.over(len(groups.number), time)
     codes = axis.code(groups.places(group), time)
     order = ascending(codes)
@@ -129,4 +129,4 @@ def make_instants(group: Int64s, time: Int64s) -> tuple[Instants, PointOrder]:
     owner = codes // axis.span
     stop = np.searchsorted(owner, np.arange(len(groups.number)), side="right")
     first = np.concatenate(([0], stop[:-1]))
-    return Instants(groups, first, stop, owner, time[order[last]], codes, axis), PointOrder(order, last)
+    return GroupInstants(groups, first, stop, owner, time[order[last]], codes, axis), PointOrder(order, last)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from millstream.kernel.aggregation.extremes import Order, best_items, gathered
 from millstream.kernel.aggregation.group_table import GROUP
-from millstream.kernel.aggregation.instants import AT, Instants
+from millstream.kernel.aggregation.instants import AT, GroupInstants
 from millstream.kernel.aggregation.ordinals import combined, heads, ordinals
-from millstream.kernel.aggregation.sorted_runs import Runs, add_run, expand, find
+from millstream.kernel.aggregation.sorted_runs import SortedRuns, add_run, expand, find
 from millstream.kernel.batch import WEIGHT
 from millstream.kernel.columns import ascending, frame_of, is_null, only, stacked, take, with_columns
 from millstream.kernel.operator import Segment
@@ -56,7 +56,7 @@ class BagChanges:
         self.pairs = take(points[list(key)], order[last[first]])
         self.net = self.after[np.append(first[1:], len(last)) - 1] if len(first) else first
 
-    def until(self, instants: Instants, owner: Int64s) -> Int64s:
+    def until(self, instants: GroupInstants, owner: Int64s) -> Int64s:
         """The instant at which each change is followed by the pair's next; the end of the group's if it is not."""
         following = np.append(self.at[1:], 0)
         is_last = np.append(self.is_first[1:], True) if len(self.at) else self.is_first
@@ -89,14 +89,14 @@ class OrderedBag:
         self.nulls = nulls
         self.key = [GROUP, *by]
 
-    def changes(self, points: pl.DataFrame, instants: Instants) -> BagChanges:
+    def changes(self, points: pl.DataFrame, instants: GroupInstants) -> BagChanges:
         """The changes at points, which know their instants."""
         wanted = points[[*self.key, WEIGHT, AT]]
         if not self.nulls:
             wanted = only(wanted, ~np.logical_or.reduce([is_null(wanted.get_column(name)) for name in self.by]))
         return BagChanges(wanted, self.key, len(instants))
 
-    def copies(self, runs: Runs, pairs: pl.DataFrame) -> Int64s:
+    def copies(self, runs: SortedRuns, pairs: pl.DataFrame) -> Int64s:
         """How many copies the bag holds of each (group, value)."""
         total = np.zeros(pairs.height, np.int64)
         for run in runs:
@@ -105,7 +105,7 @@ class OrderedBag:
             total += np.where(place >= 0, weight[np.maximum(place, 0)], 0)
         return total
 
-    def added(self, runs: Runs, changes: BagChanges) -> Runs:
+    def added(self, runs: SortedRuns, changes: BagChanges) -> SortedRuns:
         """The bag after a step."""
         moved = np.flatnonzero(changes.net)
         new = with_columns(take(changes.pairs, moved), pl.Series(WEIGHT, changes.net[moved]))
@@ -122,13 +122,13 @@ class OrderedBag:
         left = np.flatnonzero(weight)
         return with_columns(take(entries[self.key], order[first[left]]), pl.Series(WEIGHT, weight[left]))
 
-    def content(self, runs: Runs, groups: Int64s) -> pl.DataFrame:
+    def content(self, runs: SortedRuns, groups: Int64s) -> pl.DataFrame:
         """All values of some groups, with their copies, by group and value."""
         pieces = [take(run, expand(*_range(run, groups))[0]) for run in runs]
         return self._net(pieces) if pieces else pl.DataFrame()
 
     def best(
-        self, runs: Runs, changes: BagChanges, order: Order, tops: pl.DataFrame, instants: Instants
+        self, runs: SortedRuns, changes: BagChanges, order: Order, tops: pl.DataFrame, instants: GroupInstants
     ) -> tuple[pl.Series, pl.DataFrame]:
         """The value at each instant, and the best of each group of the instants after the step, NULL where none is.
 
@@ -152,7 +152,7 @@ class OrderedBag:
         after = frame_of([gathered(items.get_column(name), last) for name in self.by])
         return gathered(items.get_column(order.value), best), after
 
-    def _best_spared(self, runs: Runs, groups: Int64s, changed: pl.DataFrame, order: Order) -> list[pl.DataFrame]:
+    def _best_spared(self, runs: SortedRuns, groups: Int64s, changed: pl.DataFrame, order: Order) -> list[pl.DataFrame]:
         """For each group the best value in the bag that this step does not touch, where there is one."""
         found = []
         look = _FIRST_LOOK
@@ -205,7 +205,7 @@ def _not_worse(pairs: pl.DataFrame, order: Order, spared: pl.DataFrame) -> Bools
 
 
 def _intervals(
-    changes: BagChanges, before: Int64s, wanted: Bools, spared: pl.DataFrame, instants: Instants
+    changes: BagChanges, before: Int64s, wanted: Bools, spared: pl.DataFrame, instants: GroupInstants
 ) -> tuple[pl.DataFrame, Int64s, Int64s]:
     """When each value is there, in instants: from each change to the next where copies remain."""
     owner = instants.owners(changes.pairs.get_column(GROUP).to_numpy())

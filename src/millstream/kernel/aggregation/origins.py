@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from millstream.kernel.aggregation.sorted_runs import Runs, add_run
+from millstream.kernel.aggregation.sorted_runs import SortedRuns, add_run
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.operator import Segment
 
@@ -22,7 +22,7 @@ ORIGIN = "_origin"
 _KIND = "_kind"
 
 
-def resolve(rows: pl.DataFrame, runs: Runs, low: int) -> tuple[pl.DataFrame, Runs]:
+def resolve(rows: pl.DataFrame, runs: SortedRuns, low: int) -> tuple[pl.DataFrame, SortedRuns]:
     """The rows with the column `_origin`, a retraction split where it takes copies of several origins."""
     inserted = rows.filter(pl.col(WEIGHT) > 0).with_columns(pl.col(START).alias(ORIGIN))
     retracted = rows.filter(pl.col(WEIGHT) < 0)

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from millstream.kernel.aggregation.instants import Instants
+from millstream.kernel.aggregation.instants import GroupInstants
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.columns import are_equal, frame_of, joined, taken
 
@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 
 
 def replacements(
-    instants: Instants,
+    instants: GroupInstants,
     keys: Sequence[pl.Series],
     shown_before: tuple[Bools, Sequence[pl.Series]],
     shown: tuple[Bools, Sequence[pl.Series]],
@@ -56,7 +56,7 @@ def replacements(
     return frame_of([*named, *(pl.Series(name, numbers) for name, numbers in intervals.items())])
 
 
-def _differs(instants: Instants, before: pl.Series, values: pl.Series) -> Bools:
+def _differs(instants: GroupInstants, before: pl.Series, values: pl.Series) -> Bools:
     """Where a value is not the one before it in its group, NULL and NaN being equal to themselves."""
     if values.dtype == pl.Null:
         return np.zeros(len(instants), np.bool_)

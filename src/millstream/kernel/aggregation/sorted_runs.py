@@ -21,7 +21,7 @@ from millstream.kernel.storage.memory import can_merge
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Runs = tuple[Segment, ...]
+SortedRuns = tuple[Segment, ...]
 # Runs up to this size are rewritten with every addition: fewer runs are worth more than a few rows less written.
 _SMALL = 2048
 # Hashing a whole run costs less than bisecting it while it is not so many times larger than what is looked for:
@@ -29,7 +29,7 @@ _SMALL = 2048
 _HASH_INTEGERS, _HASH_OTHERS = 2, 16
 
 
-def add_run(runs: Runs, new: Segment, merge: Callable[[Sequence[Segment], bool], Segment]) -> Runs:
+def add_run(runs: SortedRuns, new: Segment, merge: Callable[[Sequence[Segment], bool], Segment]) -> SortedRuns:
     """The runs with one more; `merge(runs, oldest)` makes one of several, `oldest` telling that none lies below."""
     if not new.height:
         return runs

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from millstream.errors import Error, EvaluationError
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
-from millstream.kernel.aggregation.instants import AT, Instants
+from millstream.kernel.aggregation.instants import AT, GroupInstants
 from millstream.kernel.aggregation.ordered_bag import OrderedBag
-from millstream.kernel.aggregation.sorted_runs import Runs
+from millstream.kernel.aggregation.sorted_runs import SortedRuns
 from millstream.kernel.batch import WEIGHT, value_column
 from millstream.kernel.scalar.value_size import largest_value, too_large, value_limit
 from millstream.types import to_polars
@@ -45,10 +45,10 @@ class UserAggregation:
         self,
         changes: pl.DataFrame,
         bag: OrderedBag,
-        runs: Runs,
+        runs: SortedRuns,
         before: tuple[pl.Series, pl.Series],
         states: pl.Series,
-        instants: Instants,
+        instants: GroupInstants,
     ) -> tuple[pl.Series, pl.Series, pl.Series]:
         """The value at each instant, NULL where the class raises; what it raised there, else NULL; and the pickled
         state of each group after the step.
@@ -83,7 +83,7 @@ class UserAggregation:
         series, errors = self._series(results)
         return series, errors, pl.Series(states.name, pickled, dtype=pl.Binary)
 
-    def _content(self, bag: OrderedBag, runs: Runs, group: Int64s, values: pl.Series, weight: Int64s) -> _Content:
+    def _content(self, bag: OrderedBag, runs: SortedRuns, group: Int64s, values: pl.Series, weight: Int64s) -> _Content:
         return _Content(bag.content(runs, group), self.column, values, weight, distinct=self.call.distinct)
 
     def _called(self, compute: Callable[[], Any]) -> tuple[Any, str | None]:

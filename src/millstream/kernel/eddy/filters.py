@@ -28,7 +28,7 @@ _SCHEMA = {_MODULE: pl.String, "tickets": pl.Float64, "cost": pl.Float64, "time"
 
 
 @dataclass
-class Experience:
+class FilterExperience:
     """What the eddy remembers of a filter: its tickets, its work per row and per chunk, and the part of its rows that
     need not go further."""
 
@@ -52,20 +52,20 @@ class Experience:
             self.leaving = self.leaving * kept + leaving * (1 - kept)
 
 
-class Memory:
+class EddyMemory:
     """The experience with all filters, as it goes from one epoch to the next."""
 
     def __init__(self, stored: Sequence[Segment] = ()) -> None:
-        self._known: dict[str, Experience] = {}
+        self._known: dict[str, FilterExperience] = {}
         for segment in stored:
             for module, *learnt in segment.iter_rows():
-                self._known[module] = Experience(*learnt)
+                self._known[module] = FilterExperience(*learnt)
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, module: str) -> Experience:
-        return self._known.setdefault(module, Experience())
+    def of(self, module: str) -> FilterExperience:
+        return self._known.setdefault(module, FilterExperience())
 
     def shares(self) -> dict[str, float]:
         """Each filter's part of all tickets."""
@@ -96,7 +96,7 @@ class Draws:
 class FilterProspects:
     """The filters of a block, by their places in it."""
 
-    known: Sequence[Experience]
+    known: Sequence[FilterExperience]
     draws: Draws
     looked_up: Callable[[int], int]
 
@@ -108,7 +108,7 @@ class FilterProspects:
         fair = sum(each.work for each in self.known) / len(self.known)
         return [self._weight(self.known[place], fair) if place in rich else 0.0 for place in options]
 
-    def _weight(self, known: Experience, fair: float) -> float:
+    def _weight(self, known: FilterExperience, fair: float) -> float:
         return float(known.tickets**_SHARPNESS / max(1.0, known.work / fair if fair else 1.0))
 
     def draw(self) -> float:

@@ -32,7 +32,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 @dataclass
-class Experience:
+class StemExperience:
     """What an operator has seen of its SteMs: for each pair (input that rows came in by, SteM) rows that probed, rows
     that came back, work; and how many lotteries there were."""
 
@@ -43,7 +43,7 @@ class Experience:
     is_new: bool = False
 
     @classmethod
-    def of(cls, inputs: int, kept: Sequence[Segment]) -> Experience:
+    def of(cls, inputs: int, kept: Sequence[Segment]) -> StemExperience:
         if not kept:
             probes, returned, work = np.zeros((3, inputs, inputs))
             return cls(probes, returned, work, 0)
@@ -90,7 +90,7 @@ _MUCH_WORSE = 1.25
 class StemProspects:
     """The SteMs for rows that came in by one input."""
 
-    experience: Experience
+    experience: StemExperience
     origin: int
 
     def tickets(self, options: Sequence[int]) -> list[float]:

@@ -15,10 +15,10 @@ from itertools import accumulate
 
 from millstream.kernel.batch import value_column
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, columns_used, conjuncts
-from millstream.kernel.storage.probing import FLIPPED, Band, Bound, column_and_offset
+from millstream.kernel.storage.probing import FLIPPED, Band, ColumnBound, column_and_offset
 from millstream.types import INTEGER_BITS, INTEGERS
 
-Inputs = frozenset[int]
+InputSet = frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class EqualColumns:
     null_safe: bool
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> InputSet:
         return frozenset(source for source, _ in self.columns)
 
     def column_of(self, source: int) -> int:
@@ -41,7 +41,7 @@ class Condition:
     """What must be true, over the row of all inputs."""
 
     expression: Expression
-    inputs: Inputs
+    inputs: InputSet
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class JoinGraph:
         rest = [part for part in parts if part not in implied]
         self.conditions = tuple(Condition(part, self._inputs(columns_used(part))) for part in rest)
         self._comparisons = [compared for part in rest for compared in self._comparison(part)]
-        self._accesses: dict[tuple[int, Inputs], Access] = {}
+        self._accesses: dict[tuple[int, InputSet], Access] = {}
 
     def never_null(self, source: int) -> list[str]:
         """The columns of an input without which a row has no partners."""
@@ -131,7 +131,7 @@ class JoinGraph:
         """The class that a column of an input belongs to."""
         return next((c for c in self.classes if (source, column) in c.columns), None)
 
-    def decided(self, joined: Inputs, target: int) -> list[Expression]:
+    def decided(self, joined: InputSet, target: int) -> list[Expression]:
         """The conditions that can be tested once `target` has been joined, and could not before."""
         after = joined | {target}
         tested = joined if len(joined) > 1 else None  # of rows that are not joined yet nothing has been
@@ -145,7 +145,7 @@ class JoinGraph:
         found = [self.access(target, frozenset({other})) for other in others]
         return next((a for a in found if a.probing), next((a for a in found if a.band), Access()))
 
-    def options(self, joined: Inputs) -> tuple[int, ...]:
+    def options(self, joined: InputSet) -> tuple[int, ...]:
         """The inputs that may be joined next: never one without a connection while there is one with."""
         waiting = [source for source in range(len(self.widths)) if source not in joined]
         accesses = {source: self.access(source, joined) for source in waiting}
@@ -153,14 +153,14 @@ class JoinGraph:
         by_band = tuple(source for source in waiting if accesses[source].band)
         return by_key or by_band or tuple(waiting)
 
-    def access(self, target: int, joined: Inputs) -> Access:
+    def access(self, target: int, joined: InputSet) -> Access:
         """How rows of the joined inputs find their partners in the target."""
         known = self._accesses.get((target, joined))
         if known is None:
             known = self._accesses[target, joined] = self._access(target, joined)
         return known
 
-    def _access(self, target: int, joined: Inputs) -> Access:
+    def _access(self, target: int, joined: InputSet) -> Access:
         usable = [c for c in self.classes if target in c.inputs and c.inputs & joined]
         if usable:
             known = [min(c.inputs & joined) for c in usable]
@@ -174,21 +174,21 @@ class JoinGraph:
         own = replace(band, column=band.column - self.starts[target])
         return Access((value_column(own.column),), band=own)
 
-    def _band(self, stored: Inputs, joined: Inputs) -> Band | None:
+    def _band(self, stored: InputSet, joined: InputSet) -> Band | None:
         """The best band for finding stored rows: bounded from both sides if there is one."""
-        lower: dict[int, list[Bound]] = {}
-        upper: dict[int, list[Bound]] = {}
+        lower: dict[int, list[ColumnBound]] = {}
+        upper: dict[int, list[ColumnBound]] = {}
         for found in self._comparisons:
             if self._owner[found.column] in stored and self._owner[found.other] in joined:
                 bounds = upper if found.function in ("<", "<=") else lower
-                bounds.setdefault(found.column, []).append(Bound(found.other, found.offset))
+                bounds.setdefault(found.column, []).append(ColumnBound(found.other, found.offset))
         columns = [*(column for column in lower if column in upper), *lower, *upper]
         if not columns:
             return None
         chosen = columns[0]
         return Band(chosen, tuple(lower.get(chosen, ())), tuple(upper.get(chosen, ())))
 
-    def between(self, stored: Inputs, probing: Inputs) -> Access:
+    def between(self, stored: InputSet, probing: InputSet) -> Access:
         """How rows of some joined inputs find partners among those of others, all by columns of the row of all."""
         usable = [c for c in self.classes if c.inputs & stored and c.inputs & probing]
         if usable:
@@ -243,5 +243,5 @@ class JoinGraph:
             _Comparison(other[0], FLIPPED[part.function], one[0], one[1] - other[1]),
         ]
 
-    def _inputs(self, columns: Iterable[int]) -> Inputs:
+    def _inputs(self, columns: Iterable[int]) -> InputSet:
         return frozenset(self._owner[index] for index in columns)

@@ -30,7 +30,7 @@ from millstream.kernel.columns import frame_of, stacked, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.joins.stem import Arrangement, arranged_by
 from millstream.kernel.keys import Positions, are_codes_exact
-from millstream.kernel.operator import Horizons, Keeping, Operator, Progress, Segment, State
+from millstream.kernel.operator import Horizons, KeptInput, Operator, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
@@ -151,14 +151,14 @@ class InnerJoin(KeyedJoin):
             kept.synopsis: retained(
                 self.synopses[side], before[side], (left, right)[side], kept, progress.shared.get(side)
             )
-            for side, kept in self.keeping(progress).items()
+            for side, kept in self.kept_inputs(progress).items()
         }
         return concat(pieces, self._empty(BORN in left.columns or BORN in right.columns)), after
 
-    def keeping(self, progress: Progress) -> dict[int, Keeping]:
+    def kept_inputs(self, progress: Progress) -> dict[int, KeptInput]:
         """A row is of use as long as the other input may still bring partners for it."""
         return {
-            side: Keeping(
+            side: KeptInput(
                 ("left", "right")[side],
                 (self._arrangement(side), self.synopses[side]),
                 Horizons(horizon_of(progress.before[1 - side]), horizon_of(progress.after[1 - side])),

@@ -33,8 +33,8 @@ from millstream.kernel.storage.segments import codes_of, gather
 from millstream.kernel.storage.shared_work import once
 
 _POSITION = "_position"
-Order = tuple[bool, tuple[str, ...]]  # whether by value (or else by hash), and the columns
-_indexes: dict[int, dict[Order, Segment]] = {}
+SortOrder = tuple[bool, tuple[str, ...]]  # whether by value (or else by hash), and the columns
+_indexes: dict[int, dict[SortOrder, Segment]] = {}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Arrangement:
 
     columns: tuple[str, ...]
     required: tuple[str, ...]
-    order: Order
+    order: SortOrder
 
 
 def arranged(batch: Batch, columns: Sequence[str], required: Sequence[str], access: Access) -> Segment:
@@ -112,7 +112,7 @@ class Probe:
         return pairs[equal_values(self.rows, stored, i[pairs], j[pairs], access.probing, access.stored)]
 
 
-def _index(segment: Segment, order: Order) -> Segment:
+def _index(segment: Segment, order: SortOrder) -> Segment:
     known = _indexes.get(id(segment))
     if known is None:
         known = _indexes[id(segment)] = {}
@@ -123,7 +123,7 @@ def _index(segment: Segment, order: Order) -> Segment:
     return known[order]
 
 
-def _sorted(frame: pl.DataFrame, order: Order) -> tuple[Codes, Positions]:
+def _sorted(frame: pl.DataFrame, order: SortOrder) -> tuple[Codes, Positions]:
     """The codes of the rows in order, and the positions of the rows."""
     by_value, columns = order
     if by_value:

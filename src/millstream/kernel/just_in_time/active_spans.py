@@ -1,8 +1,8 @@
-"""When rows were active: the steps, counted from 1, during which they were let in; each span from its first step to
+"""When rows were active: the steps, counted from 1, during which they were admitted; each span from its first step to
 before its end.
 
-A pair of rows is made when both are active, so that a row which is let in again has to meet exactly those rows that it
-was never active together with. A row has a few spans at most: one that has used them up stays in until it expires.
+A pair of rows is made when both are active, so that a row which is admitted again has to meet exactly those rows that
+it was never active together with. A row has a few spans at most: one that has used them up stays in until it expires.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ Steps = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Spans:
+class ActiveSpans:
     """Of each row its spans, one column after the other; those that it has not used are empty: from 0 to before 0."""
 
     began: Steps
     ended: Steps
 
     @classmethod
-    def none(cls, rows: int) -> Spans:
+    def none(cls, rows: int) -> ActiveSpans:
         return cls(np.zeros((rows, 0), np.int32), np.zeros((rows, 0), np.int32))
 
     @classmethod
-    def since(cls, steps: Steps) -> Spans:
+    def since(cls, steps: Steps) -> ActiveSpans:
         """One span that has not ended."""
         return cls(steps[:, None], np.full((steps.size, 1), _OPEN))
 
     @classmethod
-    def of(cls, frame: pl.DataFrame) -> Spans:
+    def of(cls, frame: pl.DataFrame) -> ActiveSpans:
         """As they are stored (`columns`)."""
         number = sum(name.startswith(_BEGAN) for name in frame.columns)
         both = np.zeros((2, frame.height, number), np.int32)
@@ -59,12 +59,12 @@ class Spans:
             for k in range(steps.shape[1])
         ]
 
-    def _padded(self, number: int) -> Spans:
+    def _padded(self, number: int) -> ActiveSpans:
         missing = np.zeros((self.began.shape[0], number - self.began.shape[1]), np.int32)
-        return self if not missing.size else Spans(*(np.hstack([s, missing]) for s in (self.began, self.ended)))
+        return self if not missing.size else ActiveSpans(*(np.hstack([s, missing]) for s in (self.began, self.ended)))
 
-    def at(self, positions: Positions | Flags) -> Spans:
-        return Spans(self.began[positions], self.ended[positions])
+    def at(self, positions: Positions | Flags) -> ActiveSpans:
+        return ActiveSpans(self.began[positions], self.ended[positions])
 
     @cached_property
     def ever(self) -> Flags:
@@ -78,21 +78,21 @@ class Spans:
         counts: Positions = np.count_nonzero(self.ended, axis=1).astype(np.intp)
         return counts
 
-    def begin(self, positions: Positions, step: int) -> Spans:
+    def begin(self, positions: Positions, step: int) -> ActiveSpans:
         """Rows that are not active are from this step on."""
         used = self.used[positions]
         longer = self._padded(max(self.began.shape[1], int(used.max(initial=-1)) + 1))
         began, ended = longer.began.copy(), longer.ended.copy()
         began[positions, used], ended[positions, used] = step, _OPEN
-        return Spans(began, ended)
+        return ActiveSpans(began, ended)
 
-    def end(self, positions: Positions, step: int) -> Spans:
+    def end(self, positions: Positions, step: int) -> ActiveSpans:
         """Rows that are active are not from this step on."""
         ended = self.ended.copy()
         ended[positions, self.used[positions] - 1] = step
-        return Spans(self.began, ended)
+        return ActiveSpans(self.began, ended)
 
-    def met(self, own: Positions, other: Spans, others: Positions) -> Flags:
+    def met(self, own: Positions, other: ActiveSpans, others: Positions) -> Flags:
         """For pairs of rows whether they were active together."""
         found = np.zeros(own.size, np.bool_)
         for k in range(self.began.shape[1]):
@@ -102,7 +102,7 @@ class Spans:
         return found
 
 
-def most_spans(parts: Sequence[Spans]) -> int:
+def most_spans(parts: Sequence[ActiveSpans]) -> int:
     return max((part.began.shape[1] for part in parts), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Holding combinations back: rows of a join that all its inputs' rows were let in for, but that a join above has no
+"""Holding combinations back: rows of a join that all its inputs' rows were admitted for, but that a join above has no
 partner for as they are (the paper's sub-tuples of Type II: either part is needed, but not the two together).
 
 Of the columns that joins above look at, a combination has values J. All combinations of equal J are made, or none is:
@@ -25,7 +25,7 @@ from millstream.kernel.just_in_time.blacklist import Flags
 from millstream.kernel.just_in_time.look_ahead import Usual
 from millstream.kernel.just_in_time.partners import Link, Stored, rows_at, words_of
 from millstream.kernel.just_in_time.surroundings import Surroundings
-from millstream.kernel.just_in_time.tree_shape import Demand, Join, inputs_of
+from millstream.kernel.just_in_time.tree_shape import Demand, TreeJoin, inputs_of
 from millstream.kernel.keys import Positions, mixed, word_of
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.scalar.expressions import TRUE
@@ -35,7 +35,7 @@ Found = tuple[Segment, Positions, Segment, Positions]  # pairs of rows of either
 
 
 @dataclass(frozen=True)
-class _Asking:
+class _CombinationCheck:
     """A demand for combinations: whether partners are there, and the way from a new one to both sides."""
 
     demand: Demand
@@ -46,7 +46,7 @@ class _Asking:
     like: Link  # to combinations that were made, by the columns that are asked for
 
     @classmethod
-    def of(cls, graph: JoinGraph, join: Join, demand: Demand, usual: Usual) -> _Asking | None:
+    def of(cls, graph: JoinGraph, join: TreeJoin, demand: Demand, usual: Usual) -> _CombinationCheck | None:
         """None where it is not equality alone that connects them, or where it says no more than for single rows."""
         to_opposite = Link.between(graph, demand.inputs, join.inputs, usual[demand.opposite])
         links = [Link.between(graph, inputs_of(side), demand.inputs, usual[side]) for side in join.sides]
@@ -95,10 +95,10 @@ class _Asking:
 class CombinationGate:
     """Decides which combinations of a join are made."""
 
-    def __init__(self, graph: JoinGraph, join: Join, demands: Sequence[Demand], usual: Usual) -> None:
-        found = [_Asking.of(graph, join, one, usual) for demand in demands for one in _looked_through(demand)]
-        self.asking = [asking for asking in found if asking is not None]
-        columns = tuple(dict.fromkeys(name for a in self.asking for name in a.to_opposite.access.probing))
+    def __init__(self, graph: JoinGraph, join: TreeJoin, demands: Sequence[Demand], usual: Usual) -> None:
+        found = [_CombinationCheck.of(graph, join, one, usual) for demand in demands for one in _looked_through(demand)]
+        self.checks = [check for check in found if check is not None]
+        columns = tuple(dict.fromkeys(name for a in self.checks for name in a.to_opposite.access.probing))
         self.alike, self.usual = Access(columns, columns), usual[join]
 
     def begun(self, state: State) -> CombinationGate:
@@ -111,13 +111,13 @@ class CombinationGate:
     @property
     def looks_through(self) -> bool:
         """Whether inputs of a join are asked that is not made yet."""
-        return any(asking.demand.kind == "arrived" for asking in self.asking)
+        return any(check.demand.kind == "arrived" for check in self.checks)
 
     def may_be_needed(self, pairs: Found, made: Sequence[Segment], around: Surroundings) -> Flags:
         """For pairs of rows of either side whether their combination may be needed, without making it."""
         rows, i, others, j = pairs
         flags = np.ones(i.size, np.bool_)
-        for number in range(len(self.asking)):
+        for number in range(len(self.checks)):
             left = np.flatnonzero(flags)
             if not left.size:
                 break
@@ -127,15 +127,15 @@ class CombinationGate:
     def may_meet(self, number: int, pairs: Found, made: Sequence[Segment], around: Surroundings) -> Flags:
         """The same for one demand: for which of the pairs there is a partner, or a combination like it."""
         rows, i, others, j = pairs
-        asking = self.asking[number]
+        check = self.checks[number]
         words = {}
-        for name in asking.to_opposite.access.probing:
+        for name in check.to_opposite.access.probing:
             frame, positions = (rows, i) if name in rows.columns else (others, j)
             words[name] = word_of(frame.get_column(name))[positions]
-        met = asking.to_opposite.has_partner(words, asking.stored(around))
+        met = check.to_opposite.has_partner(words, check.stored(around))
         if not met.all():
             unmet = np.flatnonzero(~met)
-            met[unmet] = asking.like.has_partner(rows_at(words, unmet), [(segment, None) for segment in made])
+            met[unmet] = check.like.has_partner(rows_at(words, unmet), [(segment, None) for segment in made])
         return met
 
     def is_needed(self, rows: pl.DataFrame, made: Sequence[Segment], around: Surroundings) -> Flags:
@@ -156,18 +156,18 @@ class CombinationGate:
 
     def new_partners(self, around: Surroundings) -> int:
         """How many rows came that combinations may have waited for."""
-        return sum(asking.new_partners(around).height for asking in self.asking)
+        return sum(check.new_partners(around).height for check in self.checks)
 
     def found(self, around: Surroundings, left: Sequence[Stored], right: Sequence[Stored]) -> list[Found]:
         """Pairs of stored rows that a partner came for; some of them more than once."""
-        return [each for asking in self.asking for each in asking.found(around, left, right)]
+        return [each for check in self.checks for each in check.found(around, left, right)]
 
     def is_met(self, rows: pl.DataFrame, around: Surroundings) -> Flags:
         flags = np.ones(rows.height, np.bool_)
-        for asking in self.asking:
-            stored = asking.stored(around)
+        for check in self.checks:
+            stored = check.stored(around)
             # By value: one that only has the code of a partner is not found from it, unlike others with the same keys.
-            flags = _among(asking.to_opposite, rows, np.flatnonzero(flags), stored)
+            flags = _among(check.to_opposite, rows, np.flatnonzero(flags), stored)
         return flags
 
     def is_made(self, rows: pl.DataFrame, made: Sequence[Segment]) -> Flags:
@@ -179,15 +179,15 @@ def _at(rows: pl.DataFrame, positions: Positions) -> pl.DataFrame:
     return pl.DataFrame(gather(rows, rows.columns, positions))
 
 
-def _among(link: Link, rows: pl.DataFrame, asked: Positions, stored: Sequence[Stored]) -> Flags:
+def _among(link: Link, rows: pl.DataFrame, checked: Positions, stored: Sequence[Stored]) -> Flags:
     """Which of the rows asked for have the values of one that is stored."""
     found = np.zeros(rows.height, np.bool_)
     for segment, flags in stored:
-        if asked.size and segment.height:
-            own = rows if asked.size == rows.height else _at(rows, asked)
+        if checked.size and segment.height:
+            own = rows if checked.size == rows.height else _at(rows, checked)
             there = link.equal(own, segment, flags)
-            found[asked[there]] = True
-            asked = asked[~there]
+            found[checked[there]] = True
+            checked = checked[~there]
     return found
 
 

@@ -25,7 +25,7 @@ from millstream.kernel.batch import END, START, WEIGHT, value_column, value_colu
 from millstream.kernel.joins.graph import Access, EqualColumns, JoinGraph, equal_column
 from millstream.kernel.joins.stem import Probe
 from millstream.kernel.just_in_time.blacklist import Flags
-from millstream.kernel.just_in_time.partners import Link, Rows, number_of
+from millstream.kernel.just_in_time.partners import Link, RowValues, number_of
 from millstream.kernel.just_in_time.surroundings import Surroundings
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
@@ -33,7 +33,7 @@ from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.storage.segments import numbers
 from millstream.types import Schema
 
-ASKED = "asked "  # what the synopses begin with of what consumers ask by
+CONSUMER_INPUT = "asked "  # what the synopses begin with of what consumers ask by
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ Alternatives = tuple[tuple[Consumer, ...], ...]
 
 
 @dataclass(frozen=True)
-class Placed:
+class ConsumerInput:
     """What consumers ask by, as an input: its edge, the columns that it is hashed by, its columns and its number. It is
     stored under its edge's name, since it stays while others come and go."""
 
@@ -85,33 +85,33 @@ class Placed:
 
     @property
     def synopsis(self) -> str:
-        return f"{ASKED}{self.edge} {','.join(map(str, self.hashed_by))}"
+        return f"{CONSUMER_INPUT}{self.edge} {','.join(map(str, self.hashed_by))}"
 
-    def question(
-        self, consumer: Consumer, graph: JoinGraph, asker: int, usual: Access, start: int, link: type[Link]
-    ) -> Wanted | Refused | None:
+    def check(
+        self, consumer: Consumer, graph: JoinGraph, own_input: int, usual: Access, start: int, link: type[Link]
+    ) -> KeyPresent | KeyAbsent | None:
         """What the rows of an input, whose columns are counted from a place on, ask: by those of the keys that they
         know."""
-        found = [_column_of(graph, asker, column) for column in consumer.columns]
+        found = [_column_of(graph, own_input, column) for column in consumer.columns]
         known = [None if column is None else value_column(start + column) for column in found]
         pairs = [(own, key) for own, key in zip(known, self.columns, strict=True) if own is not None]
         own, keys = tuple(own for own, _ in pairs), tuple(key for _, key in pairs)
         to_keys, to_own = link(Access(keys, own), self.usual, TRUE), Link(Access(own, keys), usual, TRUE)
         if not consumer.refuses:
-            return Wanted((self.source,), to_keys, to_own)
+            return KeyPresent((self.source,), to_keys, to_own)
         whole = own and len(own) == len(known)
-        return Refused((self.source,), to_keys, to_own, null_safe=consumer.null_safe) if whole else None
+        return KeyAbsent((self.source,), to_keys, to_own, null_safe=consumer.null_safe) if whole else None
 
 
-class Asked:
-    """What the consumers of a join ask of it: they ask `by` further inputs, some of them by the same."""
+class ConsumerDemand:
+    """What the consumers of a join ask of it: by further `inputs`, some of them by the same."""
 
     def __init__(self, graph: JoinGraph, alternatives: Alternatives) -> None:
         self._graph, self.alternatives = graph, alternatives
         self._hashed_by = spreading_class(graph)
         found = {(one.edge, self._columns(one)): one.keys for consumers in alternatives for one in consumers}
         numbered = enumerate(found.items(), start=len(graph.widths))
-        self.by = [Placed(*place, keys, number) for number, (place, keys) in numbered]
+        self.inputs = [ConsumerInput(*place, keys, number) for number, (place, keys) in numbered]
 
     def _columns(self, consumer: Consumer) -> tuple[int, ...]:
         column = consumer.column_of(self._hashed_by, self._graph) if self._hashed_by is not None else None
@@ -122,35 +122,35 @@ class Asked:
         """For each input, and then for each that is asked by, the columns that it is hashed by."""
         shared, inputs = self._hashed_by, range(len(self._graph.widths))
         own = [() if shared is None else (shared.column_of(source),) for source in inputs]
-        return [*own, *(one.hashed_by for one in self.by)]
+        return [*own, *(one.hashed_by for one in self.inputs)]
 
-    def question(self, asker: int, usual: Access, start: int, link: type[Link] = Link) -> AnyOf:
+    def check(self, own_input: int, usual: Access, start: int, link: type[Link] = Link) -> AnyOf:
         """What the rows of an input ask. Of consumers who want the same columns it is asked at once."""
-        asked = [self._questions(consumers, asker, usual, start, link) for consumers in self.alternatives]
-        single: dict[Wanted, list[int]] = {}
+        checked = [self._checks(consumers, own_input, usual, start, link) for consumers in self.alternatives]
+        single: dict[KeyPresent, list[int]] = {}
         others = []
-        for questions in dict.fromkeys(asked):
-            if len(questions) == 1 and isinstance(questions[0], Wanted):
-                single.setdefault(replace(questions[0], sources=()), []).extend(questions[0].sources)
+        for checks in dict.fromkeys(checked):
+            if len(checks) == 1 and isinstance(checks[0], KeyPresent):
+                single.setdefault(replace(checks[0], sources=()), []).extend(checks[0].sources)
             else:
-                others.append(questions)
+                others.append(checks)
         together = [(replace(wanted, sources=tuple(sources)),) for wanted, sources in single.items()]
         return AnyOf((*together, *others))
 
-    def never_met(self, asker: int, usual: Access, start: int) -> list[Wanted]:
+    def never_present(self, own_input: int, usual: Access, start: int) -> list[KeyPresent]:
         """Those of the questions that all consumers have, and that nothing will answer later if it is not answered at
         once."""
         first, *others = self.alternatives or ((),)
         always = [one for one in first if one.static and all(one in consumers for consumers in others)]
-        found = self._questions(always, asker, usual, start, Link)
-        return [one for one in found if isinstance(one, Wanted) and one.to_keys.access.probing]
+        found = self._checks(always, own_input, usual, start, Link)
+        return [one for one in found if isinstance(one, KeyPresent) and one.to_keys.access.probing]
 
-    def _questions(
-        self, consumers: Sequence[Consumer], asker: int, usual: Access, start: int, link: type[Link]
-    ) -> tuple[Wanted | Refused, ...]:
-        places = {(one.edge, one.hashed_by): one for one in self.by}
-        asked = ((places[one.edge, self._columns(one)], one) for one in consumers)
-        found = (place.question(one, self._graph, asker, usual, start, link) for place, one in asked)
+    def _checks(
+        self, consumers: Sequence[Consumer], own_input: int, usual: Access, start: int, link: type[Link]
+    ) -> tuple[KeyPresent | KeyAbsent, ...]:
+        places = {(one.edge, one.hashed_by): one for one in self.inputs}
+        checked = ((places[one.edge, self._columns(one)], one) for one in consumers)
+        found = (place.check(one, self._graph, own_input, usual, start, link) for place, one in checked)
         return tuple(one for one in found if one is not None)
 
 
@@ -184,7 +184,7 @@ class _Keyed:
 
     @property
     def is_cheap(self) -> bool:
-        return self.to_keys.by_code or self.to_keys.says_nothing
+        return self.to_keys.by_code or self.to_keys.is_unconditional
 
     @property
     def own_columns(self) -> tuple[str, ...]:
@@ -192,10 +192,10 @@ class _Keyed:
 
 
 @dataclass(frozen=True)
-class Wanted(_Keyed):
+class KeyPresent(_Keyed):
     """That there is a row of the key."""
 
-    def is_met(self, rows: Rows, around: Surroundings) -> Flags:
+    def is_met(self, rows: RowValues, around: Surroundings) -> Flags:
         stored = [each for source in self.sources for each in around.arrived_rows(source)]
         return self.to_keys.has_partner(rows, stored)
 
@@ -205,7 +205,7 @@ class Wanted(_Keyed):
 
 
 @dataclass(frozen=True)
-class Refused(_Keyed):
+class KeyAbsent(_Keyed):
     """That there is no row of the key that lasts as long as the row which asks. This must be certain, so it is values
     that are compared, and copies that are taken away anywhere in between count against those that are there."""
 
@@ -223,7 +223,7 @@ class Refused(_Keyed):
     def own_columns(self) -> tuple[str, ...]:
         return (*self.to_keys.access.probing, START, END)
 
-    def is_met(self, rows: Rows, around: Surroundings) -> Flags:
+    def is_met(self, rows: RowValues, around: Surroundings) -> Flags:
         if not isinstance(rows, pl.DataFrame):
             raise AssertionError("values are needed")
         # What is over does not matter: of a row from before only the rest.
@@ -254,16 +254,16 @@ class AnyOf:
     """That one of several consumers needs the row: each is a list of questions that must all be met. It is asked even
     where there is nothing to ask, since rows may still wait for who has gone by now."""
 
-    alternatives: tuple[tuple[Wanted | Refused, ...], ...]
+    alternatives: tuple[tuple[KeyPresent | KeyAbsent, ...], ...]
     kind: str = "consumers"
 
     @property
-    def _questions(self) -> list[Wanted | Refused]:
-        return list(dict.fromkeys(question for questions in self.alternatives for question in questions))
+    def _checks(self) -> list[KeyPresent | KeyAbsent]:
+        return list(dict.fromkeys(check for checks in self.alternatives for check in checks))
 
     @cached_property
     def by_code(self) -> bool:
-        return all(question.by_code for question in self._questions)
+        return all(check.by_code for check in self._checks)
 
     @property
     def is_cheap(self) -> bool:
@@ -275,19 +275,19 @@ class AnyOf:
 
     @cached_property
     def own_columns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for question in self._questions for name in question.own_columns))
+        return tuple(dict.fromkeys(name for check in self._checks for name in check.own_columns))
 
-    def is_met(self, rows: Rows, around: Surroundings) -> Flags:
+    def is_met(self, rows: RowValues, around: Surroundings) -> Flags:
         if self.takes_all:
             return np.ones(number_of(rows), np.bool_)
-        met = {question: question.is_met(rows, around) for question in self._questions}
-        needed = (reduce(np.logical_and, (met[one] for one in questions)) for questions in self.alternatives)
+        met = {check: check.is_met(rows, around) for check in self._checks}
+        needed = (reduce(np.logical_and, (met[one] for one in checks)) for checks in self.alternatives)
         return reduce(np.logical_or, needed)
 
     def answered(self, around: Surroundings, segments: Sequence[Segment]) -> list[Positions]:
         if self.takes_all:
             return [np.arange(segment.height) for segment in segments]
-        found = [question.answered(around, segments) for question in self._questions]
+        found = [check.answered(around, segments) for check in self._checks]
         return [np.concatenate(positions) for positions in zip(*found, strict=True)]
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from millstream.kernel.joins.graph import Inputs, JoinGraph
+from millstream.kernel.joins.graph import InputSet, JoinGraph
 from millstream.kernel.just_in_time.combinations import CombinationGate
 from millstream.kernel.just_in_time.look_ahead import Usual
 from millstream.kernel.just_in_time.partners import Link
 from millstream.kernel.just_in_time.tally import Tally
-from millstream.kernel.just_in_time.tree_shape import Demand, Join, demands_of
+from millstream.kernel.just_in_time.tree_shape import Demand, TreeJoin, demands_of
 from millstream.kernel.operator import Segment
 
-Kept = dict[str, tuple[Segment, ...]]
+StoredSegments = dict[str, tuple[Segment, ...]]
 
 
 @dataclass(frozen=True)
@@ -27,25 +27,25 @@ class Detection:
     link: type[Link] = Link
 
     def combination_gates(
-        self, graph: JoinGraph, root: Join, usual: Usual, retracting: Inputs, *, adaptive: bool
-    ) -> dict[Join, CombinationGate]:
+        self, graph: JoinGraph, root: TreeJoin, usual: Usual, retracting: InputSet, *, adaptive: bool
+    ) -> dict[TreeJoin, CombinationGate]:
         """The inner joins whose combinations are held back. Those with rows that may be taken back are not."""
         demands = demands_of(root)
         inner = [join for join in root.walk() if join != root and not join.inputs & retracting]
         gates = {join: self.combination_gate(graph, join, demands[join], usual, adaptive=adaptive) for join in inner}
-        return {join: gate for join, gate in gates.items() if gate.asking}
+        return {join: gate for join, gate in gates.items() if gate.checks}
 
     def combination_gate(
-        self, graph: JoinGraph, join: Join, demands: Sequence[Demand], usual: Usual, *, adaptive: bool
+        self, graph: JoinGraph, join: TreeJoin, demands: Sequence[Demand], usual: Usual, *, adaptive: bool
     ) -> CombinationGate:
         return CombinationGate(graph, join, demands, usual)
 
     def remember(
         self,
-        gates: Mapping[Join, CombinationGate],
-        given_up: Collection[Join],
-        kept: Kept,
-        horizon: Callable[[Join], int],
+        gates: Mapping[TreeJoin, CombinationGate],
+        given_up: Collection[TreeJoin],
+        kept: StoredSegments,
+        horizon: Callable[[TreeJoin], int],
         tally: Tally,
     ) -> None:
         """Adds what was learnt in a step to what is kept after it; by default nothing is."""

@@ -9,15 +9,15 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
+from millstream.kernel.joins.graph import Access, InputSet, JoinGraph
 from millstream.kernel.just_in_time.blacklist import Flags
-from millstream.kernel.just_in_time.partners import Link, Rows, number_of, words_of
-from millstream.kernel.just_in_time.tree_shape import Join
+from millstream.kernel.just_in_time.partners import Link, RowValues, number_of, words_of
+from millstream.kernel.just_in_time.tree_shape import TreeJoin
 from millstream.kernel.operator import Segment
 
-_ASKER = "_asker"
-Usual = Mapping[Join | int, Access]  # what the rows of each input and join are sorted by
-Stored = Callable[[int], list[Segment]]  # all rows of an input
+_ORIGIN = "_origin"
+Usual = Mapping[TreeJoin | int, Access]  # what the rows of each input and join are sorted by
+StoredInput = Callable[[int], list[Segment]]  # all rows of an input
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Path:
     def of(
         cls,
         graph: JoinGraph,
-        origin: Inputs,
-        through: Inputs,
+        origin: InputSet,
+        through: InputSet,
         usual: Usual,
         wanted: Sequence[str] = (),
         link: type[Link] = Link,
@@ -49,7 +49,7 @@ class Path:
         while through - joined:
             found = {t: link.between(graph, frozenset({t}), joined, usual[t]) for t in sorted(through - joined)}
             # By as many equal columns as can be, since these leave the fewest combinations.
-            source = max(found, key=lambda t: (len(found[t].access.probing), not found[t].says_nothing))
+            source = max(found, key=lambda t: (len(found[t].access.probing), not found[t].is_unconditional))
             links.append((source, found[source]))
             joined |= {source}
         steps = list[_Step]()
@@ -63,19 +63,19 @@ class Path:
 
     @property
     def is_connected(self) -> bool:
-        return not any(step.link.says_nothing for step in self.steps)
+        return not any(step.link.is_unconditional for step in self.steps)
 
     @cached_property
     def by_code(self) -> bool:
         return all(step.link.by_code for step in self.steps)
 
-    def follow(self, rows: Rows, stored: Stored) -> Rows:
+    def follow(self, rows: RowValues, stored: StoredInput) -> RowValues:
         """All combinations with the rows."""
         for step in self.steps:
             if isinstance(rows, pl.DataFrame):
-                rows = step.link.extended(rows, stored(step.source), [*step.kept, *_asker(rows.columns)])
+                rows = step.link.extended(rows, stored(step.source), [*step.kept, *_origin(rows.columns)])
             else:
-                rows = step.link.extended_words(rows, stored(step.source), [*step.kept, *_asker(rows)])
+                rows = step.link.extended_words(rows, stored(step.source), [*step.kept, *_origin(rows)])
         return rows
 
     @cached_property
@@ -83,28 +83,28 @@ class Path:
         """The columns that are needed on the way."""
         return tuple(dict.fromkeys(name for step in self.steps for name in step.link.read))
 
-    def exists(self, rows: Rows, stored: Stored) -> Flags:
+    def exists(self, rows: RowValues, stored: StoredInput) -> Flags:
         """For which of the rows there is a combination."""
-        last, asker = self.steps[-1], np.arange(number_of(rows))
-        asked: Rows
+        last, origin = self.steps[-1], np.arange(number_of(rows))
+        checked: RowValues
         if isinstance(rows, pl.DataFrame):
-            asked = pl.DataFrame([*rows.get_columns(), pl.Series(_ASKER, asker)])
+            checked = pl.DataFrame([*rows.get_columns(), pl.Series(_ORIGIN, origin)])
         else:
-            asked = {**rows, _ASKER: asker.view(np.uint64)}
-        combined = Path(self.steps[:-1]).follow(asked, stored)
+            checked = {**rows, _ORIGIN: origin.view(np.uint64)}
+        combined = Path(self.steps[:-1]).follow(checked, stored)
         ends = last.link.has_partner(combined, [(segment, None) for segment in stored(last.source)])
-        found = np.zeros(asker.size, np.bool_)
-        askers = combined[_ASKER]
-        found[(askers if isinstance(askers, np.ndarray) else askers.to_numpy())[ends].astype(np.intp)] = True
+        found = np.zeros(origin.size, np.bool_)
+        origins = combined[_ORIGIN]
+        found[(origins if isinstance(origins, np.ndarray) else origins.to_numpy())[ends].astype(np.intp)] = True
         return found
 
 
-def _asker(columns: Container[str]) -> list[str]:
-    return [_ASKER] if _ASKER in columns else []
+def _origin(columns: Container[str]) -> list[str]:
+    return [_ORIGIN] if _ORIGIN in columns else []
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class LookAhead:
     """The combinations of a join's inputs, as far as some other inputs look at them."""
 
     paths: tuple[tuple[int, Path], ...]  # from each of its inputs through the others
@@ -112,9 +112,9 @@ class Foreseen:
     by_code: bool  # whether that is all that those who look need
 
     @classmethod
-    def of(cls, graph: JoinGraph, join: Join, askers: Inputs, usual: Usual) -> Foreseen | None:
+    def of(cls, graph: JoinGraph, join: TreeJoin, readers: InputSet, usual: Usual) -> LookAhead | None:
         """None where that would be a cross product."""
-        links = [Link.between(graph, frozenset({asker}), join.inputs, usual[asker]) for asker in sorted(askers)]
+        links = [Link.between(graph, frozenset({reader}), join.inputs, usual[reader]) for reader in sorted(readers)]
         read = dict.fromkeys(name for link in links for name in link.read)
         kept = tuple(name for name in read if graph.places[name][0] in join.inputs)
         paths = tuple(
@@ -123,7 +123,7 @@ class Foreseen:
         by_code = bool(kept) and all(link.by_code for link in links)
         return cls(paths, kept, by_code) if all(path.is_connected for _, path in paths) else None
 
-    def changes(self, arrived: Sequence[Segment], stored: Stored) -> Rows:
+    def changes(self, arrived: Sequence[Segment], stored: StoredInput) -> RowValues:
         """All combinations with a row that arrived, some of them more than once."""
         if all(path.by_code for _, path in self.paths) and self.by_code:
             found = []

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import concat, value_column
-from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
+from millstream.kernel.joins.graph import Access, InputSet, JoinGraph
 from millstream.kernel.joins.stem import Probe
 from millstream.kernel.just_in_time.blacklist import Flags
 from millstream.kernel.just_in_time.crossing import Crossing, holds
@@ -30,23 +30,23 @@ from millstream.kernel.storage.segments import gather
 
 _MANY = 2_000  # rows above which a Bloom filter is asked first
 Stored = tuple[Segment, Flags | None]  # a segment, and which of its rows count (None: all of them)
-Words = Mapping[str, Codes]
-Rows = pl.DataFrame | Words
+WordsByColumn = Mapping[str, Codes]
+RowValues = pl.DataFrame | WordsByColumn
 
 
-def words_of(rows: Rows, columns: Sequence[str]) -> list[Codes]:
+def words_of(rows: RowValues, columns: Sequence[str]) -> list[Codes]:
     if isinstance(rows, pl.DataFrame):
         return [word_of(rows.get_column(name)) for name in columns]
     return [rows[name] for name in columns]
 
 
-def rows_at(rows: Rows, positions: Positions) -> Rows:
+def rows_at(rows: RowValues, positions: Positions) -> RowValues:
     if isinstance(rows, pl.DataFrame):
         return pl.DataFrame(gather(rows, rows.columns, positions))
     return {name: word[positions] for name, word in rows.items()}
 
 
-def number_of(rows: Rows) -> int:
+def number_of(rows: RowValues) -> int:
     return rows.height if isinstance(rows, pl.DataFrame) else next(iter(rows.values())).size
 
 
@@ -59,7 +59,7 @@ class Link:
     condition: Expression
 
     @classmethod
-    def between(cls, graph: JoinGraph, stored: Inputs, probing: Inputs, usual: Access) -> Link:
+    def between(cls, graph: JoinGraph, stored: InputSet, probing: InputSet, usual: Access) -> Link:
         both = stored | probing
         conditions = [
             c.expression
@@ -69,7 +69,7 @@ class Link:
         return cls(graph.between(stored, probing), usual, conjunction(conditions))
 
     @cached_property
-    def says_nothing(self) -> bool:
+    def is_unconditional(self) -> bool:
         """Whether all rows are partners."""
         return not self.access.order[1] and self.condition == TRUE
 
@@ -86,17 +86,17 @@ class Link:
     def _compared(self) -> tuple[str, ...]:
         return tuple(value_column(index) for index in sorted(columns_used(self.condition)))
 
-    def codes(self, rows: Rows) -> Codes:
+    def codes(self, rows: RowValues) -> Codes:
         return mixed(words_of(rows, self.access.probing))
 
-    def has_partner(self, rows: Rows, stored: Sequence[Stored]) -> Flags:
+    def has_partner(self, rows: RowValues, stored: Sequence[Stored]) -> Flags:
         """Which of the rows find one."""
         count = number_of(rows)
         found = np.zeros(count, np.bool_)
         filled = [(segment, flags) for segment, flags in stored if segment.height]
         if not count or not filled:
             return found
-        if self.says_nothing:
+        if self.is_unconditional:
             found[:] = any(flags is None or flags.any() for _, flags in filled)
             return found
         codes = self.codes(rows) if self.by_code else None
@@ -106,8 +106,8 @@ class Link:
                 there = self.has_code(segment, flags, codes[left])
             else:
                 assert isinstance(rows, pl.DataFrame)
-                asked = rows if left.size == count else pl.DataFrame(gather(rows, rows.columns, left))
-                there = self._is_probing(asked, segment, flags)
+                checked = rows if left.size == count else pl.DataFrame(gather(rows, rows.columns, left))
+                there = self._is_probing(checked, segment, flags)
             found[left[there]] = True
             left = left[~there]
         return found
@@ -123,11 +123,11 @@ class Link:
                 left = left[~there]
         return found
 
-    def partners(self, rows: Rows, segments: Sequence[Segment]) -> list[Positions]:
+    def partners(self, rows: RowValues, segments: Sequence[Segment]) -> list[Positions]:
         """For each segment the positions of its rows that are partners of any of the rows, some perhaps repeatedly."""
         if not number_of(rows):
             return [np.zeros(0, np.intp) for _ in segments]
-        if self.says_nothing:
+        if self.is_unconditional:
             return [np.arange(segment.height) for segment in segments]
         if self.by_code:
             codes = self.codes(rows)
@@ -146,13 +146,13 @@ class Link:
         """(number of the code, position in the segment) of rows that count and have one of the codes."""
         if not segment.height:
             return
-        asked = None
+        checked = None
         if codes.size > _MANY:
-            asked = np.flatnonzero(bloom_of(segment, self.access.stored).may_have(codes))
-            codes = codes[asked]
+            checked = np.flatnonzero(bloom_of(segment, self.access.stored).may_have(codes))
+            codes = codes[checked]
         for i, j in self._index(segment).pairs(codes):
             kept = np.arange(j.size) if flags is None else np.flatnonzero(flags[j])
-            yield i[kept] if asked is None else asked[i[kept]], j[kept]
+            yield i[kept] if checked is None else checked[i[kept]], j[kept]
 
     def equal(self, rows: pl.DataFrame, segment: Segment, flags: Flags | None = None) -> Flags:
         """Which of the rows have the values of a stored one that counts: not only its code."""
@@ -192,10 +192,10 @@ class Link:
         found = np.ones(codes.size, np.bool_)
         if codes.size > _MANY:
             found = bloom_of(segment, self.access.stored).may_have(codes)
-        asked = np.flatnonzero(found)
-        if not asked.size:
+        checked = np.flatnonzero(found)
+        if not checked.size:
             return found
-        index, codes = self._index(segment), codes[asked]
+        index, codes = self._index(segment), codes[checked]
         first = index.codes.searchsorted(codes)
         there: Flags = index.codes[np.minimum(first, index.codes.size - 1)] == codes
         if flags is not None and not flags.all() and there.any():
@@ -205,7 +205,7 @@ class Link:
             rows = np.flatnonzero(there)
             past = index.codes.searchsorted(codes[rows], side="right")
             there[rows] = upto[past] > upto[first[rows]]
-        found[asked] = there
+        found[checked] = there
         return found
 
     def _is_probing(self, rows: pl.DataFrame, segment: Segment, flags: Flags | None) -> Flags:
@@ -245,7 +245,7 @@ class Link:
                 pieces.append(pl.DataFrame([*gather(rows, of_rows, i), *gather(segment, of_stored, j)]))
         return concat(pieces, like)
 
-    def extended_words(self, rows: Words, segments: Sequence[Segment], kept: Sequence[str]) -> Words:
+    def extended_words(self, rows: WordsByColumn, segments: Sequence[Segment], kept: Sequence[str]) -> WordsByColumn:
         """The same for words, where partners are found by code."""
         codes = self.codes(rows)
         pieces: dict[str, list[Codes]] = {name: [codes[:0]] for name in kept}

@@ -9,15 +9,15 @@
 Who asks is no part of what P is: it is read off the steps that take its rows (`pipeline`), and changes as queries come
 and go. Each of them must have been given the same rows, or what is made later would be missing or be there twice. One
 that comes late has been run over history with a P of its own, which made what it needs. So the two are united: each
-lets in what was ever in at either, once, and gives what that makes to its own consumers; from then on they are alike,
+admits what was ever in at either, once, and gives what that makes to its own consumers; from then on they are alike,
 and the older one goes on for all.
 
-    made(P)  =  the join of all rows that were ever let in
+    made(P)  =  the join of all rows that were ever admitted
 
-* Rows are let in by the codes of their keys, that is a few too many, but the same at both: their inputs are the same.
+* Rows are admitted by the codes of their keys, that is a few too many, but the same at both: their inputs are the same.
 * What has ended for all that can still come is dropped first: at one of them it may have been dropped already.
 * Where the further inputs are final to different instants, one of them may have dropped what the other still needs
-  for consumers that lag behind: then both let in everything.
+  for consumers that lag behind: then both admit everything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from millstream.kernel.batch import Batch
 from millstream.kernel.distribution import Distribution, anywhere, by_key, same_columns
 from millstream.kernel.joins.graph import JoinGraph
 from millstream.kernel.just_in_time.blacklist import Blacklist
-from millstream.kernel.just_in_time.consumers import Alternatives, Asked, Placed, timely
+from millstream.kernel.just_in_time.consumers import Alternatives, ConsumerDemand, ConsumerInput, timely
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.storage.segments import codes_of, horizon_of
 from millstream.types import Schema
@@ -42,8 +42,9 @@ OTHER = "other "  # what the synopses of another one's state begin with, beside 
 
 
 class Producer(Operator):
-    """A join of inputs that makes what its consumers `asked` for, or everything, whoever reads it (None). `letting_in`
-    says which rows are let in beside those that are needed: none, those that are in at an "other" one, or "all".
+    """A join of inputs that makes what its consumers demand (`consumer_demand`), or everything, whoever reads it
+    (None). `admitting` says which rows are admitted beside those that are needed: none, those that are in at an "other"
+    one, or "all".
 
     Where a class of equal columns has one of every input, rows are hashed by it. Otherwise no hash brings together all
     that may meet, and all rows go to one shard.
@@ -51,17 +52,17 @@ class Producer(Operator):
 
     schemas: tuple[Schema, ...]
     graph: JoinGraph
-    asked: Asked | None
-    letting_in: str = ""
+    consumer_demand: ConsumerDemand | None
+    admitting: str = ""
 
     @abstractmethod
-    def asked_by(self, alternatives: Alternatives) -> Self:
+    def for_consumers(self, alternatives: Alternatives) -> Self:
         """The same for other consumers."""
 
     @property
-    def askers(self) -> list[Placed]:
+    def consumer_inputs(self) -> list[ConsumerInput]:
         """What consumers ask by: the inputs after those that rows are made of."""
-        return self.asked.by if self.asked is not None else []
+        return self.consumer_demand.inputs if self.consumer_demand is not None else []
 
     @property
     def distribution(self) -> Distribution:
@@ -69,22 +70,22 @@ class Producer(Operator):
             tuple((index, start + index) for index in range(len(columns)))
             for start, columns in zip(self.graph.starts, self.schemas, strict=True)
         )
-        if self.asked is None:
+        if self.consumer_demand is None:
             return by_key(self.graph.common_keys(), *copies)
-        return by_key(self.asked.keys, *copies, ())
+        return by_key(self.consumer_demand.keys, *copies, ())
 
-    def uniting(self, letting_in: str) -> Self:
+    def merging_with(self, admitting: str) -> Self:
         """The same for the step in which it is united with another one, whose state is given beside its own."""
-        united = copy(self)
-        united.letting_in = letting_in
-        return united
+        merging = copy(self)
+        merging.admitting = admitting
+        return merging
 
 
-class Taken(Operator):
+class ProducerOutput(Operator):
     """The rows of a producer for one of the plans that read it, by the consumers that this has: from the first instant
     on that was not final before, since until then it needed none of them, whoever else did.
 
-    >>> run = Run(Taken(integers("v"), alternatives=((),)))
+    >>> run = Run(ProducerOutput(integers("v"), alternatives=((),)))
     >>> run.step(batch((7, 2, 9, +1)), to=4)
     (7, [2, 9), +1)
     >>> run.step(batch((8, 3, 9, +1)), to=6)
@@ -103,11 +104,11 @@ class Taken(Operator):
         return timely(inputs[0], horizon_of(progress.low_before), generated=self.generated), NO_STATE
 
 
-def let_in_alike(blacklist: Blacklist, letting_in: str, *ever_in: Blacklist) -> None:
+def admit_alike(blacklist: Blacklist, admitting: str, *ever_in: Blacklist) -> None:
     """Resume rows that wait: all, or those with a code of a row that was ever in at one of these."""
     found = [codes_of(part.rows)[part.ever_in] for each in ever_in for part in each.parts]
     codes = np.concatenate(found) if found else np.zeros(0, np.uint64)
     for number, part in list(blacklist.waiting()):
-        due = ~part.let_in if letting_in == "all" else ~part.let_in & np.isin(codes_of(part.rows), codes)
+        due = ~part.admitted if admitting == "all" else ~part.admitted & np.isin(codes_of(part.rows), codes)
         positions = np.flatnonzero(due)
         blacklist.resume(number, positions, np.zeros(positions.size, np.uint8))

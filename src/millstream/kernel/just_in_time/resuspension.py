@@ -1,7 +1,7 @@
 """Rows of SteMs that are in are asked again, by turns, whether every other SteM still has something for them.
 
 In each step it is the turn of one SteM, and there of about as many rows as have arrived, so that asking costs a part of
-what letting them in does. A SteM is gone through in the order of the codes that its rows are sorted by: however its
+what admitting them does. A SteM is gone through in the order of the codes that its rows are sorted by: however its
 segments are merged in between, a round asks every row once.
 
 A row r that SteM j has no living row for is suspended. No result is lost, and none is made twice:
@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.just_in_time.blacklist import IN, Part, Waits
-from millstream.kernel.just_in_time.gates import Asking, Experience, Gate
+from millstream.kernel.just_in_time.blacklist import IN, BlacklistSegment, Waits
+from millstream.kernel.just_in_time.gates import DemandExperience, Gate, PartnerCheck
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage.segments import codes_of
@@ -36,39 +36,39 @@ from millstream.kernel.storage.segments import codes_of
 _FEWEST = 256  # rows that are asked in a step: fewer would cost as much
 _CODES = 2**64  # how many there are
 _ROUNDS = "rounds"
-Living = Callable[[int], list[tuple[Segment, int]]]  # the rows of a SteM, and the horizon that they must outlast
+LivingRows = Callable[[int], list[tuple[Segment, int]]]  # the rows of a SteM, and the horizon that they must outlast
 
 
 @dataclass(frozen=True)
-class Turn:
+class ResuspensionRange:
     """The rows of a SteM with codes from the first to before the past one (None: to the last)."""
 
     stem: int
     first: int
     past: int | None
 
-    def positions(self, part: Part) -> Positions:
+    def positions(self, part: BlacklistSegment) -> Positions:
         """Those of the rows that are in, in a segment."""
         codes = codes_of(part.rows)
         low = int(codes.searchsorted(np.uint64(self.first)))
         high = codes.size if self.past is None else int(codes.searchsorted(np.uint64(self.past)))
-        return low + np.flatnonzero(part.let_in[low:high])
+        return low + np.flatnonzero(part.admitted[low:high])
 
 
-class Turns:
+class Resuspension:
     """How often each SteM has been gone through; of a round that is under way, which part."""
 
     def __init__(self, rounds: npt.NDArray[np.float64]) -> None:
         self.rounds = rounds
 
     @classmethod
-    def of(cls, stems: int, kept: Sequence[Segment]) -> Turns:
+    def of(cls, stems: int, kept: Sequence[Segment]) -> Resuspension:
         return cls(kept[0][_ROUNDS].to_numpy().copy() if kept else np.zeros(stems))
 
     def segment(self) -> Segment:
         return pl.DataFrame({_ROUNDS: self.rounds})
 
-    def take(self, among: Sequence[int], rows: Sequence[int], arrived: int) -> Turn:
+    def take(self, among: Sequence[int], rows: Sequence[int], arrived: int) -> ResuspensionRange:
         """The next: of the SteM that has been gone through least, of those that are asked."""
         stem = min(among, key=lambda one: self.rounds[one])
         done = float(self.rounds[stem])
@@ -76,23 +76,25 @@ class Turns:
         after = min(done + max(arrived, _FEWEST) / rows[stem], whole + 1)
         self.rounds[stem] = after
         past = int((after - whole) * _CODES) if after < whole + 1 else None
-        return Turn(stem, int((done - whole) * _CODES), past)
+        return ResuspensionRange(stem, int((done - whole) * _CODES), past)
 
 
-def waits_of(gate: Gate, rows: Segment, positions: Positions, known: Sequence[Experience], living: Living) -> Waits:
+def waits_of(
+    gate: Gate, rows: Segment, positions: Positions, known: Sequence[DemandExperience], living: LivingRows
+) -> Waits:
     """What rows of a segment would wait for by now: a SteM that nothing lives in for them any more."""
     waits = np.zeros(positions.size, np.uint8)
     if not positions.size:
         return waits
     first = int(positions[0])
     near, places = rows.slice(first, int(positions[-1]) + 1 - first), positions - first
-    for number, (asking, experience) in enumerate(zip(gate.asking, known, strict=True)):
+    for number, (check, experience) in enumerate(zip(gate.checks, known, strict=True)):
         left = np.flatnonzero(waits == IN)
         if experience.given_up or not left.size:
             continue
-        if not isinstance(asking, Asking) or not isinstance(asking.opposite, int):
+        if not isinstance(check, PartnerCheck) or not isinstance(check.opposite, int):
             raise AssertionError("SteMs are asked one by one")
-        link = asking.to_opposite
+        link = check.to_opposite
         codes = link.codes(near)[places[left]]
-        waits[left[~link.has_living(codes, living(asking.opposite))]] = number + 1
+        waits[left[~link.has_living(codes, living(check.opposite))]] = number + 1
     return waits

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from millstream.kernel.just_in_time.look_ahead import Foreseen
-from millstream.kernel.just_in_time.partners import Rows, Stored
-from millstream.kernel.just_in_time.tree_shape import Join
+from millstream.kernel.just_in_time.look_ahead import LookAhead
+from millstream.kernel.just_in_time.partners import RowValues, Stored
+from millstream.kernel.just_in_time.tree_shape import TreeJoin
 from millstream.kernel.operator import Segment
 
 
 class Surroundings(Protocol):
     """The rows of inputs and of inner joins."""
 
-    def stored(self, side: Join | int) -> list[Stored]:
+    def stored(self, side: TreeJoin | int) -> list[Stored]:
         """The rows of an input that are in, or of a join, with the new ones."""
         ...
 
-    def new(self, side: Join | int) -> Segment: ...
+    def new(self, side: TreeJoin | int) -> Segment: ...
 
     @property
     def open_from(self) -> int:
@@ -27,7 +27,7 @@ class Surroundings(Protocol):
 
     @property
     def arrived(self) -> Sequence[Segment]:
-        """The new rows of each input, let in or not."""
+        """The new rows of each input, admitted or not."""
         ...
 
     def all_rows(self, source: int) -> list[Segment]:
@@ -38,6 +38,6 @@ class Surroundings(Protocol):
         """The same, those left out that nothing can meet any more."""
         ...
 
-    def foreseen(self, join: Join, view: Foreseen) -> Rows:
+    def look_ahead(self, join: TreeJoin, view: LookAhead) -> RowValues:
         """The new combinations."""
         ...

@@ -24,26 +24,26 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.columns import only
-from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
+from millstream.kernel.joins.graph import Access, InputSet, JoinGraph
 from millstream.kernel.joins.stem import Probe, arranged
-from millstream.kernel.just_in_time.active_spans import MOST_SPANS, Spans
+from millstream.kernel.just_in_time.active_spans import MOST_SPANS, ActiveSpans
 from millstream.kernel.just_in_time.blacklist import IN, Blacklist, Flags, Waits
 from millstream.kernel.just_in_time.combinations import CombinationGate, distinct_pairs
-from millstream.kernel.just_in_time.consumers import Alternatives, AnyOf, Asked
+from millstream.kernel.just_in_time.consumers import Alternatives, AnyOf, ConsumerDemand
 from millstream.kernel.just_in_time.gates import (
     KNOWN,
     MOST_MET,
     Gate,
     JustInTime,
-    experiences,
+    demand_experiences,
     kept_experiences,
     tree_gates,
 )
-from millstream.kernel.just_in_time.look_ahead import Foreseen
-from millstream.kernel.just_in_time.partners import Link, Rows, Stored
-from millstream.kernel.just_in_time.producers import OTHER, Producer, let_in_alike
+from millstream.kernel.just_in_time.look_ahead import LookAhead
+from millstream.kernel.just_in_time.partners import Link, RowValues, Stored
+from millstream.kernel.just_in_time.producers import OTHER, Producer, admit_alike
 from millstream.kernel.just_in_time.tally import COUNTS, Tally
-from millstream.kernel.just_in_time.tree_shape import Join, Shape, inputs_of, tree_of
+from millstream.kernel.just_in_time.tree_shape import Nesting, TreeJoin, inputs_of, tree_of
 from millstream.kernel.keys import Positions
 from millstream.kernel.multiway.tree_sides import Pair, Side, StoredRows
 from millstream.kernel.operator import Progress, Segment, State
@@ -86,13 +86,13 @@ class JoinTree(Producer):
     def __init__(
         self,
         schemas: Sequence[Schema],
-        shape: Shape,
+        shape: Nesting,
         condition: Expression = TRUE,
         synopses: Sequence[Synopsis] | None = None,
         jit: JustInTime | None = None,
-        retracting: Inputs = frozenset(),
+        retracting: InputSet = frozenset(),
         alternatives: Alternatives | None = None,
-        static: Inputs = frozenset(),
+        static: InputSet = frozenset(),
     ) -> None:
         if alternatives is not None and jit is None:
             raise AssertionError("consumers of a tree that makes everything")
@@ -102,7 +102,7 @@ class JoinTree(Producer):
         self.jit, self.retracting, self.never_changing = jit, retracting, static
         self.graph = JoinGraph([len(columns) for columns in schemas], condition)
         self.root = tree_of(shape)
-        self.asked = Asked(self.graph, alternatives) if alternatives is not None else None
+        self.consumer_demand = ConsumerDemand(self.graph, alternatives) if alternatives is not None else None
         starts = self.graph.starts
         self.columns = [
             [value_column(start + index) for index in range(len(columns))]
@@ -114,20 +114,23 @@ class JoinTree(Producer):
         ]
         self.pairs = {join.number: Pair.of(self.graph, join, self._batch_of(join.inputs)) for join in self.root.walk()}
         # Where the rows of each input are kept, and of what consumers ask by.
-        self.kept_as = [*(f"rows {source}" for source in range(len(schemas))), *(one.synopsis for one in self.askers)]
+        self.kept_as = [
+            *(f"rows {source}" for source in range(len(schemas))),
+            *(one.synopsis for one in self.consumer_inputs),
+        ]
         everyone = frozenset(range(len(self.kept_as)))
-        self.usual: dict[Join | int, Access] = {}  # what the rows of each side are sorted by
-        self.lasting: dict[Join | int, Inputs] = {}  # the inputs whose rows, new or late, may still meet those
+        self.usual: dict[TreeJoin | int, Access] = {}  # what the rows of each side are sorted by
+        self.lasting: dict[TreeJoin | int, InputSet] = {}  # the inputs whose rows, new or late, may still meet those
         for join in self.root.walk():
             for side in join.sides:
-                self.usual[side] = self.graph.between(inputs_of(side), inputs_of(join.beside(side)))
+                self.usual[side] = self.graph.between(inputs_of(side), inputs_of(join.sibling(side)))
                 others = everyone if jit is not None else join.inputs
                 self.lasting[side] = others - inputs_of(side)
-        for one in self.askers:
+        for one in self.consumer_inputs:
             # Others too, since several may have to need a row, and one of them may lag behind.
             self.lasting[one.source] = everyone - {one.source}
         self.static = self._static(static) if jit is not None else []
-        self.combination_gates: dict[Join, CombinationGate] = {}
+        self.combination_gates: dict[TreeJoin, CombinationGate] = {}
         if jit is not None:
             self.combination_gates = jit.detection.combination_gates(
                 self.graph, self.root, self.usual, retracting, adaptive=jit.adaptive
@@ -136,11 +139,11 @@ class JoinTree(Producer):
         looked_through = frozenset(chain.from_iterable(through))
         self.gates = self._gates(jit, retracting, looked_through)
         self.again = self._again(jit, retracting)
-        beside = ((join, side) for join in self.root.walk() for side in join.sides if side in self.again)
-        self.dated = {join.beside(side) for join, side in beside}  # whose rows say in which step they were made
+        siblings = ((join, side) for join in self.root.walk() for side in join.sides if side in self.again)
+        self.dated = {join.sibling(side) for join, side in siblings}  # whose rows say in which step they were made
         self.is_adaptive = jit is not None and jit.adaptive
 
-    def asked_by(self, alternatives: Alternatives) -> JoinTree:
+    def for_consumers(self, alternatives: Alternatives) -> JoinTree:
         return JoinTree(
             self.schemas,
             self.shape,
@@ -152,36 +155,38 @@ class JoinTree(Producer):
             self.never_changing,
         )
 
-    def _static(self, static: Inputs) -> list[tuple[int, int, Link]]:
+    def _static(self, static: InputSet) -> list[tuple[int, int, Link]]:
         """(input, input that never changes, how rows of the one find partners in the other)."""
-        asking = sorted(self.root.inputs - static)
-        pairs = ((source, never) for never in sorted(static) for source in asking)
+        moving = sorted(self.root.inputs - static)
+        pairs = ((source, never) for never in sorted(static) for source in moving)
         links = ((s, n, Link.between(self.graph, frozenset({n}), frozenset({s}), self.usual[n])) for s, n in pairs)
         found = [(source, never, link) for source, never, link in links if link.access.probing]
-        if self.asked is not None:
-            for source in asking:
-                never_met = self.asked.never_met(source, self.usual[source], self.graph.starts[source])
-                found += [(source, question.sources[0], question.to_keys) for question in never_met]
+        if self.consumer_demand is not None:
+            for source in moving:
+                never_present = self.consumer_demand.never_present(
+                    source, self.usual[source], self.graph.starts[source]
+                )
+                found += [(source, check.sources[0], check.to_keys) for check in never_present]
         return found
 
-    def _gates(self, jit: JustInTime | None, retracting: Inputs, looked_through: Inputs) -> list[Gate]:
+    def _gates(self, jit: JustInTime | None, retracting: InputSet, looked_through: InputSet) -> list[Gate]:
         if jit is None:
             return []
         more: dict[int, AnyOf] = {}
-        if self.asked is not None:
+        if self.consumer_demand is not None:
             starts, link = enumerate(self.graph.starts), jit.detection.link
-            more = {n: self.asked.question(n, self.usual[n], start, link) for n, start in starts}
+            more = {n: self.consumer_demand.check(n, self.usual[n], start, link) for n, start in starts}
         return tree_gates(self.graph, self.root, self.usual, jit, retracting, looked_through, more)
 
-    def _again(self, jit: JustInTime | None, retracting: Inputs) -> Inputs:
+    def _again(self, jit: JustInTime | None, retracting: InputSet) -> InputSet:
         """The inputs whose rows may be suspended again. A row that is taken back has to wait like the row itself; what
         is beside must tell since when its rows are there; and without equalities asking costs as much as it saves."""
         if jit is None or not jit.again or retracting:
             return frozenset()
         gated = {source for source, gate in enumerate(self.gates) if not gate.is_open and gate.is_cheap}
-        beside = ((join, side) for join in self.root.walk() for side in join.sides if isinstance(side, int))
+        siblings = ((join, side) for join in self.root.walk() for side in join.sides if isinstance(side, int))
         return frozenset(
-            side for join, side in beside if side in gated and (join.beside(side) in gated or _is_join(join, side))
+            side for join, side in siblings if side in gated and (join.sibling(side) in gated or _is_join(join, side))
         )
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
@@ -189,18 +194,18 @@ class JoinTree(Producer):
         output = run.output()
         return output, run.after()
 
-    def columns_of(self, inputs: Inputs) -> list[str]:
+    def columns_of(self, inputs: InputSet) -> list[str]:
         return [name for source in sorted(inputs) for name in self.columns[source]]
 
-    def _batch_of(self, inputs: Inputs) -> dict[str, pl.DataType]:
+    def _batch_of(self, inputs: InputSet) -> dict[str, pl.DataType]:
         """The columns of what some inputs give together."""
         types = batch_schema(self.schema)
         return {name: types[name] for name in (*self.columns_of(inputs), *INTERVAL_COLUMNS)}
 
 
-def _is_join(join: Join, side: Join | int) -> bool:
+def _is_join(join: TreeJoin, side: TreeJoin | int) -> bool:
     """Whether the other side is one."""
-    return isinstance(join.beside(side), Join)
+    return isinstance(join.sibling(side), TreeJoin)
 
 
 class _Run:
@@ -212,14 +217,14 @@ class _Run:
         # What was ever in before, here and at the one to be united with.
         self.ever_in = {
             source: [self._blacklist(state, source, kept) for kept in ("", OTHER)]
-            for source in (tree.root.inputs if tree.letting_in else ())
+            for source in (tree.root.inputs if tree.admitting else ())
         }
-        self.state = self._without_ended(state) if tree.letting_in else state
+        self.state = self._without_ended(state) if tree.admitting else state
         made_of = len(tree.schemas)
         self.arrived = [self._arranged(source, batch) for source, batch in enumerate(inputs[:made_of])]
-        for one in tree.askers:
+        for one in tree.consumer_inputs:
             self.arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
-        self.sides: dict[Join | int, Side] = {}
+        self.sides: dict[TreeJoin | int, Side] = {}
         self.combination_gates = {join: gate.begun(state) for join, gate in tree.combination_gates.items()}
         self.tally = Tally.of(state.get(COUNTS, ()))
         for source, never, link in tree.static:
@@ -229,11 +234,11 @@ class _Run:
                 self.tally.dropped += int(np.count_nonzero(~met))
                 self.arrived[source] = only(self.arrived[source], met)
         single = [*tree.combination_gates, *sorted(tree.again)]
-        counts = [*(len(gate.asking) for gate in tree.gates), *(1 for _ in single)]
-        self.known = experiences(counts, state.get(KNOWN, ()))
+        counts = [*(len(gate.checks) for gate in tree.gates), *(1 for _ in single)]
+        self.known = demand_experiences(counts, state.get(KNOWN, ()))
         self.known_of = dict(zip(single, (one for (one,) in self.known[len(tree.gates) :]), strict=True))
         self.blacklists: dict[int, tuple[Blacklist, Waits]] = {}
-        self._combinations: dict[Join, Rows] = {}
+        self._combinations: dict[TreeJoin, RowValues] = {}
         self._alive: dict[int, Flags | None] = {}
 
     def _arranged(self, source: int, batch: Batch) -> Segment:
@@ -253,7 +258,7 @@ class _Run:
         found = dict(state)
         for side in self.tree.usual:
             horizon = self._horizon(side, self.progress.before)
-            if isinstance(side, Join):
+            if isinstance(side, TreeJoin):
                 name = f"join {side.number}"
                 found[name] = tuple(alive(rows, horizon) for rows in state.get(name, ()))
             else:
@@ -272,7 +277,7 @@ class _Run:
     def open_from(self) -> int:
         return horizon_of(self.progress.low_before)
 
-    def stored(self, side: Join | int) -> list[Stored]:
+    def stored(self, side: TreeJoin | int) -> list[Stored]:
         before = [(one.rows, self._living(side, one.rows, one.flags)) for one in self.sides[side].before]
         return [*((rows, flags) for rows, flags in before if flags is None or flags.any()), (self.new(side), None)]
 
@@ -284,7 +289,7 @@ class _Run:
         """All rows of an input from before."""
         return self.state.get(self.tree.kept_as[source], ())
 
-    def _living(self, side: Join | int, rows: Segment, flags: Flags | None) -> Flags | None:
+    def _living(self, side: TreeJoin | int, rows: Segment, flags: Flags | None) -> Flags | None:
         """Those of the rows that new ones can meet: segments are cleared now and then only."""
         if id(rows) not in self._alive:
             living: Flags = numbers(rows, END) > self._horizon(side, self.progress.before)
@@ -292,25 +297,25 @@ class _Run:
         living_rows = self._alive[id(rows)]
         return flags if living_rows is None else living_rows if flags is None else flags & living_rows
 
-    def new(self, side: Join | int) -> Segment:
+    def new(self, side: TreeJoin | int) -> Segment:
         return self.sides[side].new
 
     def all_rows(self, source: int) -> list[Segment]:
         return [*self._rows_before(source), self.arrived[source]]
 
-    def foreseen(self, join: Join, view: Foreseen) -> Rows:
+    def look_ahead(self, join: TreeJoin, view: LookAhead) -> RowValues:
         if join not in self._combinations:
             self._combinations[join] = view.changes(self.arrived, self.all_rows)
         return self._combinations[join]
 
     # Production
 
-    def made(self, join: Join, gate: CombinationGate | None = None) -> Batch:
-        """The new rows of a join, those left out that the gate knows not to be needed. Inputs are let in before joins
+    def made(self, join: TreeJoin, gate: CombinationGate | None = None) -> Batch:
+        """The new rows of a join, those left out that the gate knows not to be needed. Inputs are admitted before joins
         are made, and the first of two joins is made before the second, so that what a gate asks is settled by then."""
-        order = sorted(join.sides, key=lambda side: (isinstance(side, Join), side != join.first))
+        order = sorted(join.sides, key=lambda side: (isinstance(side, TreeJoin), side != join.first))
         for side in order:
-            self.sides[side] = self._joined(side) if isinstance(side, Join) else self._let_in(side)
+            self.sides[side] = self._joined(side) if isinstance(side, TreeJoin) else self._admit(side)
         left, right = (self.sides[side] for side in join.sides)
         pieces: list[Batch] = []
         for new in left.coming:
@@ -321,7 +326,7 @@ class _Run:
                 pieces += self._product(join, 0, new, stored, gate)
         return concat(pieces, self._empty(join))
 
-    def _joined(self, join: Join) -> Side:
+    def _joined(self, join: TreeJoin) -> Side:
         segments = self.state.get(f"join {join.number}", ())
         gate = self.combination_gates.get(join)
         if gate is None:
@@ -341,11 +346,11 @@ class _Run:
         if join not in self.tree.dated:
             return Side([StoredRows(segment) for segment in segments], new, new)
         new = new.hstack([pl.Series(_MADE, np.full(new.height, self.step, np.int32))])
-        before = [StoredRows(one, None, Spans.since(one.get_column(_MADE).to_numpy())) for one in segments]
+        before = [StoredRows(one, None, ActiveSpans.since(one.get_column(_MADE).to_numpy())) for one in segments]
         return Side(before, new, new)
 
     def _needed(
-        self, join: Join, gate: CombinationGate, rows: Batch, made: Sequence[Segment], *, was_given_up: bool
+        self, join: TreeJoin, gate: CombinationGate, rows: Batch, made: Sequence[Segment], *, was_given_up: bool
     ) -> Batch:
         """Those of the new combinations that are needed, and those that were withheld and are needed by now."""
         known = self.known_of[join]
@@ -367,7 +372,7 @@ class _Run:
             rows = only(rows, needed)
         return concat([rows, late], rows)
 
-    def _found(self, join: Join, gate: CombinationGate) -> Iterator[Batch]:
+    def _found(self, join: TreeJoin, gate: CombinationGate) -> Iterator[Batch]:
         """The combinations from before that a partner came for."""
         left, right = (self.sides[side].before for side in join.sides)
         spans = {id(one.rows): one.spans for one in (*left, *right)}
@@ -375,7 +380,7 @@ class _Run:
         for rows, i, stored, j in distinct_pairs(gate.found(self, *ever)):
             yield from self._before(join, rows, spans[id(rows)], stored, spans[id(stored)], i, j)
 
-    def _met_before(self, join: Join) -> Iterator[Batch]:
+    def _met_before(self, join: TreeJoin) -> Iterator[Batch]:
         """All combinations from before."""
         left, right = (self.sides[side].before for side in join.sides)
         pair = self.tree.pairs[join.number]
@@ -390,11 +395,11 @@ class _Run:
 
     def _before(
         self,
-        join: Join,
+        join: TreeJoin,
         rows: Segment,
-        spans: Spans | None,
+        spans: ActiveSpans | None,
         stored: Segment,
-        others: Spans | None,
+        others: ActiveSpans | None,
         i: Positions,
         j: Positions,
     ) -> Iterator[Batch]:
@@ -408,7 +413,7 @@ class _Run:
         yield from pair.combined(left, stored, *pair.matching(probe, left, stored, np.arange(i.size), j))
 
     def _due(
-        self, join: Join, gate: CombinationGate, made: Sequence[Segment], found: Iterator[Batch], *, everyone: bool
+        self, join: TreeJoin, gate: CombinationGate, made: Sequence[Segment], found: Iterator[Batch], *, everyone: bool
     ) -> Batch:
         """Of the combinations from before those that are needed by now, or all, as far as they were not made."""
         # What has expired since it was made is no longer stored, and must not be made again.
@@ -417,15 +422,15 @@ class _Run:
             return due
         return only(due, ~gate.is_made(due, made) if everyone else gate.is_due(due, made, self))
 
-    def _let_in(self, source: int) -> Side:
+    def _admit(self, source: int) -> Side:
         arrived, segments = self.arrived[source], self.state.get(f"rows {source}", ())
         if not self.tree.gates or self.tree.gates[source].is_open:
             return Side([StoredRows(segment) for segment in segments], arrived, arrived)
         blacklist = self._blacklist(self.state, source)
         step = blacklist.step
-        waits = self.tree.gates[source].let_in(arrived, blacklist, self, self.known[source])
-        if self.tree.letting_in:
-            let_in_alike(blacklist, self.tree.letting_in, *self.ever_in[source])
+        waits = self.tree.gates[source].admit(arrived, blacklist, self, self.known[source])
+        if self.tree.admitting:
+            admit_alike(blacklist, self.tree.admitting, *self.ever_in[source])
         if step is not None and self.tree.is_adaptive:
             self.known_of[source].judge(MOST_MET["again"])
         self.tally.suspended += int(np.count_nonzero(waits))
@@ -437,30 +442,30 @@ class _Run:
             if part.number_in or (part.spans is not None and part.spans.ever.any())
         ]
         again = [(rows, spans) for rows, spans in blacklist.resumed if spans is not None]
-        let_in = [only(arrived, waits == IN), *(rows for rows, spans in blacklist.resumed if spans is None)]
-        first = _merged(let_in, arrived)
+        admitted = [only(arrived, waits == IN), *(rows for rows, spans in blacklist.resumed if spans is None)]
+        first = _merged(admitted, arrived)
         return Side(before, _merged([first, *(rows for rows, _ in again)], arrived), first, again)
 
-    def _still_in(self, source: Join | int, stored: StoredRows, positions: Positions) -> Flags | None:
+    def _still_in(self, source: TreeJoin | int, stored: StoredRows, positions: Positions) -> Flags | None:
         """Which of the rows, of which something would be made now, are still needed; the others are suspended again."""
         if stored.part is None or stored.spans is None or not isinstance(source, int):
             return None
         known, (blacklist, _) = self.known_of[source], self.blacklists[source]
-        if known.given_up or self.tree.letting_in:
+        if known.given_up or self.tree.admitting:
             return None
         touched = np.zeros(stored.rows.height, np.bool_)
         touched[positions] = True
-        asked = np.flatnonzero(touched)
-        asked = asked[stored.spans.used[asked] < MOST_SPANS]
-        waits = self.tree.gates[source].ask_again(stored.rows, asked, self, self.known[source])
+        checked = np.flatnonzero(touched)
+        checked = checked[stored.spans.used[checked] < MOST_SPANS]
+        waits = self.tree.gates[source].check_again(stored.rows, checked, self, self.known[source])
         known.add(waits == IN)
         left = waits != IN
         if not left.any():
             return None
-        blacklist.suspend(stored.part, asked[left], waits[left])
+        blacklist.suspend(stored.part, checked[left], waits[left])
         self.tally.suspended += int(np.count_nonzero(left))
         stored.flags = np.ones(stored.rows.height, np.bool_) if stored.flags is None else stored.flags.copy()
-        stored.flags[asked[left]] = False
+        stored.flags[checked[left]] = False
         return stored.flags[positions]
 
     # What is kept
@@ -470,7 +475,7 @@ class _Run:
         self.tally.waiting = 0
         for side, rows in self.sides.items():
             before, after = (self._horizon(side, reached) for reached in (self.progress.before, self.progress.after))
-            if isinstance(side, Join):
+            if isinstance(side, TreeJoin):
                 if not rows.before and not rows.new.height:
                     continue
                 segments = [stored.rows for stored in rows.before]
@@ -484,7 +489,7 @@ class _Run:
             else:
                 segments = list(self.state.get(f"rows {side}", ()))
                 kept[f"rows {side}"] = self.tree.synopses[side].retain(segments, self.arrived[side], after, before)
-        for one in self.tree.askers:
+        for one in self.tree.consumer_inputs:
             before, after = (self._horizon(one.source, to) for to in (self.progress.before, self.progress.after))
             stored = list(self._rows_before(one.source))
             kept[one.synopsis] = Consolidated().retain(stored, self.arrived[one.source], after, before)
@@ -500,12 +505,12 @@ class _Run:
             kept[KNOWN] = (kept_experiences(self.known),)
         return kept
 
-    def _horizon(self, side: Join | int, frontiers: Sequence[int]) -> int:
+    def _horizon(self, side: TreeJoin | int, frontiers: Sequence[int]) -> int:
         """The first instant that any row which can still meet those of the side may reach."""
         return min(horizon_of(frontiers[source]) for source in self.tree.lasting[side])
 
     def _product(
-        self, join: Join, side: int, new: StoredRows, stored: StoredRows, gate: CombinationGate | None
+        self, join: TreeJoin, side: int, new: StoredRows, stored: StoredRows, gate: CombinationGate | None
     ) -> Iterator[Batch]:
         """The pairs of new rows and of rows of a side that are in, as far as they have not met before."""
         if not new.rows.height or not stored.rows.height:
@@ -529,7 +534,7 @@ class _Run:
                 i, j = _kept(i, j, needed)
             yield from pair.combined(new.rows, stored.rows, i, j)
 
-    def _empty(self, join: Join) -> Batch:
+    def _empty(self, join: TreeJoin) -> Batch:
         born = any(BORN in self.arrived[source].columns for source in join.inputs)
         return self.tree.pairs[join.number].empty[born]
 

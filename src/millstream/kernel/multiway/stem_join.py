@@ -24,28 +24,28 @@ from millstream.kernel.batch import (
 )
 from millstream.kernel.columns import only
 from millstream.kernel.eddy.policies import policy
-from millstream.kernel.eddy.stems import Experience, StemProspects
-from millstream.kernel.joins.graph import Inputs, JoinGraph
+from millstream.kernel.eddy.stems import StemExperience, StemProspects
+from millstream.kernel.joins.graph import InputSet, JoinGraph
 from millstream.kernel.joins.stem import Arrangement, Probe, arranged, arranged_by
 from millstream.kernel.just_in_time.blacklist import IN, Blacklist
-from millstream.kernel.just_in_time.consumers import Alternatives, Asked
+from millstream.kernel.just_in_time.consumers import Alternatives, ConsumerDemand
 from millstream.kernel.just_in_time.gates import (
     KNOWN,
     MOST_MET,
     Gate,
     JustInTime,
-    experiences,
+    demand_experiences,
     kept_experiences,
     stem_gates,
 )
-from millstream.kernel.just_in_time.look_ahead import Foreseen
-from millstream.kernel.just_in_time.partners import Rows, Stored
-from millstream.kernel.just_in_time.producers import OTHER, Producer, let_in_alike
-from millstream.kernel.just_in_time.resuspension import Turn, Turns, waits_of
+from millstream.kernel.just_in_time.look_ahead import LookAhead
+from millstream.kernel.just_in_time.partners import RowValues, Stored
+from millstream.kernel.just_in_time.producers import OTHER, Producer, admit_alike
+from millstream.kernel.just_in_time.resuspension import Resuspension, ResuspensionRange, waits_of
 from millstream.kernel.just_in_time.tally import COUNTS, Tally
-from millstream.kernel.just_in_time.tree_shape import Join
+from millstream.kernel.just_in_time.tree_shape import TreeJoin
 from millstream.kernel.keys import Positions
-from millstream.kernel.operator import Horizons, Keeping, Progress, Segment, State
+from millstream.kernel.operator import Horizons, KeptInput, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import attempt
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
 from millstream.kernel.storage.segments import gather, horizon_of, numbers
@@ -55,7 +55,7 @@ from millstream.types import Schema
 CHUNK = 8192  # rows that one route is chosen for
 _TRIED = 256  # rows that try what nothing is known of, or what seems worse than the best
 _MOST_TOGETHER = 1 << 18  # combinations that go on together: bounds the memory of large results
-_ROUTING, _TURNS = "routing", "turns"  # synopses
+_ROUTING, _RESUSPENSION = "routing", "turns"  # synopses
 
 Numbers = npt.NDArray[np.int64]
 
@@ -94,7 +94,7 @@ class StemJoin(Producer):
         chunk: int = CHUNK,
         edges: Sequence[str] | None = None,
         jit: JustInTime | None = None,
-        retracting: Inputs = frozenset(),
+        retracting: InputSet = frozenset(),
         alternatives: Alternatives | None = None,
     ) -> None:
         if alternatives is not None and jit is None:
@@ -109,18 +109,18 @@ class StemJoin(Producer):
         # Rows of one SteM for several inputs would have to be held back for some and not for others.
         self.stem_of = self._stems(edges if edges and jit is None else [str(source) for source in range(len(schemas))])
         self.usual = [self.graph.usual_access(stem) for stem in self.stem_of]
-        self.asked = Asked(self.graph, alternatives) if alternatives is not None else None
+        self.consumer_demand = ConsumerDemand(self.graph, alternatives) if alternatives is not None else None
         self.gates = self._gates(jit, retracting) if jit is not None else []
         self.again = self._again(jit)
         self.is_adaptive = jit is not None and jit.adaptive
 
-    def _gates(self, jit: JustInTime, retracting: Inputs) -> list[Gate]:
+    def _gates(self, jit: JustInTime, retracting: InputSet) -> list[Gate]:
         inputs = range(len(self.schemas))
-        asked, link = self.asked, jit.detection.link
-        more = {n: asked.question(n, self.usual[n], 0, link) for n in inputs} if asked is not None else {}
+        checked, link = self.consumer_demand, jit.detection.link
+        more = {n: checked.check(n, self.usual[n], 0, link) for n in inputs} if checked is not None else {}
         return stem_gates(self.graph, self.usual, jit, retracting, more)
 
-    def asked_by(self, alternatives: Alternatives) -> StemJoin:
+    def for_consumers(self, alternatives: Alternatives) -> StemJoin:
         return StemJoin(
             self.schemas,
             self.condition,
@@ -133,9 +133,10 @@ class StemJoin(Producer):
         )
 
     def _again(self, jit: JustInTime | None) -> list[int]:
-        """The inputs whose rows may be suspended again: not where they may be taken back (`turns`), and not of two,
-        where whoever meets a row is a partner; nor where rows that are resumed are sent, and would meet some twice."""
-        if jit is None or not jit.again or len(self.schemas) == 2 or self.asked is not None:
+        """The inputs whose rows may be suspended again: not where they may be taken back (`resuspension`), and not of
+        two, where whoever meets a row is a partner; nor where rows that are resumed are sent, and would meet some
+        twice."""
+        if jit is None or not jit.again or len(self.schemas) == 2 or self.consumer_demand is not None:
             return []
         return [source for source, gate in enumerate(self.gates) if not gate.is_open and gate.alike is None]
 
@@ -151,20 +152,20 @@ class StemJoin(Producer):
         arrived = [new[stem] for stem in self.stem_of]
         before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
         routing = state.get(_ROUTING, ())
-        experience = Experience.of(len(everyone), routing)
-        for one in self.askers:
+        experience = StemExperience.of(len(everyone), routing)
+        for one in self.consumer_inputs:
             arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
             before.append(state.get(one.synopsis, ()))
         held = _HeldBack(self, before, arrived, state, progress) if self.gates else None
-        let_in = arrived if held is None else held.let_in
+        admitted = arrived if held is None else held.admitted
         stored: list[list[Stored]] = [[(segment, None) for segment in stem] for stem in before]
         stored = stored if held is None else held.stored_rows
         pieces: list[Batch] = []
-        for origin, rows in enumerate(let_in[: len(everyone)]):
-            stems = [[*stored[i], (let_in[i], None)] if i < origin else stored[i] for i in everyone]
+        for origin, rows in enumerate(admitted[: len(everyone)]):
+            stems = [[*stored[i], (admitted[i], None)] if i < origin else stored[i] for i in everyone]
             pieces += (self._side_by_side(found) for found in _Eddy(self, origin, stems, experience).run(rows))
         after = {} if held is None else held.after()
-        for i, kept in self.keeping(progress).items():
+        for i, kept in self.kept_inputs(progress).items():
             shared = progress.shared.get(i)
             after[kept.synopsis] = retained(self.synopses[i], before[i], arrived[i], kept, shared)
         after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
@@ -174,10 +175,10 @@ class StemJoin(Producer):
         required = tuple(self.graph.never_null(source))
         return Arrangement(tuple(self.columns[source]), required, self.usual[source].order)
 
-    def keeping(self, progress: Progress) -> dict[int, Keeping]:
+    def kept_inputs(self, progress: Progress) -> dict[int, KeptInput]:
         """Not where rows are held back: others have no use for what is wanted here."""
         return {
-            i: Keeping(
+            i: KeptInput(
                 f"stem {i}",
                 (self._arrangement(i), self.synopses[i]),
                 Horizons(_horizon(progress.before, i), _horizon(progress.after, i)),
@@ -225,39 +226,39 @@ class _HeldBack:
     ) -> None:
         self.join, self.before, self.arrived, self.progress = join, list(before), arrived, progress
         self.tally = Tally.of(state.get(COUNTS, ()))
-        counts = [*(len(gate.asking) for gate in join.gates), len(join.gates)]
-        self.known = experiences(counts, state.get(KNOWN, ()))
+        counts = [*(len(gate.checks) for gate in join.gates), len(join.gates)]
+        self.known = demand_experiences(counts, state.get(KNOWN, ()))
         made_of = range(len(join.gates))
         self.blacklists = [_blacklist(state, i) for i in made_of]
         # What is in at the start, here and at the one to be united with.
-        ever_in = [(self.blacklists[i], _blacklist(state, i, OTHER)) for i in made_of] if join.letting_in else []
-        for i in made_of if join.letting_in else ():
+        ever_in = [(self.blacklists[i], _blacklist(state, i, OTHER)) for i in made_of] if join.admitting else []
+        for i in made_of if join.admitting else ():
             self.blacklists[i] = self.blacklists[i].without_ended(_horizon(progress.before, i))
             self.before[i] = tuple(part.rows for part in self.blacklists[i].parts)
         self.waits = []
         for i, (gate, blacklist) in enumerate(zip(join.gates, self.blacklists, strict=True)):
-            waits = gate.let_in(arrived[i], blacklist, self, self.known[i])
-            if join.letting_in:
-                let_in_alike(blacklist, join.letting_in, *ever_in[i])
+            waits = gate.admit(arrived[i], blacklist, self, self.known[i])
+            if join.admitting:
+                admit_alike(blacklist, join.admitting, *ever_in[i])
             self.tally.suspended += int(np.count_nonzero(waits))
             self.tally.resumed += sum(resumed.height for resumed, _ in blacklist.resumed)
             self.waits.append(waits)
-        self.turns = Turns.of(len(arrived), state.get(_TURNS, ()))
+        self.resuspension = Resuspension.of(len(arrived), state.get(_RESUSPENSION, ()))
         count, stored = sum(rows.height for rows in arrived), [sum(s.height for s in stem) for stem in before]
         among = [source for source in join.again if stored[source]] if count else []
         if among:
-            self._ask_again(self.turns.take(among, stored, count))
+            self._resuspend(self.resuspension.take(among, stored, count))
 
-    def _ask_again(self, turn: Turn) -> None:
+    def _resuspend(self, chosen: ResuspensionRange) -> None:
         """Suspends those of the rows whose turn it is that some SteM has nothing for any more."""
-        gate, blacklist = self.join.gates[turn.stem], self.blacklists[turn.stem]
-        known, experience = self.known[turn.stem], self.known[-1][turn.stem]
+        gate, blacklist = self.join.gates[chosen.stem], self.blacklists[chosen.stem]
+        known, experience = self.known[chosen.stem], self.known[-1][chosen.stem]
         if self.join.is_adaptive:
             experience.judge(MOST_MET["again"])
         if experience.given_up:
             return
         for number, part in enumerate(blacklist.parts):
-            positions = turn.positions(part)
+            positions = chosen.positions(part)
             waits = waits_of(gate, part.rows, positions, known, self._living)
             experience.add(waits == IN)
             left = waits != IN
@@ -272,10 +273,10 @@ class _HeldBack:
         return [*((segment, horizon) for segment in self.before[source]), (self.arrived[source], -INF)]
 
     @property
-    def let_in(self) -> list[Segment]:
+    def admitted(self) -> list[Segment]:
         """The rows that are sent."""
         arrived = [only(rows, waits == IN) for rows, waits in zip(self.arrived, self.waits, strict=False)]
-        if self.join.asked is None:
+        if self.join.consumer_demand is None:
             return arrived
         resumed = [[rows for rows, _ in blacklist.resumed if rows.height] for blacklist in self.blacklists]
         return [merged([rows, *more]) if more else rows for rows, more in zip(arrived, resumed, strict=True)]
@@ -283,7 +284,7 @@ class _HeldBack:
     @property
     def stored_rows(self) -> list[list[Stored]]:
         """The rows that are found."""
-        if self.join.asked is None:
+        if self.join.consumer_demand is None:
             return [blacklist.rows_in() for blacklist in self.blacklists]
         return [[part.rows_in for part in blacklist.before if part.number_in] for blacklist in self.blacklists]
 
@@ -295,21 +296,21 @@ class _HeldBack:
             kept[f"stem {i}"] = tuple(part.rows for part in parts)
             kept[f"waits {i}"] = tuple(part.stored for part in parts)
             self.tally.waiting += Blacklist(parts).size
-        for one in self.join.askers:
+        for one in self.join.consumer_inputs:
             before, after = (_horizon(to, one.source) for to in (self.progress.before, self.progress.after))
             kept[one.synopsis] = Consolidated().retain(
                 list(self.before[one.source]), self.arrived[one.source], after, before
             )
         if self.join.again:
-            kept[_TURNS] = (self.turns.segment(),)
+            kept[_RESUSPENSION] = (self.resuspension.segment(),)
         return kept | {COUNTS: (self.tally.segment(),)}
 
     # What gates ask: all rows count, since those that wait must not be waited for in turn
 
-    def stored(self, side: Join | int) -> list[Stored]:
+    def stored(self, side: TreeJoin | int) -> list[Stored]:
         return [(segment, None) for segment in self.all_rows(_number(side))]
 
-    def new(self, side: Join | int) -> Segment:
+    def new(self, side: TreeJoin | int) -> Segment:
         return self.arrived[_number(side)]
 
     def all_rows(self, source: int) -> list[Segment]:
@@ -318,7 +319,7 @@ class _HeldBack:
     def arrived_rows(self, source: int) -> list[Stored]:
         return self.stored(source)
 
-    def foreseen(self, join: Join, view: Foreseen) -> Rows:
+    def look_ahead(self, join: TreeJoin, view: LookAhead) -> RowValues:
         raise AssertionError("SteMs are asked one by one")
 
     @property
@@ -326,7 +327,7 @@ class _HeldBack:
         return horizon_of(self.progress.low_before)
 
 
-def _number(side: Join | int) -> int:
+def _number(side: TreeJoin | int) -> int:
     if not isinstance(side, int):
         raise AssertionError("a SteM is of an input")
     return side
@@ -345,7 +346,7 @@ class _Combinations:
         return int(self.measures[START].size)
 
     @property
-    def joined(self) -> Inputs:
+    def joined(self) -> InputSet:
         return frozenset(self.parts)
 
     def values(self, source: int, columns: Sequence[str]) -> list[pl.Series]:
@@ -362,7 +363,9 @@ class _Combinations:
 class _Eddy:
     """Routes the new rows of one input through the SteMs of all others."""
 
-    def __init__(self, join: StemJoin, origin: int, stems: Sequence[Sequence[Stored]], experience: Experience) -> None:
+    def __init__(
+        self, join: StemJoin, origin: int, stems: Sequence[Sequence[Stored]], experience: StemExperience
+    ) -> None:
         self.join, self.graph, self.origin, self.experience = join, join.graph, origin, experience
         self.stems = [[(segment, flags) for segment, flags in stem if segment.height] for stem in stems]
         self.policy, self.prospects = policy(join.policy), StemProspects(experience, origin)

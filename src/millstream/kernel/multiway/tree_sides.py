@@ -12,9 +12,9 @@ import polars as pl
 from millstream.kernel.batch import BORN, END, INTERVAL_COLUMNS, START, WEIGHT, Batch
 from millstream.kernel.joins.graph import Access, JoinGraph
 from millstream.kernel.joins.stem import Probe
-from millstream.kernel.just_in_time.active_spans import Spans
+from millstream.kernel.just_in_time.active_spans import ActiveSpans
 from millstream.kernel.just_in_time.blacklist import Flags
-from millstream.kernel.just_in_time.tree_shape import Join, inputs_of
+from millstream.kernel.just_in_time.tree_shape import TreeJoin, inputs_of
 from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.evaluate import select_attempted
@@ -32,10 +32,10 @@ class Pair:
     empty: tuple[Batch, Batch]  # without `_born`, and with it
 
     @classmethod
-    def of(cls, graph: JoinGraph, join: Join, schema: dict[str, pl.DataType]) -> Pair:
+    def of(cls, graph: JoinGraph, join: TreeJoin, schema: dict[str, pl.DataType]) -> Pair:
         """`schema` has the columns that both sides give together."""
         left, right = (inputs_of(side) for side in join.sides)
-        below = [side.inputs for side in join.sides if isinstance(side, Join)]
+        below = [side.inputs for side in join.sides if isinstance(side, TreeJoin)]
         conditions = [
             condition.expression
             for condition in graph.conditions
@@ -83,7 +83,7 @@ class StoredRows:
 
     rows: Segment
     flags: Flags | None = None
-    spans: Spans | None = None
+    spans: ActiveSpans | None = None
     part: int | None = None
 
     @property
@@ -100,7 +100,7 @@ class Side:
     before: list[StoredRows]
     new: Segment
     first: Segment
-    again: Sequence[tuple[Segment, Spans]] = ()
+    again: Sequence[tuple[Segment, ActiveSpans]] = ()
 
     @property
     def coming(self) -> list[StoredRows]:

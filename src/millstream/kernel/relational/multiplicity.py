@@ -223,7 +223,7 @@ class _SetOperator(_ByValue):
         return frame_of([*gather(points, self._columns, rows[kept]), *columns])
 
 
-def _settled(starts: Ticks, first_of_value: Flags) -> Positions:
+def _last_of_instants(starts: Ticks, first_of_value: Flags) -> Positions:
     """The last of the points at each instant, of each value."""
     last = np.ones(starts.size, np.bool_)
     last[:-1] = first_of_value[1:] | (starts[1:] != starts[:-1])
@@ -276,7 +276,7 @@ class Multiplicity(_SetOperator):
         carried = self._carried(values, counts)
         added = self._added(points)
 
-        rows = _settled(numbers(points, START), first_of_value)
+        rows = _last_of_instants(numbers(points, START), first_of_value)
         value_of_row = (np.cumsum(first_of_value) - 1)[rows]
         running = []
         for before, change in zip(carried, added, strict=False):
@@ -313,7 +313,7 @@ class Multiplicity(_SetOperator):
 
 
 class DirectMultiplicity(_SetOperator):
-    """O(t) = {v, f(n1(v, t), n2(v, t)) times}, the same f, but said ahead of time.
+    """O(t) = {v, f(n1(v, t), n2(v, t)) times}, the same f, but foretold.
 
     This is the paper's direct approach: rows are given with the ends that follow from the ends of the inputs'
     rows, as if nothing more came. What comes makes a difference to what was said of its value only, and only
@@ -359,7 +359,7 @@ class DirectMultiplicity(_SetOperator):
         new = pl.Series(_SIDE, np.repeat(np.array([0, 1], np.int8), (before.height, arrived.height)))
         points, first_of_value = self._sorted(stacked([before, arrived]).hstack([new]))
         firsts = np.flatnonzero(first_of_value)
-        rows = _settled(numbers(points, START), first_of_value)
+        rows = _last_of_instants(numbers(points, START), first_of_value)
         value_of_row = (np.cumsum(first_of_value) - 1)[rows]
         is_old = numbers(points, _SIDE) == 0
         levels = []

@@ -42,7 +42,7 @@ from millstream.types import to_polars
 
 _TEMPORARY = "_t"
 # The rows on which users' code is called: None for all, else a condition, made only when a call needs it.
-Guard = Callable[[], pl.Expr] | None
+GuardExpression = Callable[[], pl.Expr] | None
 
 
 def compile_expressions(expressions: tuple[Expression, ...]) -> Program:
@@ -76,7 +76,7 @@ class _Compiler:
         self.expressions = expressions
         self.stages: list[list[pl.Expr]] = []
         self.levels: dict[str, int] = {}  # temporary column -> the stage that computes it
-        self.compiled: dict[tuple[Expression, Guard], Computed] = {}
+        self.compiled: dict[tuple[Expression, GuardExpression], Computed] = {}
         uses = Counter(node for root in expressions for node in root.walk() if node.children)
         self.repeated = {node for node, count in uses.items() if count > 1}
         self.by_users = _calling_users(expressions)
@@ -89,7 +89,7 @@ class _Compiler:
         stages = tuple(map(tuple, self.stages))
         return Program(stages, values, tuple(checks.values()), dtypes_of(self.expressions), far)
 
-    def computed(self, node: Expression, guard: Guard) -> Computed:
+    def computed(self, node: Expression, guard: GuardExpression) -> Computed:
         """A node on every row; on rows that the guard leaves out it may be anything."""
         if isinstance(node, Column):
             return Computed(pl.col(value_column(node.index)))
@@ -105,7 +105,7 @@ class _Compiler:
         self.compiled[node, guard] = found
         return found
 
-    def _compile(self, node: Expression, guard: Guard) -> Computed:
+    def _compile(self, node: Expression, guard: GuardExpression) -> Computed:
         match node:
             case Case():
                 return self._case(node, guard)
@@ -128,11 +128,11 @@ class _Compiler:
                 return self._call(node, guard)
             case Reported():
                 value, error = self._argument(node.value, guard), self._argument(node.error, guard)
-                told = Failure(lambda _: error.value.is_not_null(), "", node.hint, text=error.value)
-                return self._checked(node, Outcome(value.value, (told,)), (*value.checks, *error.checks))
+                reported = Failure(lambda _: error.value.is_not_null(), "", node.hint, text=error.value)
+                return self._checked(node, Outcome(value.value, (reported,)), (*value.checks, *error.checks))
         raise NotImplementedError(f"{type(node).__name__} is not an expression that can be computed")
 
-    def _call(self, node: Call, guard: Guard) -> Computed:
+    def _call(self, node: Call, guard: GuardExpression) -> Computed:
         if node.function in ("and", "or") and len(node.arguments) == 2:
             return self._chain(node, guard) or self._logic(node, guard)
         entry = function(node.function)
@@ -156,7 +156,7 @@ class _Compiler:
             outcome = replace(outcome, value=self._column(outcome.value))
         return self._checked(node, outcome, _all_checks(arguments))
 
-    def _chain(self, node: Call, guard: Guard) -> Computed | None:
+    def _chain(self, node: Call, guard: GuardExpression) -> Computed | None:
         """A long AND or OR of conditions that never fail, at once."""
         if node in self.by_users:
             return None
@@ -170,7 +170,7 @@ class _Compiler:
         values += (_constant_or_column(part.value) for part in computed)
         return Computed(pl.any_horizontal(values) if node.function == "or" else pl.all_horizontal(values))
 
-    def _logic(self, node: Call, guard: Guard) -> Computed:
+    def _logic(self, node: Call, guard: GuardExpression) -> Computed:
         """AND and OR: an error on one side does not count where the other side decides."""
         decides = node.function == "or"
         left = self.computed(node.arguments[0], guard)
@@ -188,10 +188,10 @@ class _Compiler:
             if own.checks:
                 open_there = (other.value.fill_null(not decides) != decides) | other.failed
                 checks += self._restricted(own, self._column(open_there)).checks
-        one, another = parts[0].value, parts[1].value
-        return Computed(one | another if decides else one & another, tuple(checks))
+        one, second = parts[0].value, parts[1].value
+        return Computed(one | second if decides else one & second, tuple(checks))
 
-    def _case(self, node: Case, guard: Guard) -> Computed:
+    def _case(self, node: Case, guard: GuardExpression) -> Computed:
         conditions: list[pl.Expr] = []
         parts: list[Computed] = []
         checks: list[Check] = []
@@ -217,10 +217,10 @@ class _Compiler:
             result = self._column(result)
         return Computed(result, (*checks, *_all_checks(parts)))
 
-    def _can_fail_or_called(self, node: Expression, guard: Guard) -> bool:
+    def _can_fail_or_called(self, node: Expression, guard: GuardExpression) -> bool:
         return node in self.by_users or bool(self.computed(node, guard).checks)
 
-    def _in_list(self, node: InList, guard: Guard) -> Computed:
+    def _in_list(self, node: InList, guard: GuardExpression) -> Computed:
         """True if a value is equal, else NULL if one of them (or the argument) is NULL."""
         tested = self.computed(node.argument, guard)
         argument = self._column(tested.value)
@@ -232,7 +232,7 @@ class _Compiler:
         value = found if len(known) == len(constants) else found | pl.lit(None, dtype=pl.Boolean)
         return Computed(value, tested.checks)
 
-    def _in_expressions(self, node: InList, argument: Computed, guard: Guard) -> Computed:
+    def _in_expressions(self, node: InList, argument: Computed, guard: GuardExpression) -> Computed:
         """An OR of equalities: a value that fails does not count where another one is equal."""
         values = [self.computed(value, guard) for value in node.values]
         equal = [argument.value == value.value for value in values]
@@ -245,7 +245,7 @@ class _Compiler:
             checks += [check for value in values for check in self._restricted(value, missed).checks]
         return Computed(pl.any_horizontal(equal), tuple(checks))
 
-    def _tried(self, node: Tried, guard: Guard) -> Computed:
+    def _tried(self, node: Tried, guard: GuardExpression) -> Computed:
         """What can always be said of the argument."""
         found = self.computed(node.argument, guard)
         if node.question == "value":
@@ -262,7 +262,7 @@ class _Compiler:
             return found
         return replace(found, checks=tuple(replace(check, mask=check.mask & condition) for check in found.checks))
 
-    def _argument(self, node: Expression, guard: Guard) -> Computed:
+    def _argument(self, node: Expression, guard: GuardExpression) -> Computed:
         """An argument that is read more than once."""
         found = self.computed(node, guard)
         return found if isinstance(node, Literal) else replace(found, value=self._column(found.value))
@@ -305,7 +305,7 @@ def _all_checks(parts: Sequence[Computed]) -> tuple[Check, ...]:
     return tuple(check for part in parts for check in part.checks)
 
 
-def _and(guard: Guard, condition: pl.Expr | None) -> Guard:
+def _and(guard: GuardExpression, condition: pl.Expr | None) -> GuardExpression:
     if condition is None:
         return guard
     return (lambda: condition) if guard is None else (lambda: guard() & condition)

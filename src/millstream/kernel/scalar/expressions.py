@@ -19,7 +19,7 @@ _Class = TypeVar("_Class", bound=type)
 _Value = TypeVar("_Value")
 
 
-def noted(node: Expression, name: str, worked_out: Callable[[Any], _Value]) -> _Value:
+def memoized(node: Expression, name: str, worked_out: Callable[[Any], _Value]) -> _Value:
     """What is worked out of a node once and stays with it in this process: long conditions are asked for it often."""
     name = f"{_NOTED}{name}"
     known: _Value | None = node.__dict__.get(name)
@@ -32,7 +32,7 @@ def noted(node: Expression, name: str, worked_out: Callable[[Any], _Value]) -> _
 def hashed_once(kind: _Class) -> _Class:
     """Have a class of nodes remember their hashes."""
     worked_out: Any = kind.__hash__
-    kind.__hash__ = lambda self: noted(self, "hash", worked_out)  # type: ignore[method-assign, assignment, misc]
+    kind.__hash__ = lambda self: memoized(self, "hash", worked_out)  # type: ignore[method-assign, assignment, misc]
     return kind
 
 
@@ -319,7 +319,7 @@ def chained(function: str, conditions: Sequence[Expression]) -> Expression:
 
 
 def columns_used(expression: Expression) -> set[int]:
-    return set(noted(expression, "columns", _columns_used))
+    return set(memoized(expression, "columns", _columns_used))
 
 
 def _columns_used(expression: Expression) -> frozenset[int]:

@@ -24,9 +24,9 @@ from millstream.kernel.scalar.signature import (
     WHOLE,
     Evaluation,
     Function,
-    Rule,
     Signature,
     Slot,
+    TypeRule,
     first_type,
     row,
 )
@@ -75,13 +75,13 @@ def _numbers(operator: str, arguments: Sequence[Expression]) -> Signature | None
     return Signature((common, common), common)
 
 
-def _binary(operator: str) -> Rule:
+def _binary(operator: str) -> TypeRule:
     def bind(arguments: Sequence[Expression]) -> Signature | None:
         if len(arguments) != 2:
             return None
         return _numbers(operator, arguments) or time_arithmetic.bind(operator, arguments)
 
-    return Rule(time_arithmetic.TAKES.get(operator, "(number, number)"), bind)
+    return TypeRule(time_arithmetic.TAKES.get(operator, "(number, number)"), bind)
 
 
 def _types(node: Call) -> tuple[DataType, DataType]:
@@ -310,7 +310,7 @@ _SHIFTED = Slot(
 )
 _INTEGER = Slot("integer", lambda kind: kind if kind.is_integer else INT if kind == NULL else None)
 _COUNTED = Slot("integer or boolean", lambda kind: BOOLEAN if kind == BOOLEAN else LONG.accept(kind))
-_BITS = Rule("(integer, integer)", _bind_bits)
+_BITS = TypeRule("(integer, integer)", _bind_bits)
 _SHIFTS = row(_SHIFTED, WHOLE, result=first_type)
 
 FUNCTIONS = (
@@ -318,7 +318,7 @@ FUNCTIONS = (
     Function("-", _binary("-"), _subtract),
     Function("*", _binary("*"), _multiply),
     Function("/", _binary("/"), _divide),
-    Function("div", Rule("(integer or decimal, the same)", _bind_whole), _divide_whole),
+    Function("div", TypeRule("(integer or decimal, the same)", _bind_whole), _divide_whole),
     Function("%", _binary("%"), _remainder, aliases=("mod",)),
     Function("pmod", _binary("pmod"), _positive_remainder),
     Function("negative", row(NUMBER_OR_INTERVAL, result=first_type), _negative),

@@ -18,7 +18,7 @@ import polars as pl
 from millstream.kernel.scalar.expressions import FACTORS, TERMS, TOTAL, Call, Expression, Literal
 from millstream.kernel.scalar.functions_arithmetic import WIDER
 from millstream.kernel.scalar.outcome import Failure, Outcome, by_column
-from millstream.kernel.scalar.signature import Function, Rule, Signature
+from millstream.kernel.scalar.signature import Function, Signature, TypeRule
 from millstream.types import STRING, to_polars
 
 _STEPS: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -107,9 +107,9 @@ def _signed(node: Call, signs: pl.Expr, *terms: pl.Expr) -> Outcome:
     return _evaluate(node, str(given.value), terms)
 
 
-_ONE_TYPE = Rule("numbers of one type", _same)
+_ONE_TYPE = TypeRule("numbers of one type", _same)
 FUNCTIONS = (
     Function(TOTAL, _ONE_TYPE, _alike("+")),
-    Function(TERMS, Rule("signs and numbers of one type", lambda _: None), _signed),
+    Function(TERMS, TypeRule("signs and numbers of one type", lambda _: None), _signed),
     Function(FACTORS, _ONE_TYPE, _alike("*")),
 )

@@ -19,8 +19,8 @@ from millstream.kernel.scalar.signature import (
     REAL,
     Function,
     Rewrite,
-    Rule,
     Signature,
+    TypeRule,
     row,
 )
 from millstream.types import BOOLEAN, DOUBLE, FLOAT, NULL, STRING, DataType
@@ -42,8 +42,8 @@ def _bind_logic(arguments: Sequence[Expression]) -> Signature | None:
     return Signature((BOOLEAN, BOOLEAN), BOOLEAN)
 
 
-_LOGIC = Rule("(boolean, boolean)", _bind_logic)
-_COMPARISON = Rule("two values of comparable types", _bind_comparison)
+_LOGIC = TypeRule("(boolean, boolean)", _bind_logic)
+_COMPARISON = TypeRule("two values of comparable types", _bind_comparison)
 
 
 def _comparison(name: str, operator: Callable[[pl.Expr, pl.Expr], pl.Expr], *aliases: str) -> Function:
@@ -51,7 +51,7 @@ def _comparison(name: str, operator: Callable[[pl.Expr, pl.Expr], pl.Expr], *ali
     return Function(name, _COMPARISON, lambda node, left, right: operator(left, right), aliases, reads_once=True)
 
 
-def _same_type(*, at_least: int, promote_strings: bool = True) -> Rule:
+def _same_type(*, at_least: int, promote_strings: bool = True) -> TypeRule:
     """All arguments take their common type, which is the result's."""
 
     def bind(arguments: Sequence[Expression]) -> Signature | None:
@@ -63,7 +63,7 @@ def _same_type(*, at_least: int, promote_strings: bool = True) -> Rule:
             return None
         return Signature((common,) * len(types), common)
 
-    return Rule("(any, ...) of one type", bind)
+    return TypeRule("(any, ...) of one type", bind)
 
 
 def _extreme(*, greatest: bool) -> Callable[..., pl.Expr]:
@@ -200,7 +200,7 @@ FUNCTIONS = (
     ),
     Function(
         "nanvl",
-        Rule("(number, number)", _nanvl),
+        TypeRule("(number, number)", _nanvl),
         lambda node, value, otherwise: pl.when(value.is_nan()).then(otherwise).otherwise(value),
         proceeds=lambda value: value.is_nan(),
     ),

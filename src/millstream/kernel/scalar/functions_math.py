@@ -15,7 +15,7 @@ from millstream.kernel.scalar import decimals, floats
 from millstream.kernel.scalar.casts import cast_column
 from millstream.kernel.scalar.expressions import Call, Expression, Literal
 from millstream.kernel.scalar.outcome import Outcome, fails_where_null
-from millstream.kernel.scalar.signature import NUMBER, REAL, Evaluation, Function, Rule, Signature, Slot, row
+from millstream.kernel.scalar.signature import NUMBER, REAL, Evaluation, Function, Signature, Slot, TypeRule, row
 from millstream.types import (
     BIGINT,
     DOUBLE,
@@ -134,7 +134,7 @@ def _log(node: Call, base: pl.Expr, value: pl.Expr | None = None) -> pl.Expr:
 _ROUNDED = Slot("number", _accept_whole)
 
 FUNCTIONS = (
-    Function("round", Rule("(number, [constant integer])", _bind_round), _round),
+    Function("round", TypeRule("(number, [constant integer])", _bind_round), _round),
     Function("ceil", row(_ROUNDED, result=_whole_type), _whole(up=True), aliases=("ceiling",)),
     Function("floor", row(_ROUNDED, result=_whole_type), _whole(up=False)),
     Function("sqrt", row(REAL, result=DOUBLE), _real(np.sqrt)),

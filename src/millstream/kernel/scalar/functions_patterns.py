@@ -11,8 +11,8 @@ from millstream.kernel.scalar.expressions import Call, Expression, Literal
 from millstream.kernel.scalar.functions_math import constant_integer
 from millstream.kernel.scalar.growth import bytes_of, grown
 from millstream.kernel.scalar.outcome import Failure, Outcome
-from millstream.kernel.scalar.regex import Pattern, translate, translate_like, translate_replacement
-from millstream.kernel.scalar.signature import TEXT, WHOLE, Function, Rule, Signature, row
+from millstream.kernel.scalar.regex import RegexPattern, translate, translate_like, translate_replacement
+from millstream.kernel.scalar.signature import TEXT, WHOLE, Function, Signature, TypeRule, row
 from millstream.types import BOOLEAN, STRING
 
 _NO_TEXT = pl.lit(None, dtype=pl.String)
@@ -25,7 +25,7 @@ def _constant_text(argument: Expression, what: str) -> str | None:
     return None if argument.value is None else str(argument.value)
 
 
-def _pattern(node: Call) -> Pattern | None:
+def _pattern(node: Call) -> RegexPattern | None:
     text = _constant_text(node.arguments[1], "the regular expression")
     return None if text is None else translate(text)
 
@@ -87,7 +87,7 @@ def _bind_rlike(arguments: Sequence[Expression]) -> Signature | None:
     return signature
 
 
-def _check_pattern(arguments: Sequence[Expression]) -> Pattern | None:
+def _check_pattern(arguments: Sequence[Expression]) -> RegexPattern | None:
     """Patterns are translated when a query is bound, so that a wrong one is its author's error."""
     text = _constant_text(arguments[1], "the regular expression")
     return None if text is None else translate(text)
@@ -157,10 +157,10 @@ def _replace(node: Call, text: pl.Expr, _: pl.Expr, __: pl.Expr) -> pl.Expr | Ou
 
 
 FUNCTIONS = (
-    Function("like", Rule("(string, string, [constant string])", _bind_like), _like),
+    Function("like", TypeRule("(string, string, [constant string])", _bind_like), _like),
     Function(
-        "rlike", Rule("(string, constant string)", _bind_rlike), _rlike, ("regexp", "regexp_like"), reads_once=True
+        "rlike", TypeRule("(string, constant string)", _bind_rlike), _rlike, ("regexp", "regexp_like"), reads_once=True
     ),
-    Function("regexp_extract", Rule("(string, constant string, [constant integer])", _bind_extract), _extract),
-    Function("regexp_replace", Rule("(string, constant string, constant string)", _bind_replace), _replace),
+    Function("regexp_extract", TypeRule("(string, constant string, [constant integer])", _bind_extract), _extract),
+    Function("regexp_replace", TypeRule("(string, constant string, constant string)", _bind_replace), _replace),
 )

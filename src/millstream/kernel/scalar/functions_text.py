@@ -9,7 +9,7 @@ import polars as pl
 from millstream.kernel.scalar.expressions import Call, Expression, Literal
 from millstream.kernel.scalar.growth import bytes_of, grown
 from millstream.kernel.scalar.outcome import Failure, Outcome
-from millstream.kernel.scalar.signature import TEXT, WHOLE, Evaluation, Function, Rule, Signature, Slot, many, row
+from millstream.kernel.scalar.signature import TEXT, WHOLE, Evaluation, Function, Signature, Slot, TypeRule, many, row
 from millstream.types import BINARY, BOOLEAN, INT, STRING
 
 _BYTES_OR_TEXT = Slot("string or binary", lambda kind: BINARY if kind == BINARY else TEXT.accept(kind))
@@ -280,8 +280,8 @@ FUNCTIONS = (
     Function("substring", row(TEXT, WHOLE, WHOLE, optional=1, result=STRING), _substring, aliases=("substr",)),
     Function("left", row(TEXT, WHOLE, result=STRING), _left),
     Function("right", row(TEXT, WHOLE, result=STRING), _right),
-    Function("concat", Rule("(string, ...)", _bind_concat), _concat),
-    Function("||", Rule("(string, string)", _bind_concat), _concat),
+    Function("concat", TypeRule("(string, ...)", _bind_concat), _concat),
+    Function("||", TypeRule("(string, string)", _bind_concat), _concat),
     Function("concat_ws", many(TEXT, first=TEXT, result=STRING), _concat_ws),
     Function("replace", row(TEXT, TEXT, TEXT, optional=1, result=STRING), _replace),
     Function("contains", _TWO_TEXTS, lambda node, a, b: a.str.contains(b, literal=True), reads_once=True),

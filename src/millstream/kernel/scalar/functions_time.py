@@ -23,9 +23,9 @@ from millstream.kernel.scalar.signature import (
     Evaluation,
     Function,
     Rewrite,
-    Rule,
     Signature,
     Slot,
+    TypeRule,
     row,
 )
 from millstream.types import (
@@ -82,7 +82,7 @@ def _unit(argument: Expression) -> str:
     return str(argument.value).lower()
 
 
-def _with_unit(*slots: Slot, unit_at: int, result: DataType) -> Rule:
+def _with_unit(*slots: Slot, unit_at: int, result: DataType) -> TypeRule:
     plain = row(*slots, result=result)
 
     def bind(arguments: Sequence[Expression]) -> Signature | None:
@@ -91,7 +91,7 @@ def _with_unit(*slots: Slot, unit_at: int, result: DataType) -> Rule:
             _unit(arguments[unit_at])
         return signature
 
-    return Rule(plain.takes.replace("string", "constant string"), bind)
+    return TypeRule(plain.takes.replace("string", "constant string"), bind)
 
 
 def _add_days(sign: int) -> Evaluation:

@@ -39,14 +39,14 @@ _GROUP_START = re.compile(r"\(\?(?::|[imsx-]+[:)]|<[a-zA-Z][a-zA-Z0-9]*>)")
 
 
 @dataclass(frozen=True)
-class Pattern:
+class RegexPattern:
     """A pattern for Polars, and how many groups it captures."""
 
     text: str
     groups: int
 
 
-def translate(pattern: str) -> Pattern:
+def translate(pattern: str) -> RegexPattern:
     """A Java pattern as a Rust one."""
     return _Translator(pattern).run()
 
@@ -58,7 +58,7 @@ class _Translator:
         self.output: list[str] = []
         self.groups = 0
 
-    def run(self) -> Pattern:
+    def run(self) -> RegexPattern:
         while self.at < len(self.source):
             self._step()
         text = "".join(self.output)
@@ -67,7 +67,7 @@ class _Translator:
         except pl.exceptions.ComputeError as error:
             reason = str(error).partition("\n\nThis error occurred")[0].strip().splitlines()[-1]
             raise WrongTypeError(f"'{self.source}' is not a regular expression", detail=reason) from None
-        return Pattern(text, self.groups)
+        return RegexPattern(text, self.groups)
 
     def _refuse(self, what: str) -> WrongTypeError:
         return WrongTypeError(f"{what} in the regular expression '{self.source}' is not supported")

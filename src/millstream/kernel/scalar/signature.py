@@ -48,7 +48,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Rule:
+class TypeRule:
     """`takes` is shown to users; `bind` gives the signature, or None where the arguments do not fit."""
 
     takes: str
@@ -69,7 +69,7 @@ class Function:
     """
 
     name: str
-    rule: Rule
+    rule: TypeRule
     evaluate: Evaluation
     aliases: tuple[str, ...] = ()
     reads_once: bool = False
@@ -86,10 +86,10 @@ class Rewrite:
     aliases: tuple[str, ...] = ()
 
 
-Result = DataType | Callable[[tuple[DataType, ...]], DataType]
+ResultType = DataType | Callable[[tuple[DataType, ...]], DataType]
 
 
-def row(*slots: Slot, optional: int = 0, result: Result) -> Rule:
+def row(*slots: Slot, optional: int = 0, result: ResultType) -> TypeRule:
     """A rule that checks position by position; the last `optional` slots may be left out."""
     required = len(slots) - optional
 
@@ -99,10 +99,10 @@ def row(*slots: Slot, optional: int = 0, result: Result) -> Rule:
         return _fit([slot for slot, _ in zip(slots, arguments, strict=False)], arguments, result)
 
     shown = [slot.name for slot in slots[:required]] + [f"[{slot.name}]" for slot in slots[required:]]
-    return Rule("(" + ", ".join(shown) + ")", bind)
+    return TypeRule("(" + ", ".join(shown) + ")", bind)
 
 
-def many(slot: Slot, *, first: Slot | None = None, at_least: int = 1, result: Result) -> Rule:
+def many(slot: Slot, *, first: Slot | None = None, at_least: int = 1, result: ResultType) -> TypeRule:
     """A rule for any number of arguments of one kind, after an optional first one of its own."""
 
     def bind(arguments: Sequence[Expression]) -> Signature | None:
@@ -113,10 +113,10 @@ def many(slot: Slot, *, first: Slot | None = None, at_least: int = 1, result: Re
             slots[0] = first
         return _fit(slots, arguments, result)
 
-    return Rule(f"({f'{first.name}, ' if first else ''}{slot.name}, ...)", bind)
+    return TypeRule(f"({f'{first.name}, ' if first else ''}{slot.name}, ...)", bind)
 
 
-def _fit(slots: Sequence[Slot], arguments: Sequence[Expression], result: Result) -> Signature | None:
+def _fit(slots: Sequence[Slot], arguments: Sequence[Expression], result: ResultType) -> Signature | None:
     types: list[DataType] = []
     for slot, argument in zip(slots, arguments, strict=True):
         accepted = slot.accept(argument.type)

@@ -18,11 +18,11 @@ from millstream.kernel.keys import Codes, Positions
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.identity import value_of
 from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, WORDS, Bitmaps, Flags, bit_of, bitmap, word_of
-from millstream.kernel.sharing.predicates import Module, Numbers, Place
+from millstream.kernel.sharing.predicates import AtomPosition, Module, Numbers
 
 
 @dataclass(frozen=True)
-class Side:
+class AttributeSide:
     """One attribute of a module: row i of `bits` is for the codes from cuts[i - 1] to before cuts[i]."""
 
     attribute: Expression
@@ -31,11 +31,11 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Filter:
+class ModuleFilter:
     """A module's part in a block. Rows that none of `relevant` wants any more need not go there."""
 
     module: Module
-    sides: tuple[Side, ...]
+    sides: tuple[AttributeSide, ...]
     relevant: Bitmaps
 
 
@@ -50,12 +50,12 @@ class Residual:
 
 
 @dataclass(frozen=True)
-class Block:
+class LineageBlock:
     """Cuts of attributes without codes are by the dictionaries it was made with."""
 
     number: int
     members: Bitmaps
-    filters: tuple[Filter, ...]
+    filters: tuple[ModuleFilter, ...]
     residuals: tuple[Residual, ...]
     dictionaries: dict[Expression, pl.Series]
 
@@ -77,59 +77,61 @@ class Entries:
     cut: Codes
 
 
-def build_filters(queries: Numbers, entries: Entries) -> tuple[Bitmaps, tuple[Filter, ...]]:
+def build_filters(queries: Numbers, entries: Entries) -> tuple[Bitmaps, tuple[ModuleFilter, ...]]:
     """The members of a block and its filters, in as many words as they need."""
     width = int((queries % BLOCK_SIZE).max()) // WORD_BITS + 1
     members = bitmap(queries)[:width]
     numbers = np.unique(entries.atom_place)
     places = [value_of(int(number)) for number in numbers]
-    modules: dict[Module, list[tuple[int, Place]]] = {}
+    modules: dict[Module, list[tuple[int, AtomPosition]]] = {}
     for number, place in zip(numbers.tolist(), places, strict=True):
-        assert isinstance(place, Place)
+        assert isinstance(place, AtomPosition)
         modules.setdefault(place.module, []).append((number, place))
     # In an order that does not depend on what else the process has numbered before.
     filters = [_filter(module, modules[module], members, entries) for module in sorted(modules, key=str)]
     return members, tuple(filters)
 
 
-def _filter(module: Module, places: Sequence[tuple[int, Place]], members: Bitmaps, entries: Entries) -> Filter:
-    asked = bitmap(entries.atom_query[np.isin(entries.atom_place, [number for number, _ in places])])
-    relevant = asked[: members.size]
+def _filter(
+    module: Module, places: Sequence[tuple[int, AtomPosition]], members: Bitmaps, entries: Entries
+) -> ModuleFilter:
+    with_atoms = bitmap(entries.atom_query[np.isin(entries.atom_place, [number for number, _ in places])])
+    relevant = with_atoms[: members.size]
     sides = []
     for attribute in module.attributes:
         here = [(number, place) for number, place in places if place.attribute == attribute]
         # Without a clause in this module, a query accepts every row: it is enough that one of its sides says so.
         others = members & ~relevant if attribute == module.attributes[0] else np.zeros_like(members)
         sides.append(_side(attribute, here, others, members, entries, len(module.attributes) == 1))
-    return Filter(module, tuple(sides), relevant)
+    return ModuleFilter(module, tuple(sides), relevant)
 
 
 def _side(
     attribute: Expression,
-    places: Sequence[tuple[int, Place]],
+    places: Sequence[tuple[int, AtomPosition]],
     others: Bitmaps,
     members: Bitmaps,
     entries: Entries,
-    alone: bool,
-) -> Side:
+    single: bool,
+) -> AttributeSide:
     cuts = np.unique(entries.cut[np.isin(entries.cut_place, [number for number, _ in places])])
     clauses: dict[int, list[int]] = {}
     for number, place in places:
         clauses.setdefault(place.clause, []).append(number)
     bits = np.zeros((cuts.size + 2, members.size), np.uint64)
-    bits[:] = members if alone else others
+    bits[:] = members if single else others
     for numbers in clauses.values():
         holds = np.zeros_like(bits)
-        asking = np.zeros(WORDS, np.uint64)
+        with_atoms = np.zeros(WORDS, np.uint64)
         for number in numbers:
             atoms, changes = entries.atom_place == number, entries.cut_place == number
-            asking |= bitmap(entries.atom_query[atoms])
+            with_atoms |= bitmap(entries.atom_query[atoms])
             holds |= _atom_bits(cuts, atoms, changes, members.size, entries)
-        if alone:
-            bits &= holds | (members & ~asking[: members.size])
+        if single:
+            bits &= holds | (members & ~with_atoms[: members.size])
         else:
             bits |= holds
-    return Side(attribute, cuts, bits)
+    return AttributeSide(attribute, cuts, bits)
 
 
 def _atom_bits(cuts: Codes, atoms: Flags, changes: Flags, width: int, entries: Entries) -> Bitmaps:

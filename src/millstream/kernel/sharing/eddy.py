@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from millstream.kernel.eddy.filters import Draws, Experience, FilterProspects, Memory
+from millstream.kernel.eddy.filters import Draws, EddyMemory, FilterExperience, FilterProspects
 from millstream.kernel.eddy.policies import Policy
 from millstream.kernel.keys import Positions
 from millstream.kernel.sharing.index import BlockFilter, IndexedBlock
@@ -32,7 +32,7 @@ class Eddy:
     It learns from some chunks and sends those after them the same way; the more seldom, the longer nothing changed.
     """
 
-    def __init__(self, policy: Policy, memory: Memory, seed: int | None = None) -> None:
+    def __init__(self, policy: Policy, memory: EddyMemory, seed: int | None = None) -> None:
         self.policy = policy
         self.memory = memory
         self.draws = Draws(memory.seed() if seed is None else seed)
@@ -71,7 +71,7 @@ class Eddy:
 class _Passage:
     """The way of chunks through one block: its filters by their places, and what is known of them."""
 
-    def __init__(self, block: IndexedBlock, policy: Policy, known: Sequence[Experience], draws: Draws) -> None:
+    def __init__(self, block: IndexedBlock, policy: Policy, known: Sequence[FilterExperience], draws: Draws) -> None:
         self.block = block
         self.policy = policy
         self.known = known

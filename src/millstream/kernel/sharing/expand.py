@@ -105,7 +105,7 @@ class _Groups:
     starts: Positions
     lengths: Positions
     cells: Positions
-    is_alone: npt.NDArray[np.bool_]
+    is_single: npt.NDArray[np.bool_]
 
     def first(self, groups: Positions) -> Positions:
         return self.rows[self.starts[groups]]
@@ -126,21 +126,21 @@ def _sums(batch: Batch, columns: Sequence[str]) -> Iterator[Sums]:
     groups = _grouped(batch, [*(name for name in columns if name != WEIGHT), BLOCK])
     weights, lineage = numbers(batch, WEIGHT), lineage_of(batch)
     base = batch[BLOCK].to_numpy().astype(np.int64) * BLOCK_SIZE
-    alone: list[Sums] = []
+    single: list[Sums] = []
     shared: list[Sums] = []  # of cells with several groups, which are to be added
     for group, bit, count in _counts(lineage, groups):
         row = groups.first(group)
         found = (row, bit + base[row], count * weights[row])
-        for chosen, sums in ((groups.is_alone[group], alone), (~groups.is_alone[group], shared)):
+        for chosen, sums in ((groups.is_single[group], single), (~groups.is_single[group], shared)):
             if chosen.all():
                 sums.append(found)
             elif chosen.any():
                 sums.append((found[0][chosen], found[1][chosen], found[2][chosen]))
-        if sum(row.size for row, _, _ in alone) >= _PAIRS:
-            yield _joined(alone)
-            alone = []
-    if alone:
-        yield _joined(alone)
+        if sum(row.size for row, _, _ in single) >= _PAIRS:
+            yield _joined(single)
+            single = []
+    if single:
+        yield _joined(single)
     if shared:
         yield _added(groups.cell_of_row(), _joined(shared))
 

@@ -23,7 +23,7 @@ import polars as pl
 
 from millstream.kernel.batch import Batch
 from millstream.kernel.distribution import Distribution, anywhere, same_columns
-from millstream.kernel.eddy.filters import Memory
+from millstream.kernel.eddy.filters import EddyMemory
 from millstream.kernel.eddy.policies import policy as routing_policy
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
 from millstream.kernel.pending_errors import ERROR_QUERY, awaited, pending_of_queries
@@ -89,7 +89,7 @@ class GroupedSelection(Operator):
         widest = max((block.members.size for block in index.blocks), default=1)
         selected = Selected(batch, widest, len(index.blocks), room)
         ranks = [axis.ranks(batch) for axis in index.axes]
-        eddy = Eddy(routing_policy(self.policy), Memory(state.get(EDDY, ())))
+        eddy = Eddy(routing_policy(self.policy), EddyMemory(state.get(EDDY, ())))
         for block in index.blocks:
             bits = selected.room(block.members.size)
             wanted = eddy.route(block, ranks, bits)

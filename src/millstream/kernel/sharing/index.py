@@ -20,10 +20,10 @@ from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.kernel.sharing.axis import codes_of_values, comparable, dictionary, has_codes, moved
-from millstream.kernel.sharing.block import Block, Entries, Filter, Residual, Side, build_filters
+from millstream.kernel.sharing.block import AttributeSide, Entries, LineageBlock, ModuleFilter, Residual, build_filters
 from millstream.kernel.sharing.identity import Recent, serial_of, value_of
 from millstream.kernel.sharing.lineage import BLOCK_SIZE, Bitmaps, bitmap
-from millstream.kernel.sharing.predicates import Place, Predicates, Shape, predicates_of
+from millstream.kernel.sharing.predicates import AtomPosition, ConditionAtoms, Predicates, predicates_of
 
 _TABLE = 1 << 16  # the span of codes up to which a row's rank is looked up and not searched for
 _ROWS = 1 << 15  # rows that are ranked together: what is computed on the way stays in the cache
@@ -151,11 +151,11 @@ class Index:
         return 4096 + sum(lookup.bits.nbytes + 2 * min(lookup.total, _MAP) for lookup in lookups)
 
 
-_blocks: Recent[Block] = Recent(1 << 29, lambda made: made.size)
+_blocks: Recent[LineageBlock] = Recent(1 << 29, lambda made: made.size)
 _indexes: Recent[Index] = Recent(1 << 30, lambda made: made.size)
 
 
-def index_of(tables: Sequence[tuple[Shape, Segment]]) -> Index:
+def index_of(tables: Sequence[tuple[ConditionAtoms, Segment]]) -> Index:
     """The index of the queries of these segments, each of its shape."""
     keys = tuple([(shape.number, serial_of(segment)) for shape, segment in tables])
     return _indexes.get(keys, lambda: _index(keys, [predicates_of(shape, segment) for shape, segment in tables]))
@@ -228,14 +228,14 @@ class _Builder:
         cuts = part.cut.copy()
         for number in np.unique(part.cut_place):
             place = value_of(int(number))
-            assert isinstance(place, Place)
+            assert isinstance(place, AtomPosition)
             old = part.dictionaries.get(place.attribute)
             if old is not None:
                 here = part.cut_place == number
                 cuts[here] = moved(cuts[here], old, self.dictionaries[place.attribute])
         return cuts
 
-    def block(self, number: int, among: Sequence[int]) -> Block:
+    def block(self, number: int, among: Sequence[int]) -> LineageBlock:
         atoms, cuts, everything = self._atoms.slice(number), self._cuts.slice(number), self._entries
         entries = Entries(
             everything.atom_query[atoms],
@@ -248,7 +248,7 @@ class _Builder:
         )
         members, filters = build_filters(self._queries.queries[self._queries.slice(number)], entries)
         residuals = [_residual(self.parts[part], number, members.size) for part in among]
-        return Block(number, members, filters, tuple(r for r in residuals if r is not None), self.dictionaries)
+        return LineageBlock(number, members, filters, tuple(r for r in residuals if r is not None), self.dictionaries)
 
 
 class _Grouped:
@@ -274,7 +274,7 @@ def _residual(part: Predicates, block: int, width: int) -> Residual | None:
     return Residual(part.residual, part.table, by_bit, bitmap(queries)[:width])
 
 
-def _assembled(blocks: Sequence[Block], dictionaries: Mapping[Expression, pl.Series]) -> Index:
+def _assembled(blocks: Sequence[LineageBlock], dictionaries: Mapping[Expression, pl.Series]) -> Index:
     current = [replace(block, filters=_by_dictionaries(block, dictionaries)) for block in blocks]
     found: dict[Expression, list[Codes]] = {}
     for block in current:
@@ -312,18 +312,18 @@ def _constants(attribute: Expression, dictionaries: Mapping[Expression, pl.Serie
     return dictionaries.get(attribute, pl.Series([], dtype=pl.Null))
 
 
-def _by_dictionaries(block: Block, dictionaries: Mapping[Expression, pl.Series]) -> tuple[Filter, ...]:
+def _by_dictionaries(block: LineageBlock, dictionaries: Mapping[Expression, pl.Series]) -> tuple[ModuleFilter, ...]:
     if block.dictionaries is dictionaries:
         return block.filters
 
-    def changed(side: Side) -> Side:
+    def changed(side: AttributeSide) -> AttributeSide:
         old = block.dictionaries.get(side.attribute)
         return side if old is None else replace(side, cuts=moved(side.cuts, old, dictionaries[side.attribute]))
 
     return tuple(replace(each, sides=tuple(map(changed, each.sides))) for each in block.filters)
 
 
-def _lookup(side: Side, axis: int, cuts: Codes) -> Lookup:
+def _lookup(side: AttributeSide, axis: int, cuts: Codes) -> Lookup:
     if side.cuts.size == cuts.size:
         return Lookup(axis, side.bits, None, cuts.size)
     narrow = Lookup(axis, side.bits, cuts.searchsorted(side.cuts), cuts.size)

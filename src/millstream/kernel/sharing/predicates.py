@@ -54,7 +54,7 @@ def _by_position(column: Column) -> Column:
 
 
 @dataclass(frozen=True)
-class Place:
+class AtomPosition:
     """Where an atom stands: in a clause of a module, as one of its atoms over the attribute."""
 
     module: Module
@@ -64,7 +64,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Shape:
+class ConditionAtoms:
     """A condition taken apart: atoms by the number of their place, and what must be evaluated row by row."""
 
     number: int
@@ -74,22 +74,22 @@ class Shape:
 
 
 @lru_cache(maxsize=1 << 14)
-def shape_of(condition: Expression) -> Shape:
+def shape_of(condition: Expression) -> ConditionAtoms:
     form = normal_form(condition)
     atoms: list[tuple[int, Atom]] = []
     clauses: Counter[tuple[Expression, ...]] = Counter()
     for clause in form.clauses:
         attributes = tuple(sorted({atom.attribute for atom in clause}, key=repr))
-        ordinal, alone = clauses[attributes], len(attributes) == 1
+        ordinal, single = clauses[attributes], len(attributes) == 1
         clauses[attributes] += 1
-        module = Module(attributes, 0 if alone else ordinal)
+        module = Module(attributes, 0 if single else ordinal)
         positions: Counter[Expression] = Counter()
         for atom in clause:
-            place = Place(module, atom.attribute, ordinal if alone else 0, positions[atom.attribute])
+            place = AtomPosition(module, atom.attribute, ordinal if single else 0, positions[atom.attribute])
             positions[atom.attribute] += 1
             atoms.append((number_of(place), atom))
     residual = conjunction(list(form.residual)) if form.residual else None
-    return Shape(number_of(condition), tuple(atoms), residual, () not in form.clauses)
+    return ConditionAtoms(number_of(condition), tuple(atoms), residual, () not in form.clauses)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Predicates:
 _recent: Recent[Predicates] = Recent(1 << 28, lambda made: made.size)
 
 
-def predicates_of(shape: Shape, segment: pl.DataFrame) -> Predicates:
+def predicates_of(shape: ConditionAtoms, segment: pl.DataFrame) -> Predicates:
     return _recent.get((shape.number, serial_of(segment)), lambda: _predicates(shape, segment))
 
 
@@ -135,7 +135,7 @@ class _Edge:
     after: bool
 
 
-def _predicates(shape: Shape, segment: pl.DataFrame) -> Predicates:
+def _predicates(shape: ConditionAtoms, segment: pl.DataFrame) -> Predicates:
     queries = segment[QUERY].to_numpy()
     queries = queries if shape.possible else queries[:0]
     first, null, edges = [np.zeros(0, np.bool_)], [np.zeros(0, np.bool_)], []

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from millstream.kernel.keys import Codes, Positions
 from millstream.kernel.operator import Segment
-from millstream.kernel.storage.memory import can_keep_beside
+from millstream.kernel.storage.memory import can_keep_index
 from millstream.kernel.storage.segments import codes_of
 
 
@@ -39,7 +39,7 @@ def directory_of(segment: Segment) -> Directory | None:
     """Made when it is first asked for and kept as long as the segment, if there is room: as segments stay the same
     objects until they are merged, making it is a small part of the work of merging them."""
     known = _directories.get(id(segment))
-    if known is None and can_keep_beside(segment, 4 << _bits(segment.height)):
+    if known is None and can_keep_index(segment, 4 << _bits(segment.height)):
         known = _directories[id(segment)] = directory_over(codes_of(segment))
         weakref.finalize(segment, _directories.pop, id(segment), None)
     return known

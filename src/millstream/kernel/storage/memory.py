@@ -21,7 +21,7 @@ class Memory(Protocol):
         """Whether so many bytes may be taken for now."""
         ...
 
-    def keep_beside(self, segment: pl.DataFrame, size: int) -> bool:
+    def keep_index(self, segment: pl.DataFrame, size: int) -> bool:
         """Whether so many bytes may be taken for as long as the segment lasts."""
         ...
 
@@ -30,7 +30,7 @@ class Unlimited:
     def room_for(self, size: int) -> bool:
         return True
 
-    def keep_beside(self, segment: pl.DataFrame, size: int) -> bool:
+    def keep_index(self, segment: pl.DataFrame, size: int) -> bool:
         return True
 
 
@@ -54,5 +54,5 @@ def can_merge(segments: Sequence[pl.DataFrame]) -> bool:
     return _memory.get().room_for(_COPIES * sum(int(segment.estimated_size()) for segment in segments))
 
 
-def can_keep_beside(segment: pl.DataFrame, size: int) -> bool:
-    return _memory.get().keep_beside(segment, size)
+def can_keep_index(segment: pl.DataFrame, size: int) -> bool:
+    return _memory.get().keep_index(segment, size)

@@ -55,7 +55,7 @@ def pairs_of_runs(first: Positions, past: Positions) -> Iterator[Pairs]:
 
 
 @dataclass(frozen=True)
-class Bound:
+class ColumnBound:
     """The value of the probing row's column plus an offset."""
 
     column: int
@@ -67,8 +67,8 @@ class Band:
     """What a condition says about one column of the stored rows: inclusive bounds that every pair keeps."""
 
     column: int
-    lower: tuple[Bound, ...]
-    upper: tuple[Bound, ...]
+    lower: tuple[ColumnBound, ...]
+    upper: tuple[ColumnBound, ...]
 
     def runs(self, stored: Codes, probe: Segment) -> Pairs:
         first = np.zeros(probe.height, np.intp)
@@ -82,7 +82,7 @@ class Band:
         return first, past
 
 
-def _bound_codes(probe: Segment, bound: Bound) -> Codes:
+def _bound_codes(probe: Segment, bound: ColumnBound) -> Codes:
     series = probe[value_column(bound.column)]
     if not bound.offset:
         return order_codes(series)
@@ -98,8 +98,8 @@ FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 def find_band(condition: Expression, left_width: int, side: int) -> Band | None:
     """The best band for storing this side: bounded from both sides if there is one."""
-    lower: dict[int, list[Bound]] = {}
-    upper: dict[int, list[Bound]] = {}
+    lower: dict[int, list[ColumnBound]] = {}
+    upper: dict[int, list[ColumnBound]] = {}
     for part in conjuncts(condition):
         if not (isinstance(part, Call) and part.function in FLIPPED):
             continue
@@ -111,7 +111,7 @@ def find_band(condition: Expression, left_width: int, side: int) -> Band | None:
             one, other, function = other, one, FLIPPED[function]
         local = [index - left_width if index >= left_width else index for index in (one[0], other[0])]
         bounds = upper if function in ("<", "<=") else lower
-        bounds.setdefault(local[0], []).append(Bound(local[1], other[1] - one[1]))
+        bounds.setdefault(local[0], []).append(ColumnBound(local[1], other[1] - one[1]))
     columns = [*(lower.keys() & upper.keys()), *lower, *upper]
     if not columns:
         return None

@@ -18,7 +18,7 @@ import polars as pl
 from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.columns import frame_of, joined
 from millstream.kernel.keys import KEY
-from millstream.kernel.operator import Horizons, Keeping, Segment
+from millstream.kernel.operator import Horizons, KeptInput, Segment
 from millstream.kernel.storage.memory import can_merge
 from millstream.kernel.storage.segments import alive, codes_of, numbers, summed
 from millstream.kernel.storage.shared_work import once
@@ -36,10 +36,10 @@ class Synopsis(Protocol):
 
 
 def retained(
-    synopsis: Synopsis, segments: Sequence[Segment], arrived: Segment, keeping: Keeping, shared: Horizons | None
+    synopsis: Synopsis, segments: Sequence[Segment], arrived: Segment, kept_input: KeptInput, shared: Horizons | None
 ) -> tuple[Segment, ...]:
     """What an operator keeps of an input; what others keep as well, for as long as the last of them needs it."""
-    horizons = shared or keeping.horizons
+    horizons = shared or kept_input.horizons
     return synopsis.retain(segments, arrived, horizons.after, horizons.before)
 
 

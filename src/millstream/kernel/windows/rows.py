@@ -100,8 +100,8 @@ class RowsWindow(Operator):
         at = int(instants[wanted - 1]) if instants.size >= wanted else None
         return {COVERED: (pl.DataFrame({_COUNT: [count + instants.size], AT: pl.Series([at], dtype=pl.Int64)}),)}
 
-    def united(self, state: State, other: State) -> State:
-        both = super().united(state, other)
+    def merged_states(self, state: State, other: State) -> State:
+        both = super().merged_states(state, other)
         counts = [segment.select(*self.partition, _COUNT) for segment in both.get("counts", ())]
         return {**both, "counts": (pl.concat(counts),)} if counts else both
 

@@ -65,8 +65,8 @@ class Errors:
     @property
     def plan(self) -> lo.Node:
         found = self.relations[0]
-        for another in self.relations[1:]:
-            found = lo.SetOperation("union all", found, another)
+        for other in self.relations[1:]:
+            found = lo.SetOperation("union all", found, other)
         return found
 
     @property
@@ -86,7 +86,7 @@ class _Place:
     source: bool
 
 
-class Telling:
+class ErrorSeparation:
     """Of a plan in which what can fail is placed, and of what is noted beside it; the first `keys` columns of rows that
     have them are a subquery's domain, and so many nodes on top do not belong to it."""
 

@@ -42,15 +42,15 @@ def _inner(join: lo.Join) -> lo.Node:
 
 def _padded_right(join: lo.Join) -> lo.Node:
     """The left rows without a partner, NULL in the right columns."""
-    alone = replace(join, join="anti")
+    unmatched = replace(join, join="anti")
     nulls = tuple(Literal(field.type, None) for field in join.right.schema)
-    return lo.Project(alone, (*columns(join.left.schema), *nulls), tuple(f.name for f in join.schema))
+    return lo.Project(unmatched, (*columns(join.left.schema), *nulls), tuple(f.name for f in join.schema))
 
 
 def _padded_left(join: lo.Join) -> lo.Node:
-    alone = lo.Join(join.right, join.left, "anti", _swap_condition(join))
+    unmatched = lo.Join(join.right, join.left, "anti", _swap_condition(join))
     nulls = tuple(Literal(field.type, None) for field in join.left.schema)
-    return lo.Project(alone, (*nulls, *columns(join.right.schema)), tuple(f.name for f in join.schema))
+    return lo.Project(unmatched, (*nulls, *columns(join.right.schema)), tuple(f.name for f in join.schema))
 
 
 def _swap_condition(join: lo.Join) -> Expression:

@@ -15,7 +15,7 @@ from millstream.kernel.joins.existence import ExistenceJoin
 from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
 from millstream.kernel.just_in_time.gates import JustInTime
-from millstream.kernel.just_in_time.producers import Taken
+from millstream.kernel.just_in_time.producers import ProducerOutput
 from millstream.kernel.lazy.matched_selection import MatchedSelection
 from millstream.kernel.lazy.matches import Matches
 from millstream.kernel.lazy.ranked_tree import RankedTree, TreeShape
@@ -292,8 +292,10 @@ class Lowering:
         if isinstance(window, Rows):
             edge = self.lower(node.input) if _is_base(node.input) else self._elements(node.input)
             found = next((each for each in self.options.counting if each.window == node), None)
-            told = {} if found is None else {"since": found.since, "before": found.before}
-            return self._marked(self._step(node, RowsWindow(node.schema, window, born=self._born, **told), edge), True)
+            counts = {} if found is None else {"since": found.since, "before": found.before}
+            return self._marked(
+                self._step(node, RowsWindow(node.schema, window, born=self._born, **counts), edge), True
+            )
         negative = self.options.strategy == "negative" and not isinstance(window, Unbounded)
         if isinstance(window, Now) and not negative and not self._born:
             return self.lower(node.input)  # streams are kept that way
@@ -350,7 +352,7 @@ class Lowering:
         return self._marked(self._step(node, Multiplicity(node.schema, operation), *edges), True)
 
     def _runs(self, node: lo.Node, operation: SetOperation, edges: Sequence[str], *, counted: bool) -> str:
-        """What is there, with the instant at which it came to be: said ahead, unless rows are taken back."""
+        """What is there, with the instant at which it came to be: foretold, unless rows are taken back."""
         operator = CountedRuns(node.schema, operation) if counted else ForetoldRuns(node.schema)
         return self._marked(self._step(node, operator, *edges), counted)
 
@@ -395,12 +397,12 @@ class Lowering:
         static = tuple(one for one in consumers if single and is_static(one.keys) and not one.refuses)
         asked: dict[int, list[Consumer]] = {}
         for one in consumers:
-            asked.setdefault(one.alternative, []).append(one.asking_by(self.lower(one.keys), static=one in static))
+            asked.setdefault(one.alternative, []).append(one.with_edge(self.lower(one.keys), static=one in static))
         alternatives = tuple(map(tuple, asked.values())) or ((),)
         made = node if as_of else replace(node, consumers=static, shared=False)
         name = producer_of(self._fingerprints.of(made))
         producer = self._named(name, self._joining(node, edges, ()), *edges)
-        taken = Taken(node.schema, alternatives, generated=as_of)
+        taken = ProducerOutput(node.schema, alternatives, generated=as_of)
         awaited = dict.fromkeys(one.edge for each in alternatives for one in each)
         return self._step(node, taken, producer, awaited=tuple(awaited))
 
@@ -495,7 +497,7 @@ def _calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression]) -> 
             call.distinct,
             call.type,
             call.definition,
-            call.told,
+            call.gives_error,
         )
         for call in calls
     )
@@ -528,10 +530,10 @@ def _selecting(
 ) -> GroupedSelection | KeyedSelection:
     if key is None:
         return GroupedSelection(schema, shapes)
-    return KeyedSelection(schema, key, {name: _asked(shape, key) for name, shape in shapes.items()})
+    return KeyedSelection(schema, key, {name: _split_key(shape, key) for name, shape in shapes.items()})
 
 
-def _asked(shape: Expression, key: Expression) -> tuple[Expression, Expression]:
+def _split_key(shape: Expression, key: Expression) -> tuple[Expression, Expression]:
     """What a shape wants the key to be equal to, and the rest of it."""
     found = equality_key(shape)
     if found is None or found[0] != key:

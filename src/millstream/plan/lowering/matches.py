@@ -35,7 +35,7 @@ DISABLED_RULES = frozenset({"prune_columns", "push_distinct", "pull_up_negation"
 
 
 @dataclass(frozen=True)
-class Part:
+class KeptPart:
     """A part of a plan that is kept: matches, with the windows to apply to their instants, or (without windows) a
     relation as it is."""
 
@@ -60,7 +60,7 @@ class LazyPlan:
     """`above` reads the parts as sources named `part_name(0)`, `part_name(1)`, ..; where the part is a tree, `upper` is
     what stands above the aggregate that it answers, which it reads as the source TREE."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[KeptPart, ...]
     above: lo.Node
     upper: lo.Node | None = None
 
@@ -99,21 +99,21 @@ def lazy_plan(plan: lo.Node, choose: Choose) -> LazyPlan | NotLazy:
     if isinstance(plan, lo.RelationToStream):
         above = replace(plan, input=above)
     # What can fail is tried as rows come, whatever instants are asked for.
-    guards = (Part(ph.Guard(whole), ()),) if fragile else ()
+    guards = (KeptPart(ph.Guard(whole), ()),) if fragile else ()
     return LazyPlan((*taking.parts, *guards), above)
 
 
 class _Taking:
     def __init__(self, choose: Choose) -> None:
         self.choose = choose
-        self.parts: list[Part] = []
+        self.parts: list[KeptPart] = []
 
     def take(self, node: lo.Node) -> lo.Node:
         """The node with the parts below it replaced by scans of them."""
         if _is_core(node):
             return self._core(node)
         if isinstance(node, lo.Window | lo.TableScan) or node.kind == "stream":
-            return self._scan(Part(node, ()))
+            return self._scan(KeptPart(node, ()))
         return node.with_children(tuple(self.take(child) for child in node.children))
 
     def _core(self, node: lo.Node) -> lo.Node:
@@ -133,7 +133,7 @@ class _Taking:
         kept = self.choose(identity, needed, len(_leaves(node)) == 1)
         return self._scan(replace(_matched(node, kept), identity=identity, core=node))
 
-    def _scan(self, part: Part) -> ph.MatchScan:
+    def _scan(self, part: KeptPart) -> ph.MatchScan:
         if part not in self.parts:
             self.parts.append(part)
         schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
@@ -316,7 +316,7 @@ class _Lifted:
     timed: bool
 
 
-def _matched(node: lo.Node, kept: int | None) -> Part:
+def _matched(node: lo.Node, kept: int | None) -> KeptPart:
     window: TimeSpecification = Unbounded() if kept is None else Range(kept)
     lifted = _lift(node, window)
     order = [*lifted.columns, *(at for at, _ in lifted.instants)]
@@ -325,7 +325,7 @@ def _matched(node: lo.Node, kept: int | None) -> Part:
     if order != list(range(len(schema))):
         rows = lo.Project(rows, tuple(_column(schema, at) for at in order), tuple(schema[at].name for at in order))
     windows = tuple(window for _, window in lifted.instants)
-    return Part(ph.Matches(rows, len(windows), kept, lifted.timed), windows, kept=kept)
+    return KeptPart(ph.Matches(rows, len(windows), kept, lifted.timed), windows, kept=kept)
 
 
 def _lift(node: lo.Node, window: TimeSpecification) -> _Lifted:

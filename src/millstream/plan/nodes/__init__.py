@@ -9,7 +9,7 @@ from millstream.plan.nodes.expressions import map_expressions
 from millstream.plan.nodes.failures import Checked, Failing
 from millstream.plan.nodes.joins import Join, JoinKind
 from millstream.plan.nodes.node import Kind, Node, Unary
-from millstream.plan.nodes.rows import Distinct, Filter, Project, Role, SetKind, SetOperation
+from millstream.plan.nodes.rows import Distinct, Filter, Project, ProjectRole, SetKind, SetOperation
 from millstream.plan.nodes.sources import (
     ChangeSource,
     OneRow,
@@ -35,8 +35,8 @@ __all__ = [
     "Node",
     "OneRow",
     "Project",
+    "ProjectRole",
     "RelationToStream",
-    "Role",
     "Sample",
     "SetKind",
     "SetOperation",

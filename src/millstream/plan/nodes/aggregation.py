@@ -21,12 +21,14 @@ class AggregateCall:
     distinct: bool
     type: DataType
     definition: UserDefinition | None = None
-    told: bool = field(default=False, kw_only=True, metadata={"fingerprint": "where given"})  # its error, not its value
+    gives_error: bool = field(
+        default=False, kw_only=True, metadata={"fingerprint": "where given"}
+    )  # its error, not its value
 
     def __str__(self) -> str:
         distinct = "DISTINCT " if self.distinct else ""
         shown = f"{self.function}({distinct}{'*' if self.argument is None else self.argument})"
-        return f"error of {shown}" if self.told else shown
+        return f"error of {shown}" if self.gives_error else shown
 
     @property
     def error(self) -> AggregateCall | None:
@@ -34,7 +36,7 @@ class AggregateCall:
         argument = None if self.argument is None else self.argument.type
         if self.definition is None and not can_overflow(self.function, argument):
             return None
-        return replace(self, type=STRING, told=True)
+        return replace(self, type=STRING, gives_error=True)
 
 
 @dataclass(frozen=True)

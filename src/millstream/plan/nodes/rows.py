@@ -11,7 +11,7 @@ from millstream.plan.nodes.node import Node, Unary, check, check_columns
 from millstream.types import BOOLEAN, Field, Schema
 
 SetKind = OneOf["union all", "union", "intersect all", "intersect", "except all", "except"]
-Role = OneOf["", "within", "existence", "domain"]
+ProjectRole = OneOf["", "within", "existence", "domain"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Project(Unary):
 
     expressions: tuple[Expression, ...]
     names: tuple[str, ...] = field(compare=False)
-    role: Role = field(default="", compare=False)
+    role: ProjectRole = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         check(self.input.kind == "relation", "a projection of a stream")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from millstream.kernel.just_in_time.consumers import Consumer as AskingConsumer
-from millstream.kernel.just_in_time.tree_shape import Shape
+from millstream.kernel.just_in_time.consumers import Consumer as KernelConsumer
+from millstream.kernel.just_in_time.tree_shape import Nesting
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.plan.nodes.node import Node, check, check_columns
 from millstream.types import Schema
@@ -24,9 +24,9 @@ class Consumer:
     null_safe: bool = False
     alternative: int = 0
 
-    def asking_by(self, edge: str, *, static: bool = False) -> AskingConsumer:
+    def with_edge(self, edge: str, *, static: bool = False) -> KernelConsumer:
         """As the kernel takes it, the keys coming on an edge, and perhaps never changing."""
-        return AskingConsumer(edge, self.keys.schema, self.own, self.refuses, self.null_safe, static)
+        return KernelConsumer(edge, self.keys.schema, self.own, self.refuses, self.null_safe, static)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class StemJoin(ManyJoin):
 class JoinTree(ManyJoin):
     """As a tree that stores what its inner joins give, just in time; `detection` says how it knows what is needed."""
 
-    shape: Shape = 0
+    shape: Nesting = 0
     detection: str = "all"
 
     @property

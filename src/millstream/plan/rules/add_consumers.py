@@ -35,89 +35,89 @@ from millstream.plan.cost import made_joins
 from millstream.plan.fingerprint import fingerprint, producer_of
 from millstream.plan.rules.context import Context
 
-Asked = tuple[ph.Consumer, ...]
+Consumers = tuple[ph.Consumer, ...]
 
 
 def add_consumers(plan: lo.Node, context: Context) -> lo.Node:
     found = _Found({}, context.shards, made_joins(context.statistics))
     found.visit(plan, ())
-    return found.told(plan)
+    return found.with_consumers(plan)
 
 
 @dataclass(frozen=True)
 class _Found:
     """For every tree what each place where it stands asks of it."""
 
-    places: dict[ph.ManyJoin, list[Asked]]
+    places: dict[ph.ManyJoin, list[Consumers]]
     shards: int
     made: frozenset[str]  # joins that are made already, for others
 
-    def visit(self, node: lo.Node, asked: Asked) -> None:
+    def visit(self, node: lo.Node, consumers: Consumers) -> None:
         if isinstance(node, ph.ManyJoin):
-            self.places.setdefault(node, []).append(asked)
-            asked = ()
+            self.places.setdefault(node, []).append(consumers)
+            consumers = ()
         for side, child in enumerate(node.children):
-            self.visit(child, asked_of(node, side, asked))
+            self.visit(child, consumers_of(node, side, consumers))
 
-    def told(self, node: lo.Node) -> lo.Node:
+    def with_consumers(self, node: lo.Node) -> lo.Node:
         """The plan, its joins with their consumers."""
-        children = tuple(self.told(child) for child in node.children)
-        told = node.with_children(children) if children != node.children else node
-        if not isinstance(node, ph.ManyJoin) or not isinstance(told, ph.ManyJoin) or not node.is_just_in_time:
-            return told
-        consumers = self._consumers(node, told)
-        return replace(told, consumers=consumers, shared=not consumers and self._is_made(producer_of, told))
+        children = tuple(self.with_consumers(child) for child in node.children)
+        rewritten = node.with_children(children) if children != node.children else node
+        if not isinstance(node, ph.ManyJoin) or not isinstance(rewritten, ph.ManyJoin) or not node.is_just_in_time:
+            return rewritten
+        consumers = self._consumers(node, rewritten)
+        return replace(rewritten, consumers=consumers, shared=not consumers and self._is_made(producer_of, rewritten))
 
     def _is_made(self, name: Callable[[str], str], join: ph.ManyJoin) -> bool:
         return bool(self.made) and name(fingerprint(join)) in self.made
 
-    def _consumers(self, node: ph.ManyJoin, told: ph.ManyJoin) -> Asked:
+    def _consumers(self, node: ph.ManyJoin, rewritten: ph.ManyJoin) -> Consumers:
         """Those of a join, whose inputs have been told theirs, if all places have some."""
         alternatives = list(dict.fromkeys(self.places.get(node, ())))
-        if not alternatives or not all(alternatives) or self._is_made(str, told):
+        if not alternatives or not all(alternatives) or self._is_made(str, rewritten):
             return ()
-        if len(alternatives) > 1 and any(consumer.as_of for asked in alternatives for consumer in asked):
+        if len(alternatives) > 1 and any(consumer.as_of for consumers in alternatives for consumer in consumers):
             return ()
         consumers = tuple(
             replace(consumer, alternative=number)
-            for number, asked in enumerate(alternatives)
-            for consumer in sorted(asked, key=lambda one: one.refuses)
+            for number, consumers in enumerate(alternatives)
+            for consumer in sorted(consumers, key=lambda one: one.refuses)
         )
         return () if self.shards > 1 and not _are_spread(node, consumers) else consumers
 
 
-def _are_spread(node: ph.ManyJoin, consumers: Asked) -> bool:
+def _are_spread(node: ph.ManyJoin, consumers: Consumers) -> bool:
     """Whether all consumers ask by what the rows of a join are hashed by, or nothing is."""
     graph = JoinGraph([len(child.schema) for child in node.inputs], node.condition)
     hashed_by = spreading_class(graph)
-    return hashed_by is None or all(one.asking_by("").column_of(hashed_by, graph) is not None for one in consumers)
+    return hashed_by is None or all(one.with_edge("").column_of(hashed_by, graph) is not None for one in consumers)
 
 
-def asked_of(node: lo.Node, side: int, asked: Asked) -> Asked:
+def consumers_of(node: lo.Node, side: int, consumers: Consumers) -> Consumers:
     """What is asked of a child, by what is asked of a node and by the node itself."""
     match node:
-        case lo.Filter() | lo.Project() if not asked:
+        case lo.Filter() | lo.Project() if not consumers:
             return ()
         case lo.Filter() if not _can_fail(node.condition):
-            return asked
+            return consumers
         case lo.Project() if not any(map(_can_fail, node.expressions)):
-            return _present(_moved(one, lambda value: _below(value, node)) for one in asked)
+            return _present(_moved(one, lambda value: _below(value, node)) for one in consumers)
         case lo.SetOperation(operation="union all"):
-            return asked
+            return consumers
         case lo.Distinct():
-            return _always(asked)
+            return _always(consumers)
         case lo.Join() if _can_fail(node.condition):
             return ()
         case lo.Join() if any(map(is_non_retroactive, node.children)):
             as_of = node.join == "inner" and is_non_retroactive(node.children[1 - side])
             return _by(node, side, as_of=True) if as_of else ()
         case lo.Join(join="inner"):
-            above = _present(_moved(one, lambda value: _of_side(value, node, side)) for one in _always(asked))
+            above = _present(_moved(one, lambda value: _of_side(value, node, side)) for one in _always(consumers))
             return (*above, *_by(node, side))
         case ph.JoinTree() if side < len(node.inputs):
             return _by_inputs(node, side)
         case lo.Join(join="semi" | "anti") if side == 0:
-            return (*_always(asked), *_by(node, side, refuses=node.join == "anti"))
+            return (*_always(consumers), *_by(node, side, refuses=node.join == "anti"))
         case lo.Join(join="semi" | "anti") | lo.Join(join="left") if side == 1:
             return _by(node, side)
         case lo.Join(join="right") if side == 0:
@@ -131,12 +131,12 @@ def _can_fail(expression: Expression) -> bool:
     return any(isinstance(part, Parameter) for part in expression.walk()) or can_fail(expression)
 
 
-def _always(asked: Asked) -> Asked:
+def _always(consumers: Consumers) -> Consumers:
     """Those that do not depend on the instant at which a row is generated."""
-    return tuple(one for one in asked if not one.as_of)
+    return tuple(one for one in consumers if not one.as_of)
 
 
-def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False) -> Asked:
+def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False) -> Consumers:
     """That one side of a join has partners for rows of the other."""
     width, other = len(join.left.schema), join.children[1 - side]
     if _waits(other):
@@ -146,14 +146,14 @@ def _by(join: lo.Join, side: int, *, refuses: bool = False, as_of: bool = False)
         return ()
     pairs = [(left, right) if side == 0 else (right, left) for left, right, _ in keys]
     values = tuple(shift_columns(value, -width * (1 - side)) for _, value in pairs)
-    asked = lo.Project(other, values, tuple(map(str, values)))
+    consumers = lo.Project(other, values, tuple(map(str, values)))
     null_safe = bool(keys) and all(safe for *_, safe in keys)
     own = tuple(shift_columns(value, -width * side) for value, _ in pairs)
-    consumer = ph.Consumer(asked, own, refuses, as_of, null_safe)
+    consumer = ph.Consumer(consumers, own, refuses, as_of, null_safe)
     return _present([_moved(consumer, lambda value: value)])
 
 
-def _by_inputs(tree: ph.JoinTree, side: int) -> Asked:
+def _by_inputs(tree: ph.JoinTree, side: int) -> Consumers:
     """That the other inputs of a tree have partners for rows of one that is a tree itself."""
     graph = JoinGraph([len(child.schema) for child in tree.inputs], tree.condition)
     found = []
@@ -200,5 +200,5 @@ def _of_side(value: Expression, join: lo.Join, side: int) -> Expression | None:
     return shift_columns(value, -width * side)
 
 
-def _present(consumers: Iterable[ph.Consumer | None]) -> Asked:
+def _present(consumers: Iterable[ph.Consumer | None]) -> Consumers:
     return tuple(consumer for consumer in consumers if consumer is not None)

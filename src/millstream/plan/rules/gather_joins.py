@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from millstream.kernel.joins.graph import JoinGraph, equal_column
-from millstream.kernel.just_in_time.tree_shape import Shape
+from millstream.kernel.just_in_time.tree_shape import Nesting
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import (
     Call,
@@ -45,7 +45,7 @@ from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.cost import estimate, made_joins
 from millstream.plan.fingerprint import fingerprint, producer_of
 from millstream.plan.just_in_time import is_just_in_time_cheaper
-from millstream.plan.rules.add_consumers import Asked, asked_of
+from millstream.plan.rules.add_consumers import Consumers, consumers_of
 from millstream.plan.rules.context import Context
 from millstream.plan.rules.merge_projections import merge_projections
 
@@ -91,28 +91,30 @@ class _Gathering:
         if self.context.choice.jit != "on":
             return replace(self, made=_largest(made))
         below_others = {join for _, *inner in clusters for join in inner}
-        for_others = {join for join in views if known and producer_of(self._fingerprint(join, asked=True)) in known}
+        for_others = {join for join in views if known and producer_of(self._fingerprint(join, consumers=True)) in known}
         shared = _repeated(plan) | (views & below_others) | for_others
         return replace(self, made=_largest(made), shared=_largest(shared - made))
 
-    def _fingerprint(self, join: lo.Join, *, asked: bool = False) -> str:
+    def _fingerprint(self, join: lo.Join, *, consumers: bool = False) -> str:
         """Of the plan by which a join is made where it stands alone, or where it is asked."""
-        alone = replace(self, shared=frozenset([join])).visit(join) if asked else self.visit(join)
-        alone = merge_projections(alone, self.context)
-        while isinstance(alone, lo.Project):
-            alone = alone.input
-        return fingerprint(alone)
+        standalone = replace(self, shared=frozenset([join])).visit(join) if consumers else self.visit(join)
+        standalone = merge_projections(standalone, self.context)
+        while isinstance(standalone, lo.Project):
+            standalone = standalone.input
+        return fingerprint(standalone)
 
-    def visit(self, node: lo.Node, asked: Asked = ()) -> lo.Node:
+    def visit(self, node: lo.Node, consumers: Consumers = ()) -> lo.Node:
         """Top-down, so that neighbours are seen together; something above may ask for some of the rows only."""
         if not _is_member(node):
-            children = (self.visit(child, asked_of(node, side, asked)) for side, child in enumerate(node.children))
+            children = (
+                self.visit(child, consumers_of(node, side, consumers)) for side, child in enumerate(node.children)
+            )
             return node.with_children(tuple(children)) if node.children else node
         cluster = _cluster(node, self.apart)
         stems = _stems(cluster)
         outermost = _joins(node)[0]
-        is_asked = (bool(asked) or outermost in self.shared) and outermost not in self.made
-        joined = self._joined(node, cluster, stems, asked=is_asked)
+        has_consumers = (bool(consumers) or outermost in self.shared) and outermost not in self.made
+        joined = self._joined(node, cluster, stems, consumers=has_consumers)
         if joined is None:
             return self._tree(node)
         joined = replace(joined, inputs=tuple(self.visit(child) for child in stems.inputs))
@@ -120,10 +122,10 @@ class _Gathering:
         columns = (Column(f.type, at, f.name) for f, at in zip(node.schema, stems.shown, strict=True))
         return lo.Project(joined, tuple(columns), names)
 
-    def _joined(self, node: lo.Node, cluster: _Cluster, stems: _Cluster, *, asked: bool) -> ph.ManyJoin | None:
+    def _joined(self, node: lo.Node, cluster: _Cluster, stems: _Cluster, *, consumers: bool) -> ph.ManyJoin | None:
         """All joins of a cluster as one, if they are to be."""
         condition, choice = conjunction(list(stems.conditions)), self.context.choice
-        if asked and len(cluster.inputs) > 1 and choice.jit == "on" and choice.join_plan in ("auto", "tree"):
+        if consumers and len(cluster.inputs) > 1 and choice.jit == "on" and choice.join_plan in ("auto", "tree"):
             return ph.JoinTree(stems.inputs, condition, _shape(node, self.apart), choice.jit_detection)
         if choice.join_plan in ("eddy", "mjoin"):
             routing = "fixed" if choice.join_plan == "mjoin" else "ticket"
@@ -197,11 +199,11 @@ def _largest(joins: Collection[lo.Join]) -> frozenset[lo.Node]:
     return frozenset(node for node in joins if node not in within)
 
 
-def _shape(node: lo.Node, apart: frozenset[lo.Node]) -> Shape:
+def _shape(node: lo.Node, apart: frozenset[lo.Node]) -> Nesting:
     """How the joins of a cluster nest, its inputs numbered in order."""
     numbers = count()
 
-    def shape(part: lo.Node) -> Shape:
+    def shape(part: lo.Node) -> Nesting:
         if not _is_member(part) or (part in apart and part is not node):
             return next(numbers)
         if isinstance(part, lo.Join):

@@ -43,7 +43,7 @@ from millstream.kernel.scalar.expressions import (
     shift_columns,
 )
 from millstream.plan import nodes as lo
-from millstream.plan.algebra.error_relations import Errors, Noted, Telling, held, possibly, tried
+from millstream.plan.algebra.error_relations import Errors, ErrorSeparation, Noted, held, possibly, tried
 from millstream.plan.algebra.outer_joins import columns
 from millstream.plan.rules.context import Context
 from millstream.types import BOOLEAN, STRING
@@ -97,12 +97,12 @@ class _Partners:
     fragile: tuple[Expression, ...]
     existences: int  # inside, that can fail
     erring: tuple[Expression, ...]  # of that which is looked for errors in
-    told: Errors | None  # of what the rows are made of
+    source_errors: Errors | None  # of what the rows are made of
 
     @property
     def ways(self) -> int:
         """In how many ways it can fail: by conditions of its own, each existence inside that can, or its source."""
-        return bool(self.fragile) + self.existences + (self.told is not None)
+        return bool(self.fragile) + self.existences + (self.source_errors is not None)
 
 
 class _Placing:
@@ -207,13 +207,13 @@ class _Placing:
         inside, self.errors = self.errors, noted
         keys = len(conjuncts(node.condition))
         below = [Noted(errors, depth > self.depth) for depth, errors in inside]
-        told = Telling(value.plan, below, keys, above=2)
-        attached = _attaching(node, left, replace(value, plan=told.plan))
+        separated = ErrorSeparation(value.plan, below, keys, above=2)
+        attached = _attaching(node, left, replace(value, plan=separated.plan))
         operands = [_over(part.children[0], left.columns) for part in conjuncts(node.condition)]
         texts: list[Expression] = [error_text(e) for e in operands if can_fail(e)]
         plan, own = attached.plan, len(left.columns) + keys
         suffices = _suffices(node.right, shift_columns(value.columns[keys], width))
-        for errors in told.errors:
+        for errors in separated.errors:
             at = len(plan.schema)
             pairs = zip(operands[: errors.keys], columns(errors.plan.schema), strict=False)
             same = [Call(BOOLEAN, "<=>", (tried(one), shift_columns(other, at))) for one, other in pairs]
@@ -252,7 +252,7 @@ class _Placing:
         block.found[before:] = [(shift_columns(found, width), is_key) for found, is_key in block.found[before:]]
         if block.in_existence is not noted:
             block.in_existence = tuple(shift_columns(found, width) for found in block.in_existence)
-        found = _beside(left, right)
+        found = _columns_of_both(left, right)
         joined = replace(node, left=left.plan, right=right.plan, condition=TRUE)
         owners = _owners(joined)
         own = [_written(part, owners, block) for part in conjuncts(_over(node.condition, found))]
@@ -271,26 +271,26 @@ class _Placing:
         form = possibly if reading == "possible" else held
         condition = conjunction(list(map(form, partners.conditions)))
         joined = replace(node, left=left.plan, right=partners.plan, condition=condition)
-        return replace(left, plan=_as_read(joined, partners.told, block.reading))
+        return replace(left, plan=_as_read(joined, partners.source_errors, block.reading))
 
     def _partners(self, node: lo.Join, left: _Part, inner: _Block) -> _Partners:
         noted, self.errors = self.errors, []
         right, width = self._part(node.right, inner), len(left.plan.schema)
         inside, self.errors = self.errors, noted
-        told = Telling(right.plan, [Noted(errors, True) for _, errors in inside])
-        conditions = conjuncts(_over(node.condition, _beside(left, right)))
+        separated = ErrorSeparation(right.plan, [Noted(errors, True) for _, errors in inside])
+        conditions = conjuncts(_over(node.condition, _columns_of_both(left, right)))
         conditions += [shift_columns(condition, width) for condition, _ in inner.found]
         erring = tuple(shift_columns(condition, width) for condition in inner.in_existence)
         fragile = tuple(filter(can_fail, conditions))
-        return _Partners(told.plan, conditions, fragile, inner.existences, erring, told.all_errors)
+        return _Partners(separated.plan, conditions, fragile, inner.existences, erring, separated.all_errors)
 
     def _erring(self, node: lo.Join, left: _Part, partners: _Partners, way: int, block: _Block) -> lo.Node:
         """Pairs of rows on which an EXISTS fails in this way and none is false, unless another makes it true."""
         sure, own = partners, way == 0 and bool(partners.fragile)
-        if partners.told is not None and way == partners.ways - 1:
+        if partners.source_errors is not None and way == partners.ways - 1:
             text = Column(STRING, len(left.plan.schema), "error")
             block.in_existence = (Reported(BOOLEAN, TRUE, text),)
-            return lo.Join(left.plan, partners.told.plan, "inner")
+            return lo.Join(left.plan, partners.source_errors.plan, "inner")
         if partners.existences:
             erring = None if own else way - bool(partners.fragile)
             sure = self._partners(node, left, _Block(_as_possible, "sure"))
@@ -305,7 +305,7 @@ class _Placing:
 
 
 def _attaching(node: lo.Join, left: _Part, right: _Part) -> _Part:
-    found = _beside(left, right)
+    found = _columns_of_both(left, right)
     condition = conjunction([held(part) for part in conjuncts(_over(node.condition, found))])
     return _Part(replace(node, left=left.plan, right=right.plan, condition=condition), found)
 
@@ -318,14 +318,14 @@ def _suffices(value: lo.Node, first: Expression) -> Expression | None:
     return None
 
 
-def _as_read(joined: lo.Join, told: Errors | None, reading: _Reading) -> lo.Node:
+def _as_read(joined: lo.Join, source_errors: Errors | None, reading: _Reading) -> lo.Node:
     """An existence that fails where its source does: then it is not sure, and possible."""
-    if told is None or reading == "usual":
+    if source_errors is None or reading == "usual":
         return joined
     if reading == "sure":
-        return lo.Join(joined, told.plan, "anti")
+        return lo.Join(joined, source_errors.plan, "anti")
     others = replace(joined, join="anti" if joined.join == "semi" else "semi")
-    return lo.SetOperation("union all", joined, lo.Join(others, told.plan, "semi"))
+    return lo.SetOperation("union all", joined, lo.Join(others, source_errors.plan, "semi"))
 
 
 def _without(pairs: lo.Node, matched: lo.Node, own: tuple[Column, ...]) -> lo.Node:
@@ -338,8 +338,8 @@ def _without(pairs: lo.Node, matched: lo.Node, own: tuple[Column, ...]) -> lo.No
 
 def _any_of(conditions: Sequence[Expression]) -> Expression:
     found = conditions[0]
-    for another in conditions[1:]:
-        found = Call(BOOLEAN, "or", (found, another))
+    for other in conditions[1:]:
+        found = Call(BOOLEAN, "or", (found, other))
     return found
 
 
@@ -441,7 +441,7 @@ def _over(expression: Expression, found: Sequence[Expression]) -> Expression:
     return map_columns(expression, lambda column: found[column.index])
 
 
-def _beside(left: _Part, right: _Part) -> tuple[Expression, ...]:
+def _columns_of_both(left: _Part, right: _Part) -> tuple[Expression, ...]:
     width = len(left.plan.schema)
     return (*left.columns, *(shift_columns(column, width) for column in right.columns))
 
@@ -451,8 +451,8 @@ def _quiet(node: lo.Node) -> lo.Node:
 
     def change(part: lo.Node) -> lo.Node:
         if isinstance(part, lo.Aggregate) and _has_errors(part):
-            told = _reporting(part)
-            return lo.Project(told.plan, tuple(map(tried, told.columns)), tuple(f.name for f in part.schema))
+            separated = _reporting(part)
+            return lo.Project(separated.plan, tuple(map(tried, separated.columns)), tuple(f.name for f in part.schema))
         if isinstance(part, lo.Filter | lo.Join):
             return lo.map_expressions(part, lambda e: conjunction(list(map(held, conjuncts(e)))))
         return lo.map_expressions(part, tried)

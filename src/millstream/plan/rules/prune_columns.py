@@ -16,10 +16,10 @@ from millstream.plan import nodes as lo
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.rules.context import Context
 
-Positions = dict[int, int]  # of the columns that are left: old position to new
+NewPositions = dict[int, int]  # of the columns that are left: old position to new
 
 
-Kept = Mapping[str, Sequence[tuple[int, ...]]]  # columns that joins keep, by the fingerprint of the rows' plan
+KeptByPlan = Mapping[str, Sequence[tuple[int, ...]]]  # columns that joins keep, by the fingerprint of the rows' plan
 
 
 def prune_columns(plan: lo.Node, context: Context) -> lo.Node:
@@ -30,7 +30,7 @@ def prune_columns(plan: lo.Node, context: Context) -> lo.Node:
     return pruned
 
 
-def _prune(node: lo.Node, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
+def _prune(node: lo.Node, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
     """The node without (some of) the columns that are not needed, and where the others are."""
     match node:
         case lo.Project():
@@ -53,7 +53,7 @@ def _prune(node: lo.Node, needed: set[int], kept: Kept) -> tuple[lo.Node, Positi
             return unchanged, {index: index for index in range(len(node.schema))}
 
 
-def _whole(node: lo.Node, kept: Kept) -> lo.Node:
+def _whole(node: lo.Node, kept: KeptByPlan) -> lo.Node:
     """The node with all its columns in place, pruned further down."""
     width = len(node.schema)
     pruned, positions = _prune(node, set(range(width)), kept)
@@ -62,7 +62,7 @@ def _whole(node: lo.Node, kept: Kept) -> lo.Node:
     return _narrowed(pruned, positions, range(width), node)
 
 
-def _prune_project(node: lo.Project, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
+def _prune_project(node: lo.Project, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
     chosen = sorted(needed) or [0]
     expressions = [node.expressions[index] for index in chosen]
     child, positions = _prune(node.input, set().union(*(columns_used(e) for e in expressions)), kept)
@@ -71,7 +71,7 @@ def _prune_project(node: lo.Project, needed: set[int], kept: Kept) -> tuple[lo.N
     return lo.Project(child, moved, names), {old: new for new, old in enumerate(chosen)}
 
 
-def _prune_join(node: lo.Join, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
+def _prune_join(node: lo.Join, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
     width = len(node.left.schema)
     read = needed | columns_used(node.condition)
     left, left_positions = _narrow(node.left, {index for index in read if index < width}, kept)
@@ -82,7 +82,7 @@ def _prune_join(node: lo.Join, needed: set[int], kept: Kept) -> tuple[lo.Node, P
     return join, {old: new for old, new in positions.items() if new < len(join.schema)}
 
 
-def _prune_aggregate(node: lo.Aggregate, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
+def _prune_aggregate(node: lo.Aggregate, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
     """Groups stay as they are; calls that nobody reads are left out."""
     keys = len(node.keys)
     calls = [call for index, call in enumerate(node.calls) if index + keys in needed]
@@ -97,7 +97,7 @@ def _prune_aggregate(node: lo.Aggregate, needed: set[int], kept: Kept) -> tuple[
     return pruned, places
 
 
-def _narrow(node: lo.Node, needed: set[int], kept: Kept) -> tuple[lo.Node, Positions]:
+def _narrow(node: lo.Node, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
     """A join's input with the needed columns only (at least one, if there is any: rows must stay rows), or with those
     that it keeps together with others."""
     chosen = sorted(needed) or [*range(len(node.schema))][:1]
@@ -120,10 +120,10 @@ def _with_others(needed: set[int], kept: Sequence[tuple[int, ...]]) -> set[int]:
     return max((each for each in joined if len(each) <= 2 * len(needed)), key=len, default=needed)
 
 
-def _narrowed(pruned: lo.Node, positions: Positions, chosen: Iterable[int], original: lo.Node) -> lo.Node:
+def _narrowed(pruned: lo.Node, positions: NewPositions, chosen: Iterable[int], original: lo.Node) -> lo.Node:
     columns = [Column(original.schema[old].type, positions[old], original.schema[old].name) for old in chosen]
     return lo.Project(pruned, tuple(columns), tuple(column.name for column in columns))
 
 
-def _moved(expression: Expression, positions: Positions) -> Expression:
+def _moved(expression: Expression, positions: NewPositions) -> Expression:
     return map_columns(expression, lambda column: replace(column, index=positions[column.index]))

@@ -51,7 +51,7 @@ def _pushed(node: lo.Node) -> lo.Node | None:
     smaller = lo.Join(left, right, "inner", map_columns(join.condition, moved))
     expressions = tuple(map_columns(expression, moved) for expression in projection.expressions)
     projected = lo.Project(smaller, expressions, projection.names)
-    return projected if _tells_all(projection, join, read) else lo.Distinct(projected)
+    return projected if _determines_all(projection, join, read) else lo.Distinct(projected)
 
 
 def _only(node: lo.Node, columns: list[int]) -> lo.Node:
@@ -59,7 +59,7 @@ def _only(node: lo.Node, columns: list[int]) -> lo.Node:
     return lo.Project(node, kept, tuple(column.name for column in kept))
 
 
-def _tells_all(projection: lo.Project, join: lo.Join, read: list[int]) -> bool:
+def _determines_all(projection: lo.Project, join: lo.Join, read: list[int]) -> bool:
     """Whether the projected row determines every column that was kept."""
     known = {expression.index for expression in projection.expressions if isinstance(expression, Column)}
     keys, _ = split_condition(join.condition, len(join.left.schema))

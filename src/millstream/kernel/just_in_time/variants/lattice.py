@@ -1,7 +1,7 @@
 """Which sub-tuples of combinations a join above has no partner for: the lattice of Yang and Papadias (Figures 7 and 8).
 
 A combination is a pair of rows, of the left and of the right side of a join. Its components are those inputs of the
-join that a demand looks at, and a sub-tuple is a set of components (a `Node`) with the code of their keys. It is
+join that a demand looks at, and a sub-tuple is a set of components (a `LatticeNode`) with the code of their keys. It is
 demanded if a row opposite has equal keys, or if a combination with it has been made; a part of it is demanded then too.
 
     level 3        abc                 Of a combination that is not demanded, the minimal sub-tuples that are not are
@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.kernel.batch import END
-from millstream.kernel.joins.graph import Access, Inputs, JoinGraph
+from millstream.kernel.joins.graph import Access, InputSet, JoinGraph
 from millstream.kernel.just_in_time.blacklist import Flags
-from millstream.kernel.just_in_time.partners import Link, Words
-from millstream.kernel.just_in_time.tree_shape import Join, inputs_of
+from millstream.kernel.just_in_time.partners import Link, WordsByColumn
+from millstream.kernel.just_in_time.tree_shape import TreeJoin, inputs_of
 from millstream.kernel.just_in_time.variants.bloom import BloomLink
 from millstream.kernel.keys import Codes, Positions, mixed, word_of
 from millstream.kernel.operator import Segment
@@ -37,17 +37,17 @@ from millstream.kernel.storage.segments import gather, numbers
 
 _MOST_IN_FULL = 4  # components up to which every set of them is a node; of more, the single ones, pairs, and all
 _WIDEST_TABLE = 16  # places in a table, for each pair, up to which it is quicker than sorting
-Columns = tuple[str, ...]
+ColumnNames = tuple[str, ...]
 Ends = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Node:
+class LatticeNode:
     """A set of components: their columns, those on either side, and how partners and combinations are found by them."""
 
-    components: Inputs
-    columns: Columns
-    sides: tuple[Columns, Columns]
+    components: InputSet
+    columns: ColumnNames
+    sides: tuple[ColumnNames, ColumnNames]
     to_opposite: Link
     like: Link
     is_whole: bool
@@ -63,7 +63,9 @@ class Node:
         return sum(1 << component for component in self.components)
 
 
-def nodes_of(graph: JoinGraph, join: Join, to_opposite: Link, like: Link, link: type[Link] = Link) -> tuple[Node, ...]:
+def nodes_of(
+    graph: JoinGraph, join: TreeJoin, to_opposite: Link, like: Link, link: type[Link] = Link
+) -> tuple[LatticeNode, ...]:
     """All nodes for the combinations of a join that look for partners as `to_opposite` does, the smaller ones first.
 
     What is asked of a whole combination is as it is without a lattice; that a part of it seems to be demanded that is
@@ -89,7 +91,7 @@ def nodes_of(graph: JoinGraph, join: Join, to_opposite: Link, like: Link, link: 
             there(Access(tuple(name for name, _ in both), own), to_opposite.usual, TRUE),
             alike(Access(own, own), like.usual, TRUE),
         )
-        nodes.append(Node(chosen, own, sides, *ways, is_whole))
+        nodes.append(LatticeNode(chosen, own, sides, *ways, is_whole))
     return tuple(nodes)
 
 
@@ -117,27 +119,27 @@ class SideOfPairs:
         else:
             self.rows, self.of_pairs = np.unique(positions, return_inverse=True)
         self._words: dict[str, Codes] = {}
-        self._parts: dict[Columns, Parts] = {}
-        self._of_pairs: dict[Columns, Positions] = {}
+        self._parts: dict[ColumnNames, Parts] = {}
+        self._of_pairs: dict[ColumnNames, Positions] = {}
 
     def word(self, name: str) -> Codes:
         if name not in self._words:
             self._words[name] = word_of(gather(self.segment, [name], self.rows)[0])
         return self._words[name]
 
-    def codes(self, columns: Columns) -> Codes:
+    def codes(self, columns: ColumnNames) -> Codes:
         return mixed([self.word(name) for name in columns])
 
     @cached_property
     def ends(self) -> Ends:
         return numbers(self.segment, END)[self.rows]
 
-    def parts(self, columns: Columns) -> Parts:
+    def parts(self, columns: ColumnNames) -> Parts:
         if columns not in self._parts:
             self._parts[columns] = Parts(*np.unique(self.codes(columns), return_index=True, return_inverse=True))
         return self._parts[columns]
 
-    def parts_of_pairs(self, columns: Columns, pairs: Positions) -> Positions:
+    def parts_of_pairs(self, columns: ColumnNames, pairs: Positions) -> Positions:
         """The number of the part in each of these pairs."""
         if columns not in self._of_pairs:
             self._of_pairs[columns] = self.parts(columns).of_rows[self.of_pairs]
@@ -148,37 +150,37 @@ class SideOfPairs:
 class Opposite(Protocol):
     """What stands opposite, and what is remembered of it."""
 
-    def remembers(self, node: Node) -> bool:
+    def remembers(self, node: LatticeNode) -> bool:
         """Whether any sub-tuples of a node are known not to be demanded."""
         ...
 
-    def knows(self, node: Node, codes: Codes) -> Flags:
+    def knows(self, node: LatticeNode, codes: Codes) -> Flags:
         """Which are."""
         ...
 
-    def marks(self, node: Node, side: int, codes: Codes) -> Flags:
+    def marks(self, node: LatticeNode, side: int, codes: Codes) -> Flags:
         """Which parts of sub-tuples belong to such a one."""
         ...
 
-    def is_asking(self, node: Node) -> bool:
+    def is_checked(self, node: LatticeNode) -> bool:
         """Whether it is worth while to ask for sub-tuples of a node; of the whole, to ask for each once and to remember
         it, since the pairs must be asked for anyway."""
         ...
 
-    def demands(self, node: Node, words: Words) -> Flags:
+    def demands(self, node: LatticeNode, words: WordsByColumn) -> Flags:
         """Which sub-tuples are demanded."""
         ...
 
-    def note(self, node: Node, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
+    def note(self, node: LatticeNode, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
         """Sub-tuples that are not; how many of them, from the first on, will be remembered."""
         ...
 
-    def count(self, node: Node, pairs: int, asked: int) -> None:
+    def count(self, node: LatticeNode, pairs: int, checked: int) -> None:
         """For so many pairs there were so many sub-tuples to ask for."""
         ...
 
 
-def carrying(nodes: Sequence[Node], left: SideOfPairs, right: SideOfPairs, opposite: Opposite) -> Flags:
+def carrying(nodes: Sequence[LatticeNode], left: SideOfPairs, right: SideOfPairs, opposite: Opposite) -> Flags:
     """Which of the pairs have a minimal sub-tuple that is not demanded."""
     flags = np.zeros(left.of_pairs.size, np.bool_)
     for number, side in enumerate((left, right)):
@@ -192,27 +194,27 @@ def carrying(nodes: Sequence[Node], left: SideOfPairs, right: SideOfPairs, oppos
     return flags
 
 
-def _within(nodes: Sequence[Node], number: int, side: SideOfPairs, opposite: Opposite) -> Flags | None:
+def _within(nodes: Sequence[LatticeNode], number: int, side: SideOfPairs, opposite: Opposite) -> Flags | None:
     """The same for the rows of a side; None where there are no nodes."""
-    carried: dict[Inputs, Flags] = {}
+    carried: dict[InputSet, Flags] = {}
     for node in nodes:
-        is_asked = node.is_whole or opposite.is_asking(node)
-        if not is_asked:
+        is_checked = node.is_whole or opposite.is_checked(node)
+        if not is_checked:
             if opposite.remembers(node):
                 carried[node.components] = opposite.knows(node, side.codes(node.columns))
             continue
         parts = side.parts(node.columns)
         known = opposite.knows(node, parts.codes)
-        asked = ~known
+        checked = ~known
         below = [flags for components, flags in carried.items() if components < node.components]
         if below:
-            alive = np.zeros(asked.size, np.bool_)
+            alive = np.zeros(checked.size, np.bool_)
             alive[parts.of_rows[~np.logical_or.reduce(below)]] = True
-            asked &= alive
-        asked_parts = np.flatnonzero(asked)
-        if asked_parts.size:
-            at = parts.rows[asked_parts]
-            new = asked_parts[~opposite.demands(node, {name: side.word(name)[at] for name in node.columns})]
+            checked &= alive
+        checked_parts = np.flatnonzero(checked)
+        if checked_parts.size:
+            at = parts.rows[checked_parts]
+            new = checked_parts[~opposite.demands(node, {name: side.word(name)[at] for name in node.columns})]
             if new.size:
                 nothing = np.zeros(new.size, np.uint64)
                 codes = parts.codes[new]
@@ -224,13 +226,13 @@ def _within(nodes: Sequence[Node], number: int, side: SideOfPairs, opposite: Opp
 
 
 def _across(
-    nodes: Sequence[Node], pairs: Positions, left: SideOfPairs, right: SideOfPairs, opposite: Opposite
+    nodes: Sequence[LatticeNode], pairs: Positions, left: SideOfPairs, right: SideOfPairs, opposite: Opposite
 ) -> Flags:
     """For the pairs, none of whose rows carries one."""
-    carried: dict[Inputs, Flags] = {}
+    carried: dict[InputSet, Flags] = {}
     carry_any = np.zeros(pairs.size, np.bool_)
     for node in nodes:
-        if not (node.is_whole or opposite.is_asking(node) or opposite.remembers(node)):
+        if not (node.is_whole or opposite.is_checked(node) or opposite.remembers(node)):
             continue
         below = [flags for components, flags in carried.items() if components < node.components]
         alive = np.flatnonzero(~np.logical_or.reduce(below)) if below else np.arange(pairs.size)
@@ -242,9 +244,9 @@ def _across(
     return carry_any
 
 
-def _carry(node: Node, pairs: Positions, left: SideOfPairs, right: SideOfPairs, opposite: Opposite) -> Flags:
+def _carry(node: LatticeNode, pairs: Positions, left: SideOfPairs, right: SideOfPairs, opposite: Opposite) -> Flags:
     """Which of the pairs have a sub-tuple of a node that is not demanded, if its parts are."""
-    if node.is_whole and not opposite.is_asking(node):
+    if node.is_whole and not opposite.is_checked(node):
         at = left.of_pairs[pairs], right.of_pairs[pairs]
         words = {
             name: side.word(name)[i] for own, side, i in zip(node.sides, (left, right), at, strict=True) for name in own
@@ -257,20 +259,24 @@ def _carry(node: Node, pairs: Positions, left: SideOfPairs, right: SideOfPairs, 
     flags = opposite.marks(node, 0, parts[0].codes)[one] & opposite.marks(node, 1, parts[1].codes)[other]
     marked = np.flatnonzero(flags)
     flags[marked] = opposite.knows(node, codes[marked])
-    asked = np.flatnonzero(~flags)
-    if asked.size and opposite.is_asking(node):
-        new = asked[~opposite.demands(node, {name: word[asked] for name, word in words.items()})]
+    checked = np.flatnonzero(~flags)
+    if checked.size and opposite.is_checked(node):
+        new = checked[~opposite.demands(node, {name: word[checked] for name, word in words.items()})]
         if new.size:
             ends = np.minimum(left.ends[parts[0].rows[one[new]]], right.ends[parts[1].rows[other[new]]])
             noted = opposite.note(node, codes[new], (parts[0].codes[one[new]], parts[1].codes[other[new]]), ends)
             flags[new if node.is_whole else new[:noted]] = True
     if node.is_whole:
-        opposite.count(node, pairs.size, asked.size)
+        opposite.count(node, pairs.size, checked.size)
     return flags[which]
 
 
 def _words(
-    node: Node, parts: tuple[Parts, Parts], of: tuple[Positions, Positions], left: SideOfPairs, right: SideOfPairs
+    node: LatticeNode,
+    parts: tuple[Parts, Parts],
+    of: tuple[Positions, Positions],
+    left: SideOfPairs,
+    right: SideOfPairs,
 ) -> dict[str, Codes]:
     """Of pairs of parts."""
     words: dict[str, Codes] = {}

@@ -25,15 +25,15 @@ from millstream.kernel.columns import only
 from millstream.kernel.joins.graph import JoinGraph
 from millstream.kernel.just_in_time.blacklist import Flags
 from millstream.kernel.just_in_time.combinations import CombinationGate, Found
-from millstream.kernel.just_in_time.detection import Detection, Kept
-from millstream.kernel.just_in_time.gates import Experience, experiences, kept_experiences
+from millstream.kernel.just_in_time.detection import Detection, StoredSegments
+from millstream.kernel.just_in_time.gates import DemandExperience, demand_experiences, kept_experiences
 from millstream.kernel.just_in_time.look_ahead import Usual
-from millstream.kernel.just_in_time.partners import Link, Stored, Words, rows_at
+from millstream.kernel.just_in_time.partners import Link, Stored, WordsByColumn, rows_at
 from millstream.kernel.just_in_time.surroundings import Surroundings
 from millstream.kernel.just_in_time.tally import Tally
-from millstream.kernel.just_in_time.tree_shape import Demand, Join, inputs_of
-from millstream.kernel.just_in_time.variants.lattice import Ends, Node, SideOfPairs, carrying, nodes_of
-from millstream.kernel.just_in_time.variants.marks import Marks, Name, codes_over, is_in, latest_ends
+from millstream.kernel.just_in_time.tree_shape import Demand, TreeJoin, inputs_of
+from millstream.kernel.just_in_time.variants.lattice import Ends, LatticeNode, SideOfPairs, carrying, nodes_of
+from millstream.kernel.just_in_time.variants.marks import Marks, NodeName, codes_over, is_in, latest_ends
 from millstream.kernel.keys import Codes, Positions
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.storage.segments import codes_of, numbers
@@ -49,9 +49,9 @@ class _Descent:
     """Where a node goes: the joins that store rows with it, the one at which its parts meet first; there it is a node
     of that demand."""
 
-    joins: tuple[Join, ...]
+    joins: tuple[TreeJoin, ...]
     number: int
-    node: Node
+    node: LatticeNode
 
 
 class LatticeGate(CombinationGate):
@@ -60,7 +60,7 @@ class LatticeGate(CombinationGate):
     def __init__(
         self,
         graph: JoinGraph,
-        join: Join,
+        join: TreeJoin,
         demands: Sequence[Demand],
         usual: Usual,
         link: type[Link] = Link,
@@ -69,11 +69,11 @@ class LatticeGate(CombinationGate):
     ) -> None:
         super().__init__(graph, join, demands, usual)
         self.join, self.is_adaptive = join, adaptive
-        self.nodes = [nodes_of(graph, join, asking.to_opposite, asking.like, link) for asking in self.asking]
+        self.nodes = [nodes_of(graph, join, check.to_opposite, check.like, link) for check in self.checks]
         self.by_name = {(a, node.number): node for a, nodes in enumerate(self.nodes) for node in nodes}
         self.left_column = next(name for name, (source, _) in graph.places.items() if source in inputs_of(join.left))
-        self.marks, self.known = Marks({}, 0), dict[Name, Experience]()
-        self.descending = set[Name]()
+        self.marks, self.known = Marks({}, 0), dict[NodeName, DemandExperience]()
+        self.descending = set[NodeName]()
 
     # A step
 
@@ -84,7 +84,7 @@ class LatticeGate(CombinationGate):
         across = (name for name in kept if self.by_name[name].side is None)
         taken = sum(segment.height for name in across for segment in kept[name])
         step.marks = Marks(kept, max(0, max(_LEAST_ROOM, rows) - taken))
-        (known,) = experiences([len(self.by_name)], state.get(self._experiences, ()))
+        (known,) = demand_experiences([len(self.by_name)], state.get(self._experiences, ()))
         step.known = dict(zip(self.by_name, known, strict=True))
         step.descending = set()
         return step
@@ -100,13 +100,13 @@ class LatticeGate(CombinationGate):
                 if experience.given_up and is_whole:
                     self.marks.forget(name)  # which is found again by asking
         for name, node in self.by_name.items():
-            new = self.asking[name[0]].new_partners(around)
+            new = self.checks[name[0]].new_partners(around)
             if new.height and self.marks.segments.get(name):
                 self.marks.remove(name, codes_over(new, node.to_opposite.access.stored))
 
     def may_meet(self, number: int, pairs: Found, made: Sequence[Segment], around: Surroundings) -> Flags:
         rows, i, others, j = pairs
-        stored = self.asking[number].stored(around)
+        stored = self.checks[number].stored(around)
         names = [(number, node.number) for node in self.nodes[number]]
         if not any(segment.height for segment, _ in stored) or not any(map(self._is_used, names)):
             # ∅, which nothing is remembered of, or nothing that would save asking
@@ -116,12 +116,14 @@ class LatticeGate(CombinationGate):
             sides = sides[::-1]
         return ~carrying(self.nodes[number], *sides, _Opposite(self, number, stored, made))
 
-    def _is_used(self, name: Name) -> bool:
+    def _is_used(self, name: NodeName) -> bool:
         return not self.known[name].given_up or bool(self.marks.segments.get(name))
 
     # What travels down
 
-    def hand_down(self, gates: Mapping[Join, CombinationGate], given_up: Collection[Join], kept: Kept) -> int:
+    def hand_down(
+        self, gates: Mapping[TreeJoin, CombinationGate], given_up: Collection[TreeJoin], kept: StoredSegments
+    ) -> int:
         """Sends sub-tuples that were found within a side down, and withdraws what is kept with them: so many rows."""
         withdrawn = 0
         for name in sorted(self.descending):
@@ -144,16 +146,18 @@ class LatticeGate(CombinationGate):
             self.marks.remove(name, taken)
         return withdrawn
 
-    def _descent(self, name: Name, gates: Mapping[Join, CombinationGate]) -> _Descent | None:
-        node, demand = self.by_name[name], self.asking[name[0]].demand
+    def _descent(self, name: NodeName, gates: Mapping[TreeJoin, CombinationGate]) -> _Descent | None:
+        node, demand = self.by_name[name], self.checks[name[0]].demand
         side = self.join.sides[node.side] if node.side is not None else None
-        joins = tuple(join for join in side.walk() if node.components <= join.inputs) if isinstance(side, Join) else ()
+        joins = (
+            tuple(join for join in side.walk() if node.components <= join.inputs) if isinstance(side, TreeJoin) else ()
+        )
         gate = gates.get(joins[0]) if joins else None
         if not isinstance(gate, LatticeGate):
             return None
-        for number, asking in enumerate(gate.asking):
+        for number, check in enumerate(gate.checks):
             there = gate.by_name.get((number, node.number))
-            if asking.demand == demand and there is not None and there.columns == node.columns:
+            if check.demand == demand and there is not None and there.columns == node.columns:
                 return _Descent(joins, number, there)
         return None
 
@@ -176,8 +180,8 @@ class LatticeGate(CombinationGate):
 
     # What is kept
 
-    def kept(self, sides: Kept, horizon: int) -> Kept:
-        def carried(name: Name, side: int, codes: Codes) -> Ends:
+    def kept(self, sides: StoredSegments, horizon: int) -> StoredSegments:
+        def carried(name: NodeName, side: int, codes: Codes) -> Ends:
             columns = self.by_name[name].sides[side]
             if not columns:
                 return np.full(codes.size, INF)
@@ -197,7 +201,7 @@ class LatticeGate(CombinationGate):
     def _experiences(self) -> str:
         return f"lattice {self.join.number}"
 
-    def _synopsis(self, name: Name) -> str:
+    def _synopsis(self, name: NodeName) -> str:
         return f"marks {self.join.number} {name[0]} {name[1]}"
 
 
@@ -210,19 +214,19 @@ class _Opposite:
     stored: Sequence[Stored]
     made: Sequence[Segment]
 
-    def remembers(self, node: Node) -> bool:
+    def remembers(self, node: LatticeNode) -> bool:
         return bool(self.gate.marks.segments.get((self.number, node.number)))
 
-    def knows(self, node: Node, codes: Codes) -> Flags:
+    def knows(self, node: LatticeNode, codes: Codes) -> Flags:
         return self.gate.marks.knows((self.number, node.number), codes)
 
-    def marks(self, node: Node, side: int, codes: Codes) -> Flags:
+    def marks(self, node: LatticeNode, side: int, codes: Codes) -> Flags:
         return self.gate.marks.has_part((self.number, node.number), side, codes)
 
-    def is_asking(self, node: Node) -> bool:
+    def is_checked(self, node: LatticeNode) -> bool:
         return not self.gate.known[self.number, node.number].given_up
 
-    def demands(self, node: Node, words: Words) -> Flags:
+    def demands(self, node: LatticeNode, words: WordsByColumn) -> Flags:
         met = node.to_opposite.has_partner(words, self.stored)
         unmet = np.flatnonzero(~met)
         if unmet.size and self.made:
@@ -232,16 +236,16 @@ class _Opposite:
             self.gate.known[self.number, node.number].add(met)
         return met
 
-    def note(self, node: Node, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
+    def note(self, node: LatticeNode, codes: Codes, parts: tuple[Codes, Codes], ends: Ends) -> int:
         name = self.number, node.number
         noted = self.gate.marks.add(name, codes, parts, ends, across=node.side is None)
-        if noted and node.side is not None and isinstance(self.gate.join.sides[node.side], Join):
+        if noted and node.side is not None and isinstance(self.gate.join.sides[node.side], TreeJoin):
             self.gate.descending.add(name)
         return noted
 
-    def count(self, node: Node, pairs: int, asked: int) -> None:
+    def count(self, node: LatticeNode, pairs: int, checked: int) -> None:
         experience = self.gate.known[self.number, node.number]
-        experience.asked, experience.met = experience.asked + pairs, experience.met + asked
+        experience.asked, experience.met = experience.asked + pairs, experience.met + checked
 
 
 @dataclass(frozen=True)
@@ -249,16 +253,16 @@ class Lattice(Detection):
     """Combinations are held back by minimal sub-tuples, whose parts are judged by the link."""
 
     def combination_gate(
-        self, graph: JoinGraph, join: Join, demands: Sequence[Demand], usual: Usual, *, adaptive: bool
+        self, graph: JoinGraph, join: TreeJoin, demands: Sequence[Demand], usual: Usual, *, adaptive: bool
     ) -> CombinationGate:
         return LatticeGate(graph, join, demands, usual, self.link, adaptive=adaptive)
 
     def remember(
         self,
-        gates: Mapping[Join, CombinationGate],
-        given_up: Collection[Join],
-        kept: Kept,
-        horizon: Callable[[Join], int],
+        gates: Mapping[TreeJoin, CombinationGate],
+        given_up: Collection[TreeJoin],
+        kept: StoredSegments,
+        horizon: Callable[[TreeJoin], int],
         tally: Tally,
     ) -> None:
         lattices = {join: gate for join, gate in gates.items() if isinstance(gate, LatticeGate)}
@@ -271,7 +275,7 @@ class Lattice(Detection):
             tally.marks_of_1, tally.marks_of_2, tally.marks_of_more = sizes
 
 
-def _synopsis_of(side: Join | int) -> str:
+def _synopsis_of(side: TreeJoin | int) -> str:
     return f"rows {side}" if isinstance(side, int) else f"join {side.number}"
 
 

@@ -28,18 +28,18 @@ from millstream.kernel.storage.synopsis import merged, size_classes_to_merge
 
 _MANY = 2_000  # codes above which a Bloom filter is asked first
 PARTS = "_left", "_right"
-Name = tuple[int, int]  # a demand, and a node
+NodeName = tuple[int, int]  # a demand, and a node
 
 
 class Marks:
     """Those of one join, as they change during a step."""
 
-    def __init__(self, kept: Mapping[Name, Sequence[Segment]], room: int) -> None:
+    def __init__(self, kept: Mapping[NodeName, Sequence[Segment]], room: int) -> None:
         """`room` is for how many more that lie across the join: of the others there are no more than rows."""
         self.segments = {name: list(segments) for name, segments in kept.items()}
         self._room = room
 
-    def knows(self, name: Name, codes: Codes) -> Flags:
+    def knows(self, name: NodeName, codes: Codes) -> Flags:
         found = np.zeros(codes.size, np.bool_)
         for segment in self.segments.get(name, ()):
             if codes.size > _MANY:
@@ -49,14 +49,14 @@ class Marks:
                 found |= is_in(codes_of(segment), codes)
         return found
 
-    def has_part(self, name: Name, side: int, codes: Codes) -> Flags:
+    def has_part(self, name: NodeName, side: int, codes: Codes) -> Flags:
         found = np.zeros(codes.size, np.bool_)
         again = mixed([codes])
         for segment in self.segments.get(name, ()):
             found |= is_in(code_index(segment, (PARTS[side],), ()).codes, again)
         return found
 
-    def add(self, name: Name, codes: Codes, parts: tuple[Codes, Codes], ends: Ends, *, across: bool) -> int:
+    def add(self, name: NodeName, codes: Codes, parts: tuple[Codes, Codes], ends: Ends, *, across: bool) -> int:
         """Sub-tuples that are not known yet; how many of them, from the first on, there was room for."""
         noted = min(codes.size, self._room) if across else codes.size
         if across:
@@ -70,23 +70,23 @@ class Marks:
             self.segments.setdefault(name, []).append(segment)
         return noted
 
-    def remove(self, name: Name, codes: Codes) -> None:
+    def remove(self, name: NodeName, codes: Codes) -> None:
         """Those that have one of the codes."""
         self._change(name, lambda segment: ~_at(codes_of(segment), codes))
 
-    def forget(self, name: Name) -> None:
+    def forget(self, name: NodeName) -> None:
         self.segments.pop(name, None)
 
     def clear(self) -> None:
         self.segments = {}
 
-    def _change(self, name: Name, keep: Callable[[Segment], Flags]) -> None:
+    def _change(self, name: NodeName, keep: Callable[[Segment], Flags]) -> None:
         kept = [only(segment, keep(segment)) for segment in self.segments.get(name, ())]
         self.segments[name] = [segment for segment in kept if segment.height]
 
     def retained(
-        self, horizon: int, carried: Callable[[Name, int, Codes], Ends]
-    ) -> Iterator[tuple[Name, tuple[Segment, ...]]]:
+        self, horizon: int, carried: Callable[[NodeName, int, Codes], Ends]
+    ) -> Iterator[tuple[NodeName, tuple[Segment, ...]]]:
         """What is kept of each node; `carried` says until when rows of a side carry the marks of parts."""
         for name, segments in self.segments.items():
             living = [self._living(name, segment, horizon, carried) for segment in segments]
@@ -95,7 +95,9 @@ class Marks:
                 yield name, (*kept, *([merged(merging)] if merging else []))
 
     @staticmethod
-    def _living(name: Name, segment: Segment, horizon: int, carried: Callable[[Name, int, Codes], Ends]) -> Segment:
+    def _living(
+        name: NodeName, segment: Segment, horizon: int, carried: Callable[[NodeName, int, Codes], Ends]
+    ) -> Segment:
         """Looked at once a quarter of it may have to go."""
         ends = numbers(segment, END)
         past = np.flatnonzero(ends <= horizon)

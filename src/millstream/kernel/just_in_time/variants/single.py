@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.kernel.joins.graph import Inputs, JoinGraph
+from millstream.kernel.joins.graph import InputSet, JoinGraph
 from millstream.kernel.just_in_time.combinations import CombinationGate
 from millstream.kernel.just_in_time.detection import Detection
 from millstream.kernel.just_in_time.look_ahead import Usual
-from millstream.kernel.just_in_time.tree_shape import Join
+from millstream.kernel.just_in_time.tree_shape import TreeJoin
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,6 @@ class SingleRows(Detection):
     """No inner join holds combinations back."""
 
     def combination_gates(
-        self, graph: JoinGraph, root: Join, usual: Usual, retracting: Inputs, *, adaptive: bool
-    ) -> dict[Join, CombinationGate]:
+        self, graph: JoinGraph, root: TreeJoin, usual: Usual, retracting: InputSet, *, adaptive: bool
+    ) -> dict[TreeJoin, CombinationGate]:
         return {}
