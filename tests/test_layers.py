@@ -60,7 +60,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
     "plan": (
         {"nodes", "explain_groups"},
         {"physical"},
-        {"definitions", "tags", "analysis"},
+        {"definitions", "tags", "analysis", "parameters"},
         {"fingerprint", "algebra", "explain", "verify"},
         {"cost", "grouping"},
         {"kept_columns", "just_in_time"},

@@ -46,6 +46,7 @@ BY_PAPER = {
         "adaptivity",
         "query_storage",
         "registering",
+        "small_epochs",
         "stocks_and_articles",
     ),
     "psoup": ("modes", "mode_rates", "composite_probes", "late_queries"),  # the last starts Spark

@@ -22,7 +22,7 @@ from millstream.errors import (
     TypeError,
 )
 from millstream.ingest.insert import InsertResult
-from millstream.query import Query
+from millstream.query import Query, Template
 from millstream.statements.result import Result
 
 __version__ = "0.1.0"
@@ -47,6 +47,7 @@ __all__ = [
     "StateError",
     "StatementError",
     "SyntaxError",
+    "Template",
     "TimeError",
     "TypeError",
     "connect",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, overload
 
 import pyarrow as pa
 
@@ -27,10 +26,11 @@ from millstream.queries.planner import Planner
 from millstream.queries.registry import check_query_name
 from millstream.queries.results import results
 from millstream.queries.standing import StandingQueries
-from millstream.query import Query, QueryContext
+from millstream.query import Query, QueryContext, Template
 from millstream.settings import Settings
 from millstream.statements.executor import Executor
 from millstream.statements.result import Result
+from millstream.statements.status import stats
 
 
 class Database:
@@ -53,7 +53,9 @@ class Database:
         feeds = Feeds(engine, self.catalog, inputs, lambda: session.settings, now)
         self._source_loop = source_loop = SourceLoop(feeds, inputs, sinks, external, checkpoints, now)
         self.planner = planner = Planner(engine, session)
-        context = QueryContext(engine, lambda: planner.options, inputs.ask_for_ticks, self.drop_query)
+        self._context = context = QueryContext(
+            engine, lambda: planner.options, inputs.ask_for_ticks, self.drop_query, self._drop_template
+        )
         self._queries = queries = StandingQueries(engine, session, planner, context)
         self._executor = Executor(engine, session, planner, queries, inputs, sinks, source_loop, external, pickler)
         self._on_close = on_close
@@ -86,16 +88,45 @@ class Database:
             check_query_name(name)
         return self._queries.registration.register_text(cql, name, mode)
 
-    @under_way
+    @overload
     def register_many(
-        self, template: str, rows: Any, names: Sequence[str] | None = None, mode: str = "eager"
-    ) -> list[Query]:
-        """Make a template a standing query for each row, whose values stand for its parameters (?), in order.
+        self, text: str, rows: Any, names: Sequence[str] | None = None, mode: str | None = None
+    ) -> list[Query]: ...
+    @overload
+    def register_many(
+        self, text: str, rows: Any, names: Sequence[str] | None = None, mode: str | None = None, *, template: str
+    ) -> Template: ...
+    def register_many(
+        self,
+        text: str,
+        rows: Any,
+        names: Sequence[str] | None = None,
+        mode: str | None = None,
+        *,
+        template: str | None = None,
+    ) -> list[Query] | Template:
+        """Make a text a standing query for each row, whose values stand for its parameters (?), in order.
 
-        Rows are tuples (or single values, where there is one parameter), or a pyarrow, polars or pandas table.
+        Rows are tuples (or single values, where there is one parameter), or a pyarrow, polars or pandas table. With the
+        name of a template they are its queries, together with those that it has, and the template is given.
         """
-        _check_mode(mode)
-        return self._queries.bulk.register(template, rows, names, mode)
+        _check_mode(mode or "eager")
+        with self.life:
+            if template is None:
+                return self._queries.bulk.register(text, rows, names, mode or "eager")
+            return self._queries.bulk.register_named(template, text, rows, names, mode)
+
+    def template(self, name: str) -> Template:
+        self.check_open()
+        return self._queries.named.find(name)
+
+    def templates(self) -> list[Template]:
+        self.check_open()
+        return list(self._queries.named)
+
+    @under_way
+    def _drop_template(self, name: str) -> None:
+        self._executor.queries.drop_template(name)
 
     def query(self, name: str) -> Query:
         self.check_open()
@@ -111,7 +142,8 @@ class Database:
 
         For thousands of queries of one group this is much faster than asking each.
         """
-        return results(self.engine, list(self._queries.registry) if queries is None else list(queries), at)
+        chosen = list(self._queries.registry if queries is None else queries)
+        return results(self.engine, self._context, chosen, at)
 
     @under_way
     def explain(self, cql: str) -> str:
@@ -172,8 +204,8 @@ class Database:
     # Sinks
 
     @under_way
-    def create_sink(self, name: str, query: str, deliver: Deliver) -> None:
-        """Call `deliver(number, changes)` with the final changes of a query, delivery by delivery.
+    def create_sink(self, name: str, query: str | Query | Template, deliver: Deliver) -> None:
+        """Call `deliver(number, changes)` with the final changes of a query or template, delivery by delivery.
 
         How far it has come is kept in the database, and the callable is not: say this again after each opening.
         """
@@ -199,23 +231,7 @@ class Database:
 
     @under_way
     def stats(self) -> dict[str, Any]:
-        snapshot = self.engine.snapshot
-        counted = ("heartbeat", "arrived", "late", "malformed", "shed", "skipped_files", "drift")
-        streams = {
-            stream.name: {name: getattr(snapshot.progress(stream.name.lower()), name) for name in counted}
-            for stream in self.catalog.feeds()
-        }
-        return {
-            "epoch": snapshot.epoch,
-            "clock": snapshot.clock,
-            "queries": len(self._queries.registry),
-            "operators": len(self.engine.pipeline.steps),
-            "state_bytes": self.engine.reports.state_bytes(),
-            "memory": self.engine.reports.memory(),
-            "skew": [asdict(skew) for skew in self.engine.reports.skew.values()],
-            "streams": streams,
-            "sinks": {sink["name"]: sink for sink in self.sinks.shown()},
-        }
+        return stats(self.engine, self.catalog, self._queries, self.sinks)
 
     @property
     def settings(self) -> Settings:

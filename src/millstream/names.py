@@ -10,6 +10,7 @@ import unicodedata
 from urllib.parse import quote
 
 MOST_CHARACTERS = 128
+MISSING = b"millstream.missing"  # in the metadata of a table: which queries have no rows in it, and why
 _MOST_OF_A_PATH = 200  # characters of a part of a path, which may have 255 with what is added
 _UNWRITABLE = ("Cc", "Cs")  # control characters and halves of surrogate pairs
 

@@ -24,6 +24,8 @@ READS: dict[str, Read] = {
     "wait": lambda db: db.query("big").wait(60),
     "follow": lambda db: next(db.query("big").follow()),
     "results": lambda db: db.results([db.query("big"), db.query("small")]),
+    "template": lambda db: (db.template("many").result(), db.template("many").changes(), db.template("many").stats()),
+    "template, followed": lambda db: next(db.template("many").follow()),
     "of the clock": lambda db: db.query("now").result(),
     "select": lambda db: db.execute("SELECT count(*) AS n FROM t [RANGE UNBOUNDED]"),
     "show": lambda db: db.execute("SHOW QUERIES"),
@@ -43,6 +45,7 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
         found.insert("t", [(1,)])
         for name, least in (("big", 7), ("small", 2)):
             found.register(f"SELECT v FROM s [RANGE 100] WHERE v > {least}", name=name)
+        found.register_many("SELECT v FROM s [RANGE 100] WHERE v < ?", [3, 5], template="many")
         found.register("SELECT v FROM t [RANGE UNBOUNDED] WHERE v > 0", name="now")
         yield found
 

@@ -114,16 +114,16 @@ import sys
 from millstream.ingest.typed_rows import typed_table
 from millstream.errors import Error
 from millstream.types import DATE, INT, TIMESTAMP, Field, decimal
-from millstream.wire.media import Format
+from millstream.wire.media import RowFormat
 from millstream.wire.rows import decode
 columns = (Field("d", decimal(10, 2)), Field("k", INT), Field("at", TIMESTAMP), Field("day", DATE))
 texts = ["1e-999999999", "0e-999999999", "1e999999999", "1e-100", "NaN", "Infinity", "0." + "0" * 200 + "1", "9" * 400]
 for text in texts:
     quoted = '"' + text + '"'
     numbers = [quoted] if text in ("NaN", "Infinity") else [quoted, text]
-    bodies = [(Format.JSON, f'[[{number}, 9, null, null]]') for number in numbers]
-    bodies += [(Format.NDJSON, f'{{"d": {number}, "k": 9, "at": null, "day": null}}') for number in numbers]
-    bodies += [(Format.CSV, f"d,k,at,day\\n{text},9,,\\n")]
+    bodies = [(RowFormat.JSON, f'[[{number}, 9, null, null]]') for number in numbers]
+    bodies += [(RowFormat.NDJSON, f'{{"d": {number}, "k": 9, "at": null, "day": null}}') for number in numbers]
+    bodies += [(RowFormat.CSV, f"d,k,at,day\\n{text},9,,\\n")]
     for form, body in bodies:
         try:
             typed_table(decode(body.encode(), form, columns, "S"), columns, "S")
@@ -132,7 +132,7 @@ for text in texts:
         sys.exit(f"{form}: {body[:80]} was taken")
 for body in ('[[1, 9, "99999-01-01T00:00:00Z", null]]', '[[1, 9, null, "0000-00-00"]]', '[[1, 9, 1e400, null]]'):
     try:
-        typed_table(decode(body.encode(), Format.JSON, columns, "S"), columns, "S")
+        typed_table(decode(body.encode(), RowFormat.JSON, columns, "S"), columns, "S")
     except Error:
         continue
     sys.exit(body)

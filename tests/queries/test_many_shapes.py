@@ -118,7 +118,10 @@ def test_queries_that_no_commit_came_after_are_there(tmp_path: Path, alone: ms.D
     db.execute(f"{STREAM}; SET sharing = 'on'")
     for number, text in enumerate(texts(30, 7)):
         for each in (db, alone):
-            each.register(text, name=f"q{number}")
+            if number % 2:
+                each.execute(f"REGISTER QUERY q{number} AS {text};")
+            else:
+                each.register(text, name=f"q{number}")
     shutil.copytree(tmp_path / "db", tmp_path / "copy")  # as it would be found if the process ended now
     db.close()
     with ms.connect(str(tmp_path / "copy"), engine="inprocess") as db:
@@ -170,6 +173,19 @@ def test_what_is_told_by_comparisons_is_what_is_bound(alone: ms.Database) -> Non
             template = query.template
             assert template is not None
             assert shape_of(found.condition)[0] == template.shape, text  # type: ignore[attr-defined]
+
+
+def test_what_is_read_by_a_view_is_in_use() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(f"{STREAM}; SET sharing = 'on'; CREATE VIEW w AS SELECT * FROM s [RANGE 5]")
+        db.register("SELECT a FROM s [RANGE 5] WHERE a > 1", name="direct")
+        query = db.register("SELECT a FROM w WHERE a > 2", name="by_view")
+        assert query.edge == db.query("direct").edge
+        assert query.reads == {"w"}
+        with pytest.raises(ms.Error, match="in use"):
+            db.execute("DROP VIEW w")
+        query.drop()
+        db.execute("DROP VIEW w")
 
 
 def test_known_comparisons_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:

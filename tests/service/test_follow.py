@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import socket
 import threading
 import time
@@ -15,6 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.support.events import Reader
 from tests.support.serving import LIMIT, served, until
 
 import millstream as ms
@@ -29,40 +28,6 @@ def db() -> Iterator[ms.Database]:
     with ms.connect(engine="inprocess") as db:
         db.execute(STREAM)
         yield db
-
-
-class Reader:
-    """Reads events as a browser does."""
-
-    def __init__(self, url: str, path: str, last: str | None = None) -> None:
-        self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=LIMIT)
-        self._connection.request("GET", path, headers={"Last-Event-ID": last} if last else {})
-        self.response = self._connection.getresponse()
-        self.last = last
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.response.close()
-        self._connection.close()
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        kind, data = "message", []
-        deadline = time.monotonic() + LIMIT
-        for line in self.response:
-            assert time.monotonic() < deadline, "nothing but signs of life"
-            name, _, value = line.decode().rstrip("\n").partition(": ")
-            match name:
-                case "id":
-                    self.last = value
-                case "event":
-                    kind = value
-                case "data":
-                    data.append(value)
-                case "" if not value and data:
-                    yield kind, json.loads("\n".join(data))
-                    kind, data = "message", []
 
 
 def test_events_and_coming_back(db: ms.Database) -> None:

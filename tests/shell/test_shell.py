@@ -108,7 +108,8 @@ def test_by_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         keys.send_text("\\q\r")
         converse(ShellSession(db, out, out), input=keys, output=DummyOutput())
     assert out.getvalue().startswith("stream Trades created\nprice\n-----\n(0 rows)\n")
-    assert out.getvalue().endswith("name | kind | mode | cql\n-----+------+------+----\n(0 rows)\n")
+    listed = "name | kind | mode | state | error | cql\n-----+------+------+-------+-------+----\n(0 rows)\n"
+    assert out.getvalue().endswith(listed)
     assert "FROM Trades [RANGE 5];" in (tmp_path / "millstream" / "history").read_text()
 
 

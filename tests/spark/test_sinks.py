@@ -41,6 +41,22 @@ def test_file_sinks_hold_every_change_once(session: SparkSession, tmp_path: Path
         assert len(list(tmp_path.glob(f"{kind}/delivery=*"))) == deliveries == 2
 
 
+def test_a_file_sink_of_a_template(session: SparkSession, tmp_path: Path) -> None:
+    text = "SELECT a FROM s [RANGE 5] WHERE b = ?"
+    with ms.connect(tmp_path / "db", spark=session) as db:
+        db.execute("CREATE STREAM s (a INT, b STRING) TIMESTAMP BY ts")
+        db.register_many(text, ["x", "y"], names=["qx", "qy"], template="alerts")
+        db.execute(f"CREATE SINK k FOR TEMPLATE alerts USING parquet OPTIONS (path '{tmp_path}/out')")
+        db.insert("s", [(1, "x", 1), (2, "y", 3)])
+    with ms.connect(tmp_path / "db", spark=session) as db:
+        db.insert("s", [(3, "z", 4), (4, None, 9)])
+        expected = sorted(tuple(change.values()) for change in db.template("alerts").changes().to_pylist())
+    columns = "_query STRING, _p1 STRING, _ts BIGINT, _weight BIGINT, a INT"
+    written = session.read.schema(columns).parquet(*map(str, tmp_path.glob("out/delivery=*")))
+    assert sorted(tuple(row) for row in written.collect()) == expected
+    assert len(expected) == 3
+
+
 def test_a_sink_that_cannot_be_written_is_paused(session: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with ms.connect(spark=session) as db:

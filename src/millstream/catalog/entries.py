@@ -7,7 +7,7 @@ that it gets the same plan again, and finds the state and results of that plan.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -45,6 +45,10 @@ class Declarations:
 
     def without(self, kind: str, name: str) -> Declarations:
         return self._changed(kind, tuple(e for e in self.entries if (e["kind"], e["name"]) != (kind, name.lower())))
+
+    def without_all(self, gone: Collection[tuple[str, str]]) -> Declarations:
+        """Without entries of some kinds and names."""
+        return replace(self, entries=tuple(e for e in self.entries if (e["kind"], e["name"]) not in gone))
 
     def replacing(self, entry: Entry, *others: Entry) -> Declarations:
         """With others, or none, in the place of an entry."""

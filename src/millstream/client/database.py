@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from millstream.client.answers import instant_to
 from millstream.client.http import ServiceClient
-from millstream.client.query import RemoteQuery, instant_to
+from millstream.client.query import RemoteQuery
 from millstream.client.records import json_rows
 from millstream.client.result import RemoteResult
+from millstream.client.template import RemoteTemplate
 from millstream.errors import BindError, Error, InputError, NotSupportedError
 from millstream.ingest.insert import InsertResult
 from millstream.ingest.typed_rows import as_arrow
@@ -66,23 +68,52 @@ class RemoteDatabase:
         answer = self._service.post("/v1/queries", {"cql": cql, "name": name, "mode": mode})
         return RemoteQuery(self._service, answer.json())
 
+    @overload
     def register_many(
-        self, template: str, rows: Any, names: Sequence[str] | None = None, mode: str = "eager"
-    ) -> list[RemoteQuery]:
-        """Make a template a standing query for each row, whose values stand for its parameters (?), in order."""
-        count = len(numbered_parameters(parse_query(template)))
+        self, text: str, rows: Any, names: Sequence[str] | None = None, mode: str | None = None
+    ) -> list[RemoteQuery]: ...
+    @overload
+    def register_many(
+        self, text: str, rows: Any, names: Sequence[str] | None = None, mode: str | None = None, *, template: str
+    ) -> RemoteTemplate: ...
+    def register_many(
+        self,
+        text: str,
+        rows: Any,
+        names: Sequence[str] | None = None,
+        mode: str | None = None,
+        *,
+        template: str | None = None,
+    ) -> list[RemoteQuery] | RemoteTemplate:
+        """Make a text a standing query for each row, whose values stand for its parameters (?), in order; with the name
+        of a template they are its queries, and the template is given."""
+        count = len(numbered_parameters(parse_query(text)))
         if not count:
             raise BindError("a template without parameters", hint="write ? where queries differ, or use register")
         arrays = parameter_arrays(rows, count)
         table = pa.Table.from_arrays(arrays, [f"p{place}" for place in range(count)])
-        note = {"template": template, "mode": mode, **({} if names is None else {"names": list(names)})}
-        body = to_arrow_stream(table, note)
+        note: dict[str, Any] = {} if names is None else {"names": list(names)}
+        note |= {} if mode is None else {"mode": mode}
+        if template is not None:
+            body = to_arrow_stream(table, {"name": template, "text": text, **note})
+            return RemoteTemplate(
+                self._service, self._service.post("/v1/templates", body=body, kind=RowFormat.ARROW).json()
+            )
+        body = to_arrow_stream(table, {"template": text, **note})
         made = self._service.post("/v1/queries/many", body=body, kind=RowFormat.ARROW).json()
         common = {"kind": made["kind"], "mode": made["mode"], "columns": made["columns"]}
         notices = made["notices"] or [[]] * len(made["names"])
         return [
             RemoteQuery(self._service, {"name": name, "notices": own_notices, **common})
             for name, own_notices in zip(made["names"], notices, strict=True)
+        ]
+
+    def template(self, name: str) -> RemoteTemplate:
+        return RemoteTemplate(self._service, self._service.get(f"/v1/templates/{quote(name, safe='')}").json())
+
+    def templates(self) -> list[RemoteTemplate]:
+        return [
+            RemoteTemplate(self._service, about) for about in self._service.get("/v1/templates").json()["templates"]
         ]
 
     def query(self, name: str) -> RemoteQuery:
@@ -155,7 +186,7 @@ class RemoteDatabase:
     def create_aggregate(self, name: str, definition: type[Any], returns: str) -> None:
         raise _not_sent("aggregates")
 
-    def create_sink(self, name: str, query: str, deliver: Callable[..., Any]) -> None:
+    def create_sink(self, name: str, query: Any, deliver: Callable[..., Any]) -> None:
         raise _not_sent("sinks")
 
     def stats(self) -> dict[str, Any]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from millstream.engine.bookmarks import OPEN, Bookmark
+from millstream.engine.bookmarks import Bookmark
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
-from millstream.query import Query
+from millstream.query import Query, Template
+from millstream.query.template_reader import TemplateBookmark
 from millstream.state.faults import reach
 from millstream.state.snapshot import SinkCursor, Snapshot
 
@@ -29,10 +30,10 @@ _ATTEMPTS = 3
 
 @dataclass
 class Sink:
-    """Where the changes of a query go. `deliver` is None while a Python callable is not attached."""
+    """Where the changes of a query or template go. `deliver` is None while a Python callable is not attached."""
 
     name: str
-    query: Query
+    query: Query | Template
     target: str
     deliver: Deliver | None
     error: str | None = None
@@ -43,6 +44,18 @@ class Sink:
         if self.error is not None:
             return "paused"
         return "active" if self.deliver is not None else "detached"
+
+    @property
+    def follows(self) -> str:
+        """What it follows, as people say it."""
+        return f"template {self.query.name}" if isinstance(self.query, Template) else f"query {self.query.name}"
+
+    @property
+    def error_text(self) -> str:
+        """What is wrong with it, or with queries that it follows."""
+        if self.error is not None or not isinstance(self.query, Template) or self.query.has_ended:
+            return self.error or ""
+        return "; ".join(self.query.notices)
 
 
 class Sinks:
@@ -60,12 +73,11 @@ class Sinks:
         key = sink.name.lower()
         with self.engine.lock:
             cursor = self.engine.snapshot.sinks.get(key, SinkCursor())
+            reader = sink.query.reader
             if cursor == SinkCursor():
-                first = sink.query.instants.first
-                seen = sink.query.instants.frontier if first == OPEN else first - 1
-                cursor = SinkCursor(seen, 0, seen, first)
+                cursor = reader.cursor(reader.bookmark())
                 self.engine.commit(self._moved(sink, cursor))
-            sink.bookmark = sink.query.reader.keep(Bookmark(sink.query, cursor.until, cursor.start))
+            sink.bookmark = reader.keep(reader.resumed(cursor))
             self.by_name[key] = sink
 
     def find(self, name: str, place: Place | None = None) -> Sink:
@@ -78,12 +90,12 @@ class Sinks:
         if name.lower() in self.by_name:
             sink = self.by_name[name.lower()]
             raise CatalogError(
-                f'there is a sink "{sink.name}" for query {sink.query.name} already',
+                f'there is a sink "{sink.name}" for {sink.follows} already',
                 hint="drop it first, or choose another name",
                 place=place,
             )
 
-    def is_callable_for(self, name: str, query: Query) -> bool:
+    def is_callable_for(self, name: str, query: Query | Template) -> bool:
         """Whether a callable of this name was attached to the query before, by this process or an earlier one."""
         sink = self.by_name.get(name.lower())
         return sink is not None and sink.query is query and sink.target == CALLABLE
@@ -92,12 +104,12 @@ class Sinks:
         return [
             {
                 "name": sink.name,
-                "query": sink.query.name,
+                "query": sink.query.name if isinstance(sink.query, Query) else f"TEMPLATE {sink.query.name}",
                 "target": sink.target,
                 "state": sink.state,
                 "deliveries": self.cursor(sink).deliveries,
                 "until": self.cursor(sink).until,
-                "error": sink.error or "",
+                "error": sink.error_text,
                 **self._held(sink),
             }
             for sink in list(self.by_name.values())
@@ -111,8 +123,12 @@ class Sinks:
         rows, size = self.engine.retention.held(bookmark)
         return {"rows": rows, "bytes": size, "since": sink.query.instants.shown(bookmark.needed) if rows else None}
 
-    def of(self, query: Query) -> list[str]:
+    def of(self, query: Query | Template) -> list[str]:
         return [sink.name for sink in list(self.by_name.values()) if sink.query is query]
+
+    def of_any(self, template: Template, queries: Collection[Query]) -> list[str]:
+        """Those of a template or of one of its queries."""
+        return [sink.name for sink in list(self.by_name.values()) if sink.query is template or sink.query in queries]
 
     def drop(self, key: str, catalog: tuple[Mapping[str, Any], ...]) -> None:
         with self.lock, self.engine.lock:
@@ -159,11 +175,15 @@ class Sinks:
             return cursor, None  # dropped meanwhile
         cursor = replace(cursor, start=query.reader.begun(bookmark).start)
         if cursor.offered > cursor.until:
-            return cursor, query.reader.given(bookmark, cursor.offered)[0]
+            changes, reached = query.reader.given(bookmark, cursor.offered)
+            return cursor, changes if reached == cursor.offered else None
         final = query.instants.final
         if final <= cursor.until or final < cursor.start:
             return cursor, None
-        changes, _ = query.reader.given(bookmark, final)
+        changes, reached = query.reader.given(bookmark, final)
+        if reached < final:
+            return cursor, None  # the past of some queries of a template is worked through first
+        cursor = replace(cursor, spans=query.reader.told_of(bookmark))
         if not changes.num_rows:
             # So that it need not be looked at again; nothing is lost if no commit comes to carry it.
             bookmark.seen = final
@@ -178,6 +198,8 @@ class Sinks:
             self.engine.commit(self._moved(sink, cursor))
             if sink.bookmark is not None:
                 sink.bookmark.seen = cursor.until
+                if isinstance(sink.bookmark, TemplateBookmark):
+                    sink.bookmark.promised = cursor.offered
 
     def _moved(self, sink: Sink, cursor: SinkCursor) -> Snapshot:
         return self.engine.snapshot.with_sink(sink.name.lower(), cursor)

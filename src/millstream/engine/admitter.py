@@ -6,7 +6,8 @@ when somebody asks for an answer of their group; where their past is long, a bac
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import polars as pl
@@ -94,6 +95,27 @@ class Admitter:
             self._pasts.forget(edge, queries)
             self._plan.shown[edge] = remaining
 
+    def dismiss_all(self, queries: Mapping[str, Sequence[int]], edges: Counter[str], catalog: Catalog) -> None:
+        """Queries of groups are gone, by edge, and queries that show edges of their own: all by one commit."""
+        commits, plan, tables = self._commits, self._plan, self._groups.tables
+        with commits.lock:
+            shown = plan.shown - edges - Counter({edge: len(numbers) for edge, numbers in queries.items()})
+            staying = {edge: numbers for edge, numbers in queries.items() if edge in shown}
+            for edge, numbers in staying.items():
+                tables.take_out(self._groups[edge], numbers)
+            for edge in {*queries, *edges} - shown.keys():
+                self._backfills.cancel(edge)
+                if edge in queries:
+                    self._groups.close(self._groups[edge])
+                    self._pasts.forget_all(edge)
+            needed = self.needed(shown)
+            commits.commit(commits.snapshot.only(shown, needed).with_catalog(catalog))
+            plan.keep_only(needed)
+            plan.shown = shown
+            for edge, numbers in staying.items():
+                self._groups[edge].filling.difference_update(numbers)
+                self._pasts.forget(edge, numbers)
+
     def _keep(self, catalog: Catalog, record: Record | None) -> None:
         commits = self._commits
         if record is None:
@@ -108,17 +130,22 @@ class Admitter:
         """The last queries of a group are gone."""
         edge, commits, plan = group.edge, self._commits, self._plan
         gone = plan.steps_only_for(edge) | group.above
+        changes = self._groups.tables.forget(group)
+        try:
+            commits.commit(commits.snapshot.without_edge(edge, gone).with_catalog(catalog))
+        except BaseException:
+            self._groups.tables.remember(changes)
+            raise
         self._backfills.cancel(edge)
         self._groups.close(group)
-        commits.commit(commits.snapshot.without_edge(edge, gone).with_catalog(catalog))
         plan.remove(gone)
         del plan.shown[edge]
         group.filling.clear()
         self._pasts.forget_all(edge)
 
-    def needed(self) -> set[str]:
-        """What shown edges are made of, those of groups too of which no query takes part yet."""
-        return self._plan.needed([step for group in self._groups for step in group.pipeline.steps])
+    def needed(self, shown: Iterable[str]) -> set[str]:
+        """What edges are made of, those of groups too of which no query takes part yet."""
+        return self._plan.needed(shown, [step for group in self._groups for step in group.pipeline.steps])
 
     def ask(self, edge: str) -> None:
         """Have the queries of a group admitted that wait: for those who read."""

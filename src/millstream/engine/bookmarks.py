@@ -5,18 +5,26 @@ from __future__ import annotations
 import threading
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from millstream.plan.analysis.lifetime import OPEN as OPEN
 
-if TYPE_CHECKING:
-    from millstream.engine.materialization import Materialization
+
+class AnsweredFrom(Protocol):
+    """What answers are made from: edges that are shown, and in the end sources."""
+
+    @property
+    def edges(self) -> tuple[str, ...]: ...
+
+    @property
+    def inputs(self) -> frozenset[str]: ...
 
 
 class BookmarkedQuery(Protocol):
-    """A query: what is kept for it, which may change as it comes to a group."""
+    """A query, or several that are read together: what is kept for it, which may change as it comes to a group."""
 
-    materialization: Materialization
+    @property
+    def materialization(self) -> AnsweredFrom: ...
 
 
 @dataclass(eq=False)

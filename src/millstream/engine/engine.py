@@ -263,15 +263,15 @@ class Engine:
                 self.commit(snapshot)
                 plan.shown[edge] -= 1
                 return
-            self.backfills.cancel(edge)
             gone = plan.steps_only_for(edge)
             self.commit(snapshot.without_edge(edge, gone))
+            self.backfills.cancel(edge)
             plan.remove(gone)
             del plan.shown[edge]
 
     def forget_unshown(self) -> None:
         """Forget what no query shows: what a version that planned differently has left."""
         with self.lock:
-            snapshot = self.snapshot.only(self.shared_plan.shown, self.admitter.needed())
+            snapshot = self.snapshot.only(self.shared_plan.shown, self.admitter.needed(self.shared_plan.shown))
             if snapshot != self.snapshot:
                 self.commit(snapshot)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Protocol
 
-from millstream.engine.extents import Extent
+from millstream.engine.extents import Extent, Wanted
 from millstream.engine.plans import lowered
 from millstream.engine.reader import Reader
 from millstream.kernel.batch import INTERVAL_COLUMNS, START, Batch, empty_batch, value_column
@@ -26,7 +26,6 @@ from millstream.kernel.lazy.postings import Postings
 from millstream.kernel.lazy.ranked_tree import TreeShape
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.kernel.scalar.value_size import limited_values
-from millstream.kernel.sharing.parameters import with_values
 from millstream.kernel.storage.segments import numbers
 from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
@@ -34,6 +33,7 @@ from millstream.plan import physical as ph
 from millstream.plan.analysis.births import joins_runs
 from millstream.plan.lowering.lower import CLOCK, Options, tree_shape
 from millstream.plan.lowering.matches import TREE, KeptPart, LazyPlan, columns_read, part_name, reference
+from millstream.plan.parameters import with_parameters
 from millstream.state.snapshot import HistoryFile, Snapshot
 from millstream.types import Schema
 
@@ -112,14 +112,7 @@ class Eager:
     def _answer(self, snapshot: Snapshot, span: Span, whole: bool) -> Answer:
         self.reader.check(self.edge, self.number)
         since, until = span(self.reader.final(self.inputs, snapshot))
-
-        def wanted(extent: Extent) -> bool:
-            if self.stream:
-                return extent.has_elements(since, until)
-            if whole:
-                return extent.has_alive(since) or extent.has_changes(since, until)
-            return extent.has_alive(until) if since == until else extent.has_changes(since, until)
-
+        wanted = wanted_segments(self.stream, since, until, whole=whole)
         rows = self.reader.rows_in(snapshot, self.edge, self.schema, self.number, wanted, after=since)
         return Answer(rows, until, snapshot)
 
@@ -130,6 +123,20 @@ class Eager:
 
     def notes(self) -> list[str]:
         return [f"the answer is kept, as in mode EAGER: {self.reason}" if self.reason else "the answer is kept"]
+
+
+def wanted_segments(stream: bool, since: int, until: int, *, whole: bool) -> Wanted:
+    """Which segments of results may have rows that come or go in a span; `whole` where also those are needed that hold
+    at its beginning."""
+
+    def wanted(extent: Extent) -> bool:
+        if stream:
+            return extent.has_elements(since, until)
+        if whole:
+            return extent.has_alive(since) or extent.has_changes(since, until)
+        return extent.has_alive(until) if since == until else extent.has_changes(since, until)
+
+    return wanted
 
 
 @dataclass
@@ -245,7 +252,7 @@ class Unmaterialized:
         values = self.values
         if values is None:
             return self.template
-        return self.template.transform(lambda node: lo.map_expressions(node, lambda e: with_values(e, values)))
+        return with_parameters(self.template, values)
 
     def check(self) -> None:
         for edge in self.edges:

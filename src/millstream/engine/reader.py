@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 import polars as pl
@@ -11,6 +11,7 @@ from millstream.engine.admitter import Admitter
 from millstream.engine.commits import Commits
 from millstream.engine.extents import Extents, Wanted
 from millstream.engine.groups.groups import Groups
+from millstream.engine.groups.many import Numbered, rows_of_many
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.history.evaluation import Evaluation
 from millstream.engine.limits import Limits
@@ -22,6 +23,7 @@ from millstream.engine.sources import Sources
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch, concat, empty_batch
 from millstream.kernel.pipeline import Pipeline
+from millstream.plan.physical import QUERY
 from millstream.state.snapshot import Snapshot
 from millstream.types import Schema
 
@@ -68,12 +70,19 @@ class Reader:
         failures = self.commits.snapshot.failures
         for step in (edge, *([] if query is None else [failure_key(edge, query)])):
             if step in failures:
-                said = failures[step]
-                raise EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))
+                raise _error(failures[step])
+
+    def failed(self, edge: str, snapshot: Snapshot) -> dict[int, EvaluationError]:
+        """The queries of a group that have failed, each with its error; raises what stopped the whole group."""
+        self.check(edge)
+        self.backfills.check_queries_of(edge)
+        found = ((key.partition("#"), said) for key, said in snapshot.failures.items() if "#" in key)
+        return {int(number): _error(said) for (of, _, number), said in found if of == edge}
 
     def inputs(self, edge: str) -> frozenset[str]:
         """The sources that an edge is made from, but for query tables."""
-        pipeline = self.backfills.pipeline_of(edge)
+        # Of a group, a run through the past that has failed for some of its queries has no steps left.
+        pipeline = self.backfills.pipeline_of(edge) if edge not in self._groups else None
         if pipeline is not None:
             return self.sources.among(pipeline.edges_below(edge))
         of, known = self._inputs
@@ -120,6 +129,16 @@ class Reader:
             return concat([f if f.columns == like.columns else f.select(like.columns) for f in frames], like)
         return concat(self._groups.rows_of(self._groups[edge], schema, query, frames), like)
 
+    def rows_of_many(
+        self, snapshot: Snapshot, edge: str, schema: Schema, queries: Numbered, wanted: Wanted, since: int, until: int
+    ) -> Batch:
+        """The rows of many queries of a group, the place of the query in front, that end after an instant and begin by
+        another."""
+        frames = self.segments(edge, snapshot, wanted, since)
+        return concat(
+            rows_of_many(self._groups[edge], schema, queries, frames, since, until), empty_batch((QUERY, *schema))
+        )
+
     def height(self, edge: str) -> int:
         """How many rows an edge has shown, without reading them."""
 
@@ -144,3 +163,7 @@ class Reader:
     def forget(self, snapshot: Snapshot) -> None:
         """Forget what is remembered of segments that a snapshot does not name."""
         self._tails.keep({name for names in snapshot.results.values() for name in names})
+
+
+def _error(said: Mapping[str, str]) -> EvaluationError:
+    return EvaluationError(said["primary"], detail=said.get("detail"), hint=said.get("hint"))

@@ -90,9 +90,9 @@ class SharedPlan:
             waiting.extend(step.needed if step is not None else ())
         return found
 
-    def needed(self, others: Iterable[Step]) -> set[str]:
-        """What shown edges are made of, where steps of groups of which no query takes part yet count as well."""
-        return self.pipeline.with_steps(Pipeline(tuple(others)).steps).edges_below(*self.shown)
+    def needed(self, shown: Iterable[str], others: Iterable[Step]) -> set[str]:
+        """What edges are made of, where steps of groups of which no query takes part yet count as well."""
+        return self.pipeline.with_steps(Pipeline(tuple(others)).steps).edges_below(*shown)
 
     def keep_only(self, steps: Collection[str]) -> None:
         self.remove([name for name in (*self._steps, *self._failed) if name not in steps])

@@ -20,11 +20,11 @@ def with_constants(template: str, values: Sequence[object]) -> str:
 def filled(template: str, values: Sequence[object]) -> exp.Query:
     tree = parse_query(template)
     for index, node in enumerate(numbered_parameters(tree)):
-        node.replace(_constant(values[index]))
+        node.replace(constant(values[index]))
     return tree
 
 
-def _constant(value: object) -> exp.Expr:
+def constant(value: object) -> exp.Expr:
     """A value as the text of a query says it, with the type it has."""
     if not isinstance(value, float):
         return exp.convert(value)

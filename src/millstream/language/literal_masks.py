@@ -79,7 +79,7 @@ def with_marks(text: str, found: Masked, wanted: Sequence[int]) -> tuple[str, di
     marks = {number: _mark(found.constants[number].type, place) for place, number in enumerate(wanted)}
     for number in sorted(wanted, reverse=True):
         start, end = found.places[number]
-        text = text[:start] + _written(marks[number]) + text[end:]
+        text = text[:start] + written(marks[number]) + text[end:]
     return text, marks
 
 
@@ -93,7 +93,7 @@ def _mark(kind: DataType, place: int) -> Literal:
     return Literal(kind, (3_000_000_000 if kind == BIGINT else 300_000_000) + place)
 
 
-def _written(mark: Literal) -> str:
+def written(mark: Literal) -> str:
     if mark.type == STRING:
         return f"'{mark.value}'"
     return f"{mark.value!r}e0" if mark.type == DOUBLE else str(mark.value)

@@ -26,8 +26,8 @@ from millstream.types import DataType
 _STATEMENT_WORDS = (
     "ADVANCE", "CREATE", "DELETE", "DROP", "EXPLAIN", "INSERT", "REGISTER", "SELECT", "SET", "SHOW", "UPDATE", "WITH",
 )  # fmt: skip
-_DROPPABLE = ("QUERY", "VIEW", "STREAM", "TABLE", "SINK")
-_SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "PLAN")
+_DROPPABLE = ("QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK")
+_SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS", "PLAN")
 
 
 def parse(text: str) -> list[st.Statement]:
@@ -259,11 +259,14 @@ class StatementParser(QueryParser):
         if self._match_text_seq("SINK"):
             name = self._name("a sink")
             self._expect("FOR")
-            query = self._name("a query")
+            # A query may be called so.
+            is_template = self._next is not None and self._next.text.upper() != "USING"
+            is_template = is_template and bool(self._match_text_seq("TEMPLATE"))
+            query = self._name("a template" if is_template else "a query")
             target = self._parse_external()
             if target is None:
                 self._refuse("expected USING <format>")
-            return st.CreateSink(name=name, query=query, target=target, **self._placed())
+            return st.CreateSink(name=name, query=query, target=target, of_template=is_template, **self._placed())
         self._refuse("CREATE makes a STREAM, TABLE, VIEW or SINK")
 
     def _parse_create_stream(self) -> st.Statement:
@@ -381,11 +384,12 @@ class StatementParser(QueryParser):
                 self._refuse("MODE is EAGER, LAZY or NONE")
             mode = self._prev.text.upper()
         self._expect("AS")
-        return st.RegisterQuery(name=name, mode=mode, query=self._parse_cql(), **self._placed())
+        begin = self._curr.start if self._curr else self._prev.end
+        return st.RegisterQuery(name=name, mode=mode, query=self._parse_cql(), begin=begin, **self._placed())
 
     def _parse_dropping(self) -> st.Statement:
         if not self._match_texts(_DROPPABLE):
-            self._refuse("DROP takes a QUERY, VIEW, STREAM, TABLE or SINK")
+            self._refuse("DROP takes a QUERY, TEMPLATE, VIEW, STREAM, TABLE or SINK")
         kind: Any = self._prev.text.upper()
         return st.Drop(kind=kind, name=self._name(f"a {kind.lower()}"), **self._placed())
 
@@ -468,6 +472,6 @@ class StatementParser(QueryParser):
 
     def _parse_showing(self) -> st.Statement:
         if not self._match_texts(_SHOWABLE):
-            self._refuse("SHOW takes STREAMS, TABLES, VIEWS, QUERIES, SINKS or PLAN")
+            self._refuse("SHOW takes STREAMS, TABLES, VIEWS, QUERIES, TEMPLATES, SINKS or PLAN")
         what: Any = self._prev.text.upper()
         return st.Show(what=what, **self._placed())

@@ -123,6 +123,7 @@ class CreateSink(Statement):
     name: Name
     query: Name
     target: UsingClause
+    of_template: bool  # whether it is a template that is named, and all its queries are meant
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,12 @@ class RegisterQuery(Statement):
     name: Name
     mode: OneOf["EAGER", "LAZY", "NONE"] | None
     query: exp.Query
+    begin: int  # where the query begins in the text
 
 
 @dataclass(frozen=True)
 class Drop(Statement):
-    kind: OneOf["QUERY", "VIEW", "STREAM", "TABLE", "SINK"]
+    kind: OneOf["QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK"]
     name: Name
 
 
@@ -200,4 +202,4 @@ class Explain(Statement):
 
 @dataclass(frozen=True)
 class Show(Statement):
-    what: OneOf["STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "PLAN"]
+    what: OneOf["STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS", "PLAN"]

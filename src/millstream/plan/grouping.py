@@ -113,9 +113,18 @@ def _once(condition: Expression) -> Expression:
 
 
 def _has_parameters(found: Split) -> bool:
-    """Whether what stands above the selection differs from query to query."""
-    expressions = [*found.columns, *(e for node in found.above for e in node.computed)]
-    return any(isinstance(part, Parameter) for e in expressions for part in e.walk())
+    """Whether what stands above the selection, or what is joined below it, differs from query to query."""
+    expressions = [*found.columns, *(e for node in (*found.above, *found.core.walk()) for e in node.computed)]
+    return any(map(_is_parametrised, expressions))
+
+
+def _is_parametrised(expression: Expression) -> bool:
+    return any(isinstance(part, Parameter) for part in expression.walk())
+
+
+def _is_equality(expression: Expression) -> bool:
+    """By which a join finds pairs: taken out of it, it would leave all of them."""
+    return isinstance(expression, Call) and expression.function == "="
 
 
 def _is_row_wise(node: lo.Node) -> bool:
@@ -190,6 +199,10 @@ def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
         columns += (shift_columns(column, width) for column in pulled.columns)
         width += len(pulled.core.schema)
     cores, condition = tuple(pulled.core for pulled in inputs), _over(node.condition, columns)
+    own = [part for part in conjuncts(condition) if _is_parametrised(part) and not _is_equality(part)]
+    if own:  # above the join, where each query has constants of its own
+        conditions += own
+        condition = conjunction([part for part in conjuncts(condition) if part not in own])
     core: lo.Node
     if isinstance(node, ph.ManyJoin):
         core = replace(node, inputs=cores, condition=condition)

@@ -14,6 +14,7 @@ from millstream.language.statement_parser import parse_query
 from millstream.language.syntax import numbered_parameters
 from millstream.plan.grouping import Shape
 from millstream.queries.modes import Modes
+from millstream.queries.named_templates import NamedTemplates, is_untyped
 from millstream.queries.none_mode import NoneTemplates
 from millstream.queries.notices import of_the_past
 from millstream.queries.parameters import parameter_columns
@@ -22,7 +23,7 @@ from millstream.queries.registration import Registration
 from millstream.queries.registry import Registry, check_query_name
 from millstream.queries.sharing_choice import SharingChoice
 from millstream.queries.templates import Templates, table_rows
-from millstream.query import Query
+from millstream.query import Query, Template
 from millstream.types import DataType
 
 
@@ -38,11 +39,69 @@ class BulkRegistration:
         templates: Templates,
         none_templates: NoneTemplates,
         registration: Registration,
+        named: NamedTemplates,
     ) -> None:
         self._planner, self._registry, self._modes, self._choice = planner, registry, modes, choice
         self._templates, self._none_templates, self._registration = templates, none_templates, registration
+        self._named = named
 
     def register(self, text: str, rows: Any, names: Sequence[str] | None, mode: str) -> list[Query]:
+        """Queries of a template without a name."""
+        kinds, values = self._read(text, rows, names)
+        with self._planner.engine.lock:
+            shown = self._names(values, names)
+            return self._made(self._planner, text, kinds, values, shown, mode) if values.height else []
+
+    def register_named(
+        self, name: str, text: str, rows: Any, names: Sequence[str] | None, mode: str | None
+    ) -> Template:
+        """Queries of a template with a name, which is declared unless it is there."""
+        kinds, values = self._read(text, rows, names)
+        with self._planner.engine.lock:
+            shown, before = self._names(values, names), self._planner.session.declared
+            template = self._named.get(name)
+            types = None if template is None else (template.parameters, template.common)
+            if template is None:
+                template = self._named.declare(name, text, (mode or "eager").lower(), kinds)
+            else:
+                self._named.check_same(template, text, mode)
+                if is_untyped(template.parameters) and not len(template):
+                    self._named.retype(template, kinds)
+                values = self._named.converted(template, kinds, values)
+            try:
+                if values.height:
+                    self._add(template, values, shown)
+                else:
+                    self._planner.session.declare(self._planner.session.declared)
+            except BaseException:
+                if not len(template):  # nothing came of it
+                    self._planner.session.declared = before
+                    if types is None:
+                        self._named.undeclare(template)
+                    else:
+                        template.parameters, template.common = types
+                raise
+            return template
+
+    def _add(self, template: Template, values: pl.DataFrame, names: Sequence[str]) -> None:
+        planner = self._named.planner_of(template)
+        made = self._together(planner, template.text, template.parameters, values, names, template.mode, template.name)
+        if made is not None:
+            template.add(made)
+            return
+        session, before = self._planner.session, self._planner.session.declared
+        singles = self._named.declare_singles(template, names, values)
+        try:
+            for name, own in zip(names, values.iter_rows(), strict=True):
+                query = self._one(planner, template.text, own, name, template.mode)
+                template.add([query], {name.lower(): singles[name.lower()]})
+        except BaseException:
+            if not any(template.query(name) is not None for name in names):
+                session.declared = before
+            raise
+
+    def _read(self, text: str, rows: Any, names: Sequence[str] | None) -> tuple[tuple[DataType, ...], pl.DataFrame]:
+        """The types and values of parameters; an error where the rows do not go with the text or the names."""
         tree = parse_query(text)
         count = len(numbered_parameters(tree))
         if not count:
@@ -52,46 +111,60 @@ class BulkRegistration:
             raise InputError(f"{values.height} rows, and {len(names)} names")
         for name in names or ():
             check_query_name(name)
-        with self._planner.engine.lock:
-            shown = list(names) if names is not None else self._registry.free_names(values.height)
-            self._registry.check_free(shown)
-            if not values.height:
-                return []
-            made = self._together(text, tree, kinds, values, shown, mode.lower())
-            return self._one_by_one(text, values, shown, mode.lower()) if made is None else made
+        return kinds, values
 
-    def _together(
+    def _names(self, values: pl.DataFrame, names: Sequence[str] | None) -> list[str]:
+        shown = list(names) if names is not None else self._registry.free_names(values.height)
+        self._registry.check_free(shown)
+        return shown
+
+    def _made(
         self,
+        planner: Planner,
         text: str,
-        tree: Any,
         kinds: tuple[DataType, ...],
         values: pl.DataFrame,
         names: Sequence[str],
         mode: str,
+    ) -> list[Query]:
+        made = self._together(planner, text, kinds, values, names, mode.lower())
+        if made is not None:
+            return made
+        rows = zip(names, values.iter_rows(), strict=True)
+        return [self._one(planner, text, own, name, mode.lower()) for name, own in rows]
+
+    def _together(
+        self,
+        planner: Planner,
+        text: str,
+        kinds: tuple[DataType, ...],
+        values: pl.DataFrame,
+        names: Sequence[str],
+        mode: str,
+        of: str | None = None,
     ) -> list[Query] | None:
-        """None where no plan can be shared."""
-        planned = self._planner.plan(text, tree, kinds)
-        past = of_the_past(self._planner.engine, planned.bound)
+        """Of a template that has a name, perhaps. None where no plan can be shared."""
+        tree = parse_query(text)
+        numbered_parameters(tree)
+        planned = planner.plan(text, tree, kinds)
+        past = of_the_past(planner.engine, planned.bound)
         if past.unseen is not None:
             return None
         if mode == "none":
-            return self._none_templates.register(text, planned, kinds, values, names)
+            return self._none_templates.register(text, planned, kinds, values, names, of)
         lazy, found = self._modes.of_group(planned, lazy=mode == "lazy")
         if found is None:
             return None
         shape = Shape(found.condition, kinds)
-        group = self._choice.group(found, shape, self._planner.options, values)
+        group = self._choice.group(found, shape, planner.options, values)
         if self._choice.differs_by_its_past(group, past):
             return None
-        template = self._templates.declared(planned, group, shape, text, kinds, lazy)
+        template = self._templates.declared(planned, group, shape, text, kinds, lazy, of)
         rows = table_rows(values, names, mode, template.name)
         return self._templates.enlist(template, rows, self._planner.settings)
 
-    def _one_by_one(self, template: str, values: pl.DataFrame, names: Sequence[str], mode: str) -> list[Query]:
-        """Each query with a plan of its own."""
-        queries = []
-        for name, row in zip(names, values.iter_rows(), strict=True):
-            text = with_constants(template, row)
-            statement = st.AdHocQuery(Place(text, 0, len(text)), parse_query(text))
-            queries.append(self._registration.register(name, mode, statement))
-        return queries
+    def _one(self, planner: Planner, template: str, values: Sequence[object], name: str, mode: str) -> Query:
+        """A query that comes alone."""
+        text = with_constants(template, values)
+        statement = st.AdHocQuery(Place(text, 0, len(text)), parse_query(text))
+        return self._registration.register(name, mode, statement, planner)

@@ -17,11 +17,11 @@ from millstream.language.statement_parser import parse_query
 from millstream.plan.grouping import Shape, Split, generalised, shape_of, split
 from millstream.plan.lowering.matches import is_fragile
 from millstream.queries.planner import Planned, Planner
-from millstream.queries.templates import Template
+from millstream.queries.templates import GroupTemplate
 from millstream.types import STRING, DataType
 
-_REMEMBERED = 100_000
-_LEARNED = 1_000  # each with a plan
+# How much is remembered at most: texts that were seen once, plans, and for each of these shapes.
+_SEEN, _LEARNED, _SHAPES = 100_000, 1_000, 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +84,7 @@ class KnownComparisons:
             return None
         shape = self.shapes.get(found.comparisons)
         if shape is None:
-            if len(self.shapes) >= _REMEMBERED:
+            if len(self.shapes) >= _SHAPES:
                 self.shapes.clear()
             parts = [self._part(comparison, place) for place, comparison in enumerate(found.comparisons)]
             shape = Shape(conjunction(parts), tuple(c[1] for c in known if c is not None))
@@ -110,17 +110,17 @@ class KnownTexts:
     """Those that were learned from queries of this process."""
 
     def __init__(self, planner: Planner) -> None:
-        self._planner = planner
+        self.planner = planner
         self._texts: dict[tuple[str, ...], list[KnownText]] = {}
         self._conditions: dict[object, KnownComparisons] = {}  # by what stands around them
         self._seen: set[int] = set()  # hashes of texts that were seen once
         self._under: object = None  # what names meant when they were learned
 
     def find(self, text: str) -> Recognised | None:
-        if self._under is not self._planner.session.declared.meaning:
+        if self._under is not self.planner.session.declared.meaning:
             self._texts.clear()
             self._conditions.clear()
-            self._under = self._planner.session.declared.meaning
+            self._under = self.planner.session.declared.meaning
         return self._by_comparisons(text) or self._by_mask(text)
 
     def _by_comparisons(self, text: str) -> Recognised | None:
@@ -137,7 +137,7 @@ class KnownTexts:
                 return known.recognised(found)
         return None
 
-    def note(self, statement: st.AdHocQuery, planned: Planned, template: Template) -> None:
+    def note(self, statement: st.AdHocQuery, planned: Planned, template: GroupTemplate) -> None:
         """A text was registered. Its comparisons are learned; where that does not do, the whole text is when it comes
         the second time, since most will never come again."""
         found = masked(statement.place.text)
@@ -146,7 +146,7 @@ class KnownTexts:
         if hash(found.tokens) in self._seen:
             self._learn(found, statement, template)
             return
-        if len(self._seen) >= _REMEMBERED:
+        if len(self._seen) >= _SEEN:
             self._seen.clear()
         self._seen.add(hash(found.tokens))
 
@@ -171,13 +171,13 @@ class KnownTexts:
         self._conditions[condition.around] = known
         return known.learn(condition, taken.condition)
 
-    def _learn(self, found: Masked, statement: st.AdHocQuery, template: Template) -> None:
+    def _learn(self, found: Masked, statement: st.AdHocQuery, template: GroupTemplate) -> None:
         """Find out which constants of a text are which parameters of its template."""
         text = statement.place.text
         wanted = in_conditions(statement.query, found)
         probe, marks = with_marks(text, found, wanted)
         try:
-            planned = self._planner.plan(probe, parse_query(probe))
+            planned = self.planner.plan(probe, parse_query(probe))
         except Error:
             return  # a mark is no date, say; such texts are bound one by one
         taken = split(planned.bound.plan)

@@ -175,11 +175,15 @@ class Modes:
 
     def hide(self, name: str, materialization: Materialization, catalog: Catalog) -> None:
         """A query is gone."""
-        self.engine.retention.recomputed.pop(name.lower(), None)
         for edge in materialization.edges:
             self.engine.hide(edge, catalog)
         if isinstance(materialization, Unmaterialized):
             self.engine.commits.declare(catalog)
+        self.has_gone(name, materialization)
+
+    def has_gone(self, name: str, materialization: Materialization) -> None:
+        """A query is gone, and this is committed."""
+        self.engine.retention.recomputed.pop(name.lower(), None)
         if isinstance(materialization, Lazy):
             self.forget(materialization.plan)
             self.engine.retention.together[materialization.edges, materialization.inputs] -= 1

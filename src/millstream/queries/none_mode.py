@@ -6,8 +6,6 @@ for. The catalog has one entry for all of them, with a row of names and constant
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,17 +18,19 @@ from millstream.engine.engine import Engine
 from millstream.engine.materialization import Unmaterialized
 from millstream.engine.past import Past
 from millstream.errors import NotSupportedError
-from millstream.kernel.batch import value_columns
-from millstream.kernel.sharing.parameters import with_values
+from millstream.kernel.batch import value_column, value_columns
 from millstream.language.bind_parameters import filled
 from millstream.language.binder import BoundQuery
-from millstream.plan.nodes import map_expressions
+from millstream.language.expanded_texts import texts_of_template
+from millstream.plan.parameters import with_parameters
 from millstream.queries.modes import Modes
+from millstream.queries.named_templates import OF, packed, unpacked
 from millstream.queries.notices import of_the_past, past_in
+from millstream.queries.parameters import stored_kinds
 from millstream.queries.planner import Planned
 from millstream.queries.registry import Registry
 from millstream.query import Query, QueryContext
-from millstream.types import DataType
+from millstream.types import DataType, to_polars
 
 NAME, ROWS = "name", "rows"
 
@@ -41,6 +41,7 @@ class NoneTemplate:
 
     name: str
     bound: BoundQuery
+    parameters: tuple[DataType, ...]
     names: set[str] = field(default_factory=set)  # of the queries that are there
 
     def own(self, query: Query) -> BoundQuery:
@@ -49,8 +50,23 @@ class NoneTemplate:
         if not isinstance(materialization, Unmaterialized) or materialization.values is None:
             raise AssertionError(f"{query.name} is of no template")
         values = materialization.values
-        plan = bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
+        plan = with_parameters(bound.plan, values)
         return replace(bound, plan=plan, tree=filled(bound.cql, values))
+
+    def values(self, queries: Sequence[Query]) -> pl.DataFrame:
+        """The parameters of queries, in their order."""
+        found = [
+            query.materialization.values or () for query in queries if isinstance(query.materialization, Unmaterialized)
+        ]
+        types = {value_column(n): to_polars(kind) for n, kind in enumerate(self.parameters)}
+        return pl.DataFrame(found, schema=types, orient="row")
+
+    def texts(self, queries: Sequence[Query]) -> list[str]:
+        """The texts of queries, in their order."""
+        return texts_of_template(self.bound.cql, self.values(queries).iter_rows())
+
+    def explain(self, query: Query) -> list[str]:
+        return []
 
     def sharing(self, query: Query) -> dict[str, Any]:
         """Nothing is kept that could be shared."""
@@ -68,9 +84,15 @@ class NoneTemplates:
         self._templates: dict[str, NoneTemplate] = {}
 
     def register(
-        self, text: str, planned: Planned, kinds: Sequence[DataType], values: pl.DataFrame, names: Sequence[str]
+        self,
+        text: str,
+        planned: Planned,
+        kinds: Sequence[DataType],
+        values: pl.DataFrame,
+        names: Sequence[str],
+        of: str | None = None,
     ) -> list[Query] | None:
-        """None where answers must be kept after all."""
+        """Of a template that has a name, perhaps. None where answers must be kept after all."""
         self._registry.check_room(values.height, planned.planner.settings)
         number = 1
         while f"_unkept-{number}" in self._templates:
@@ -88,30 +110,38 @@ class NoneTemplates:
             parameters=[str(kind) for kind in kinds],
             **planned.entry(),
             **past.entry(),
-            **{ROWS: _packed(rows)},
+            **{ROWS: packed(rows)},
+            **({} if of is None else {OF: of}),
         )
         try:
             self._session.declare(declared)
         except BaseException:
             self._engine.retention.recomputed.pop(name, None)
             raise
-        return self._added(name, planned.bound, materialization, rows, past)
+        return self._added(name, planned.bound, tuple(kinds), materialization, rows, past)
 
-    def recover(self, entry: Entry, planned: Planned) -> None:
+    def recover(self, entry: Entry, planned: Planned) -> list[Query]:
         """Have the queries that an earlier process registered."""
         materialization = self._materialization(entry["name"], planned)
         if isinstance(materialization, str):
             raise NotSupportedError("its answers must be kept", detail=materialization)
-        self._added(entry["name"], planned.bound, materialization, rows_of(entry), past_in(entry))
+        kinds = stored_kinds(entry["parameters"])
+        return self._added(entry["name"], planned.bound, kinds, materialization, rows_of(entry), past_in(entry))
 
     def _materialization(self, name: str, planned: Planned) -> Unmaterialized | str:
         bound = planned.bound
         return self._modes.none_mode(name, bound.plan, bound.schema, planned.planner.options)
 
     def _added(
-        self, name: str, bound: BoundQuery, materialization: Unmaterialized, rows: pl.DataFrame, past: Past
+        self,
+        name: str,
+        bound: BoundQuery,
+        kinds: tuple[DataType, ...],
+        materialization: Unmaterialized,
+        rows: pl.DataFrame,
+        past: Past,
     ) -> list[Query]:
-        self._templates[name] = template = NoneTemplate(name, bound, set(rows[NAME]))
+        self._templates[name] = template = NoneTemplate(name, bound, kinds, set(rows[NAME]))
         values = rows.select(value_columns(rows.width - 1))
         queries = [
             Query(
@@ -129,27 +159,21 @@ class NoneTemplates:
         self._session.declare(declared.without("template", name) if not left else self._without(name, query.name))
         template.names = left
         if not left:
-            del self._templates[name]
-            self._engine.retention.recomputed.pop(name, None)
+            self.forget(template)
+
+    def forget(self, template: NoneTemplate) -> None:
+        """Its last query is gone, and this is committed."""
+        self._templates.pop(template.name, None)
+        self._engine.retention.recomputed.pop(template.name, None)
 
     def _without(self, template: str, query: str) -> Declarations:
         declared = self._session.declared
         entry = declared.find("template", template)
         if entry is None:
             raise AssertionError(f"{template} is not declared")
-        return declared.replacing(entry, {**entry, ROWS: _packed(_unpacked(entry[ROWS]).filter(pl.col(NAME) != query))})
-
-
-def _packed(rows: pl.DataFrame) -> str:
-    content = io.BytesIO()
-    rows.write_ipc(content, compression="zstd")
-    return base64.b85encode(content.getvalue()).decode()
+        return declared.replacing(entry, {**entry, ROWS: packed(unpacked(entry[ROWS]).filter(pl.col(NAME) != query))})
 
 
 def rows_of(entry: Entry) -> pl.DataFrame:
     """The names and constants of the queries of a template."""
-    return _unpacked(entry[ROWS])
-
-
-def _unpacked(text: str) -> pl.DataFrame:
-    return pl.read_ipc(io.BytesIO(base64.b85decode(text)))
+    return unpacked(entry[ROWS])

@@ -14,6 +14,7 @@ from millstream.errors import InputError
 from millstream.ingest.row_values import MISFITS
 from millstream.ingest.typed_rows import as_arrow
 from millstream.kernel.batch import value_column
+from millstream.language.statement_parser import parse_type
 from millstream.types import DataType, decimal, to_arrow
 
 _KINDS: dict[pa.DataType, DataType] = {
@@ -41,6 +42,11 @@ def parameter_columns(rows: Any, count: int) -> tuple[tuple[DataType, ...], pl.D
         for place, (array, kind) in enumerate(zip(arrays, kinds, strict=True))
     ]
     return kinds, pl.DataFrame(columns)
+
+
+def stored_kinds(texts: Sequence[str]) -> tuple[DataType, ...]:
+    """The types of parameters, as an entry of the catalog has them; those of which there were no values are NULL."""
+    return tuple(types.NULL if text == str(types.NULL) else parse_type(text) for text in texts)
 
 
 def parameter_arrays(rows: Any, count: int) -> list[pa.Array]:

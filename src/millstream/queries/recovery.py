@@ -15,6 +15,8 @@ from dataclasses import asdict
 
 from millstream.catalog.entries import Entry
 from millstream.language.type_names import stored_text
+from millstream.queries.named_templates import KIND as NAMED
+from millstream.queries.named_templates import NamedTemplates
 from millstream.queries.planner import Planner
 from millstream.queries.registration import Registration, statement_of
 from millstream.queries.registry import Registry
@@ -34,12 +36,13 @@ class Recovery:
         registry: Registry,
         registration: Registration,
         templates: TemplateRecovery,
+        named: NamedTemplates,
         context: QueryContext,
         drop: Callable[[Query], None],
     ) -> None:
         self._planner, self._engine, self._session = planner, planner.engine, planner.session
         self._registry, self._registration, self._templates = registry, registration, templates
-        self._context, self._drop = context, drop
+        self._named, self._context, self._drop = named, context, drop
         self._put_off: list[Entry] = []
         self._records: list[Record] = []
 
@@ -57,7 +60,9 @@ class Recovery:
     def take_over(self) -> None:
         """Go on with what is kept for queries, or put them off."""
         for entry in self._session.declared.entries:
-            if entry["kind"] in ("query", "template"):
+            if entry["kind"] == NAMED:
+                self._named.recover(entry)
+            elif entry["kind"] in ("query", "template"):
                 self._take_over(entry)
 
     def forget_unshown(self) -> None:
@@ -69,6 +74,10 @@ class Recovery:
         """Those that were put off, of which nothing is kept."""
         for entry in self._put_off:
             self._register_again(entry)
+
+    def join_templates(self) -> None:
+        """Queries with plans of their own that are of a template."""
+        self._named.join_singles()
 
     def follow_records(self) -> None:
         """Queries that have come and gone, of which there is no more than a record."""
@@ -146,6 +155,7 @@ STEPS: tuple[Callable[[Recovery], None], ...] = (
     Recovery.take_over,
     Recovery.forget_unshown,  # before any is registered again, which would find what was kept of another plan
     Recovery.register_again,
+    Recovery.join_templates,
     Recovery.follow_records,
     Recovery.end,
 )

@@ -27,7 +27,7 @@ from millstream.queries.notices import counted_by, found_by_counting, of_the_pas
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice, shareable_plan, wanted_part
-from millstream.queries.templates import MODE, NAME, TEXT, Template, Templates, table_row
+from millstream.queries.templates import MODE, NAME, TEXT, GroupTemplate, Templates, table_row
 from millstream.query import Query, QueryContext
 from millstream.state.notes import Record
 
@@ -88,6 +88,7 @@ class Registration:
         """Make a text a standing query."""
         check_text(text)
         with self._engine.lock:
+            name, mode = self._free_name(name), mode.lower()
             known = self._register_known(text, name, mode)
             if known is not None:
                 return known
@@ -108,13 +109,22 @@ class Registration:
             return self._learned(statement, new, self._admit(new))
 
     def _learned(self, statement: st.RegisterQuery | st.AdHocQuery, new: Candidate, query: Query) -> Query:
-        if new.mode == "eager" and isinstance(query.template, Template) and isinstance(statement, st.AdHocQuery):
-            self._texts.note(statement, new.planned, query.template)
+        if new.mode == "eager" and isinstance(query.template, GroupTemplate):
+            if isinstance(statement, st.AdHocQuery):
+                self._texts.note(statement, new.planned, query.template)
+            else:
+                self._texts.learn_comparisons(new.text, new.planned)
         return query
 
-    def _register_known(self, text: str, name: str | None, mode: str, recorded: Past | None = None) -> Query | None:
+    def _free_name(self, name: str | None, place: Place | None = None) -> str:
+        if name is None:
+            return self._registry.free_names(1)[0]
+        self._registry.check_free([name], place)
+        return name
+
+    def _register_known(self, text: str, name: str, mode: str, recorded: Past | None = None) -> Query | None:
         """None where the query must be parsed and planned. One that there is a record of has that past."""
-        known = self._texts.find(text) if mode.lower() == "eager" else None
+        known = self._texts.find(text) if mode == "eager" else None
         if known is None:
             return None
         group = self._choice.group(known.split, known.shape, self._planner.options)
@@ -122,8 +132,6 @@ class Registration:
         is_new = group.edge not in self._engine.groups
         if is_new or past.unseen is not None or self._choice.differs_by_its_past(group, past):
             return None
-        name, mode = name or self._registry.free_names(1)[0], mode.lower()
-        self._registry.check_free([name])
         template = self._templates.declared(known.planned, group, known.shape, text)
         rows = table_row(known.shape, known.values, name, mode, text, template.name)
         record = record_of(name, mode, text, past) if recorded is None else {}
@@ -137,17 +145,23 @@ class Registration:
         planner: Planner | None = None,
     ) -> Query:
         """Make a query a standing one."""
+        place = statement.name.place if isinstance(statement, st.RegisterQuery) else None
         with self._engine.lock:
-            return self._admit(self._candidate(name, mode or "eager", statement, planner or self._planner))
+            name, mode = self._free_name(name, place), (mode or "eager").lower()
+            if planner is not None:  # what is known is known under the settings of now
+                return self._admit(self._candidate(name, mode, statement, planner))
+            known = self._register_known(query_text(statement), name, mode)
+            if known is not None:
+                return known
+            new = self._candidate(name, mode, statement, self._planner)
+            return self._learned(statement, new, self._admit(new))
 
     def _candidate(
-        self, name: str | None, mode: str, statement: st.RegisterQuery | st.AdHocQuery, planner: Planner
+        self, name: str, mode: str, statement: st.RegisterQuery | st.AdHocQuery, planner: Planner
     ) -> Candidate:
-        name = name or self._registry.free_names(1)[0]
-        self._registry.check_free([name], statement.name.place if isinstance(statement, st.RegisterQuery) else None)
         planned = planner.plan(statement.place.text, statement.query)
         past = of_the_past(self._engine, planned.bound)
-        return Candidate(name, mode.lower(), statement_text(statement), planned, past)
+        return Candidate(name, mode, query_text(statement), planned, past)
 
     def recover(self, entry: Entry) -> Query:
         """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""
@@ -179,7 +193,7 @@ class Registration:
         return query
 
     def _enlisted(
-        self, new: Candidate, template: Template, values: Sequence[object], record: Record | None = None
+        self, new: Candidate, template: GroupTemplate, values: Sequence[object], record: Record | None = None
     ) -> Query:
         rows = table_row(template.shape, values, new.name, new.mode, new.text, template.name)
         return self._templates.enlist(template, rows, new.planned.planner.settings, record, new.past)[0]
@@ -267,7 +281,7 @@ class Registration:
         self._session.declared = declared
         return materialization
 
-    def _to_share_matches(self, new: Candidate) -> tuple[Template, tuple[object, ...]] | None:
+    def _to_share_matches(self, new: Candidate) -> tuple[GroupTemplate, tuple[object, ...]] | None:
         """The template and the constants of a query whose matches are to be kept with those of others."""
         planned, settings = new.planned, new.planned.planner.settings
         if settings.sharing == "off" or has_many_constants(planned.bound.plan):
@@ -322,9 +336,10 @@ class Registration:
         self._modes.hide(query.name, own, session.declared.entries)
 
 
-def statement_text(statement: st.Statement) -> str:
+def query_text(statement: st.RegisterQuery | st.AdHocQuery) -> str:
+    """The text of the query alone."""
     place = statement.place
-    return place.text[place.start : place.end]
+    return place.text[statement.begin if isinstance(statement, st.RegisterQuery) else place.start : place.end]
 
 
 def statement_of(text: str) -> st.RegisterQuery | st.AdHocQuery:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.queries.bulk_registration import BulkRegistration
 from millstream.queries.modes import Modes
+from millstream.queries.named_templates import KIND as NAMED
+from millstream.queries.named_templates import NamedTemplates
 from millstream.queries.none_mode import NoneTemplate, NoneTemplates
 from millstream.queries.planner import Planner
 from millstream.queries.recovery import Recovery
@@ -15,9 +18,9 @@ from millstream.queries.registration import Registration
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice
 from millstream.queries.template_recovery import TemplateRecovery
-from millstream.queries.templates import Template, Templates
+from millstream.queries.templates import GroupTemplate, Templates
 from millstream.queries.unopened import UnopenedQuery
-from millstream.query import Query, QueryContext
+from millstream.query import Query, QueryContext, Template
 
 
 class StandingQueries:
@@ -30,25 +33,71 @@ class StandingQueries:
         self._modes = modes = Modes(engine)
         self._templates = templates = Templates(engine, session, registry, modes, choice, context)
         self._none_templates = none = NoneTemplates(engine, session, registry, modes, context)
+        self.named = named = NamedTemplates(planner, registry, context)
         self.registration = one = Registration(planner, registry, modes, choice, templates, context)
-        self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one)
-        recovered = TemplateRecovery(planner, modes, templates, none)
-        self.recovery = Recovery(planner, registry, one, recovered, context, partial(self.drop, recorded=True))
+        self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one, named)
+        recovered = TemplateRecovery(planner, modes, templates, none, named)
+        self.recovery = Recovery(planner, registry, one, recovered, named, context, partial(self.drop, recorded=True))
 
     def drop(self, query: Query, *, recorded: bool = False) -> None:
         """Forget a query and what only it needed; where there is a record of that already, the caller commits."""
         with self._engine.lock:
             self.registry.find(query.name)  # which another thread may just have dropped
-            match query.template:
-                case NoneTemplate() as template:
-                    self._none_templates.drop(query, template)
-                case Template() as template:
-                    self._templates.drop(query, template, recorded=recorded)
-                case _:
-                    self._drop_own_plan(query)
-            self.registry.remove(query)
-            self.choice.forget(query.name)
+            before = self._session.declared
+            try:
+                if query.member_of is not None:
+                    self.named.forget_single(query.member_of, query.name)
+                self._drop(query, recorded=recorded)
+            except BaseException:
+                self._session.declared = before
+                raise
+            self._has_gone(query)
             query.close()
+
+    def _drop(self, query: Query, *, recorded: bool) -> None:
+        match query.template:
+            case NoneTemplate() as template:
+                self._none_templates.drop(query, template)
+            case GroupTemplate() as template:
+                self._templates.drop(query, template, recorded=recorded)
+            case _:
+                self._drop_own_plan(query)
+
+    def _has_gone(self, query: Query) -> None:
+        self.registry.remove(query)
+        self.choice.forget(query.name)
+        if query.member_of is not None:
+            query.member_of.remove(query)
+
+    def drop_template(self, named: Template) -> None:
+        """Forget a template and all of its queries, by one commit."""
+        with self._engine.lock:
+            self.named.find(named.name)
+            queries = [*named]
+            numbers, edges, gone = dict[str, list[int]](), Counter[str](), {(NAMED, named.name.lower())}
+            shared = Counter(query.template for query in queries if query.template is not None)
+            for query in queries:
+                if query.template is None:
+                    edges.update(query.materialization.edges)
+                    gone.add(("query", query.name.lower()))
+                elif query.number is not None:
+                    numbers.setdefault(query.edge, []).append(query.number)
+            emptied = [plan for plan, count in shared.items() if count == self.registry.number_of(plan)]
+            gone |= {("template", plan.name) for plan in emptied}
+            declared = self._session.declared.without_all(gone)
+            self._engine.admitter.dismiss_all(numbers, edges, declared.entries)
+            self._session.declared = declared
+            for plan in emptied:
+                if isinstance(plan, NoneTemplate):
+                    self._none_templates.forget(plan)
+                elif isinstance(plan, GroupTemplate):
+                    self._templates.forget(plan)
+            for query in queries:
+                if query.template is None:
+                    self._modes.has_gone(query.name, query.materialization)
+                self._has_gone(query)
+                query.close()
+            self.named.forget(named)
 
     def _drop_own_plan(self, query: Query) -> None:
         declared = self._session.declared.without("query", query.name)

@@ -12,17 +12,18 @@ from millstream.engine.groups.group import Group, numbers_of
 from millstream.engine.past import WHOLE
 from millstream.engine.plans import steps_name
 from millstream.errors import Error
-from millstream.kernel.batch import value_column
+from millstream.kernel.batch import value_column, value_columns
 from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.language.bind_parameters import with_constants
-from millstream.language.statement_parser import parse_type
 from millstream.language.syntax import numbered_parameters
 from millstream.plan.grouping import Shape, Split, shape_of, split
 from millstream.plan.lowering.lower import Options
 from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes
+from millstream.queries.named_templates import OF, NamedTemplates
 from millstream.queries.none_mode import ROWS, NoneTemplates, rows_of
 from millstream.queries.notices import of_the_past, past_in
+from millstream.queries.parameters import stored_kinds
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.registration import PlannedOtherwise, statement_of
 from millstream.queries.templates import MODE, NAME, TEMPLATE, TEXT, Templates
@@ -31,22 +32,30 @@ from millstream.queries.templates import MODE, NAME, TEMPLATE, TEXT, Templates
 class TemplateRecovery:
     """Goes on with what is kept for the queries of templates."""
 
-    def __init__(self, planner: Planner, modes: Modes, templates: Templates, none_templates: NoneTemplates) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        modes: Modes,
+        templates: Templates,
+        none_templates: NoneTemplates,
+        named: NamedTemplates,
+    ) -> None:
         self._planner, self._engine, self._session = planner, planner.engine, planner.session
-        self._modes, self._templates, self._none_templates = modes, templates, none_templates
+        self._modes, self._templates, self._none_templates, self._named = modes, templates, none_templates, named
         # Of selections whose queries were moved, since groups are planned otherwise now: what keeps those apart.
         self._apart: dict[str, str] = {}
+        self._known: KnownTexts | None = None
         self._last: tuple[str, dict[str, dict[str, str | None]]] = "", {}  # the texts of the selection asked for last
 
     def recover(self, entry: Entry) -> None:
         """Have the queries of a template; PlannedOtherwise where what is kept does not fit."""
         engine, planner = self._engine, self._planner.under(self._session.settings_of(entry))
-        kinds = tuple(parse_type(kind) for kind in entry["parameters"])
+        kinds = stored_kinds(entry["parameters"])
         statement = statement_of(entry["text"])
         numbered_parameters(statement.query)
         planned = planner.plan(entry["text"], statement.query, kinds, entry["statistics"])
         if ROWS in entry:
-            self._none_templates.recover(entry, planned)
+            self._named.join(entry.get(OF), self._none_templates.recover(entry, planned))
             return
         lazy, found = self._modes.of_group(planned, lazy="kept" in entry, known=entry.get("kept"))
         if found is None:
@@ -64,12 +73,15 @@ class TemplateRecovery:
         waiting = numbers_of(engine.groups.tables.rows(group, "waiting")) if pasts else ()
         engine.pasts.note(group.edge, {number: past for number, past in pasts.items() if number in waiting})
         for shape, planned in planned_shapes.items():
-            template = self._templates.add(entry["name"], planned, group, shape, kinds, lazy)
-            self._templates.add_rows(template, rows[shape.name], lambda number: pasts.get(number, WHOLE))
+            template = self._templates.add(entry["name"], planned, group, shape, kinds, lazy, entry.get(OF))
+            members = self._templates.add_rows(template, rows[shape.name], lambda number: pasts.get(number, WHOLE))
+            self._named.join(template.of, members)
 
     def _shapes(self, entry: Entry, planned: Planned, found: Split, shape: Shape) -> dict[Shape, Planned]:
         """The shapes that queries of a template have, each with the plan of one of these."""
-        shapes, known = {}, KnownTexts(planned.planner)
+        if self._known is None or self._known.planner != planned.planner:
+            self._known = KnownTexts(planned.planner)
+        shapes, known = {}, self._known
         for name, text in self._texts(entry["selection"]).get(entry["name"], {}).items():
             if name == shape.name:
                 shapes[shape] = planned
@@ -138,6 +150,8 @@ class TemplateRecovery:
             tables = [table.filter(pl.col(TEMPLATE) == entry["name"]) for table in kept]
         common = {"kind": "query", "settings": entry["settings"], "statistics": entry["statistics"]}
         count = len(entry["parameters"])
+        for table in tables:
+            self._named.take_apart(entry.get(OF), table[NAME].to_list(), table.select(value_columns(count)))
         return [
             {
                 **common,

@@ -8,6 +8,7 @@ has an entry for each template, so that it does not grow with queries or shapes.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -21,18 +22,20 @@ from millstream.engine.groups.group import Group
 from millstream.engine.materialization import Eager, Lazy, Materialization
 from millstream.engine.past import Past
 from millstream.engine.plans import steps_name
-from millstream.kernel.batch import value_column
-from millstream.kernel.sharing.parameters import QUERY, with_values
+from millstream.kernel.batch import value_column, value_columns
+from millstream.kernel.sharing.parameters import QUERY
 from millstream.language.bind_parameters import filled
 from millstream.language.binder import BoundQuery
-from millstream.language.statement_parser import parse
+from millstream.language.expanded_texts import ExpandedTexts, texts_of_template
+from millstream.language.statement_parser import parse, parse_query
 from millstream.language.type_names import stored_text
 from millstream.plan.explain_groups import service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import Shape
 from millstream.plan.lowering.matches import LazyPlan
-from millstream.plan.nodes import map_expressions
+from millstream.plan.parameters import with_parameters
 from millstream.queries.modes import Modes
+from millstream.queries.named_templates import OF
 from millstream.queries.notices import of_the_past, with_past
 from millstream.queries.planner import Planned
 from millstream.queries.registry import Registry
@@ -45,10 +48,11 @@ from millstream.types import DataType, to_polars
 NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
 DROPPED = "dropped"  # in a record: the query that is gone
 _TEXTS = {column: pl.String() for column in (NAME, MODE, TEXT, TEMPLATE)}
+_QUERY = re.compile(r"\s*REGISTER\s+QUERY\s.*?\sAS\s", re.IGNORECASE | re.DOTALL)  # what stands before a query's text
 
 
 @dataclass(frozen=True, eq=False)
-class Template:
+class GroupTemplate:
     """A template for queries of one shape: as one of them was planned, and the group of its queries."""
 
     name: str
@@ -59,6 +63,7 @@ class Template:
     # Of mode LAZY: what is done with the matches that the group keeps, and the sources that they are made from.
     lazy: LazyPlan | None = None
     inputs: frozenset[str] = frozenset()
+    of: str | None = None  # the name that the template has for users, if it has one
 
     @property
     def bound(self) -> BoundQuery:
@@ -75,8 +80,44 @@ class Template:
                 bound = planner.bind(row[TEXT], statement.query, self.parameters)  # type: ignore[attr-defined]
                 return planner.rewritten(bound, statistics_of(self.planned.statistics))
         values = [row[value_column(index)] for index in range(len(self.parameters))]
-        plan = self.bound.plan.transform(lambda node: map_expressions(node, lambda e: with_values(e, values)))
+        plan = with_parameters(self.bound.plan, values)
         return replace(self.bound, plan=plan, tree=filled(self.bound.cql, values))
+
+    def values(self, queries: Sequence[Query]) -> pl.DataFrame:
+        """The parameters of queries, in their order."""
+        return self._rows(queries).select(value_columns(len(self.parameters)))
+
+    def texts(self, queries: Sequence[Query]) -> list[str]:
+        """The texts of queries, in their order."""
+        rows = self._rows(queries)
+        said = rows[TEXT]
+        if said.null_count():
+            return texts_of_template(self.bound.cql, rows.select(value_columns(len(self.parameters))).iter_rows())
+        with stored_text():
+            expanded = ExpandedTexts(self._expanded)
+            return [expanded.of(_QUERY.sub("", text, count=1)) for text in said]
+
+    def _expanded(self, text: str) -> str:
+        return self.planned.planner.bind(text, parse_query(text)).cql
+
+    def _rows(self, queries: Sequence[Query]) -> pl.DataFrame:
+        """The rows of queries in the query table, in the order of the queries."""
+        engine = self.planned.planner.engine
+        numbers = pl.DataFrame(pl.Series(QUERY, [query.number for query in queries], pl.Int64))
+        rows = engine.reader.read(lambda snapshot: self._table())
+        if not numbers[QUERY].is_in(rows[QUERY].implode()).all():  # a commit came between
+            with engine.lock:
+                rows = self._table()
+        return numbers.join(rows, on=QUERY, how="left", maintain_order="left")
+
+    def _table(self) -> pl.DataFrame:
+        kinds = self.shape.parameters
+        names = value_columns(len(kinds))
+        rows = self.planned.planner.engine.groups.tables.rows(self.group).get(self.shape.name)
+        if rows is None:
+            types = {name: to_polars(kind) for name, kind in zip(names, kinds, strict=True)}
+            rows = pl.DataFrame(schema={**types, QUERY: pl.Int64(), TEXT: pl.String()})
+        return rows.select(QUERY, TEXT, *names)
 
     def sharing(self, query: Query) -> dict[str, Any]:
         """What a query of the group shares, and what serves it."""
@@ -86,6 +127,14 @@ class Template:
             "indexes": [service.key] if service.key is not None else list(service.attributes),
             "unindexed": list(service.residual),
         }
+
+    def explain(self, query: Query) -> list[str]:
+        """The same in words, with the query's own constants."""
+        rows = self._rows([query]).select(value_columns(len(self.shape.parameters)))
+        service = service_of(self.shape.condition, keyed=self.group.key is not None, constants=rows.row(0))
+        count = self.planned.planner.engine.shared_plan.shown[query.edge] - 1
+        others = f"with {count} other{'s' * (count > 1)}" if count else "of its own, which others may join"
+        return [f"a row of the query table of a group {others}", *service.lines()]
 
 
 class Templates:
@@ -102,7 +151,7 @@ class Templates:
     ) -> None:
         self._engine, self._session, self._registry = engine, session, registry
         self._modes, self._choice, self._context = modes, choice, context
-        self._templates: dict[str, dict[str, Template]] = {}  # by name and shape
+        self._templates: dict[str, dict[str, GroupTemplate]] = {}  # by name and shape
         self._names: dict[object, str] = {}
         self._settings: tuple[Settings | None, str] = None, ""  # the last ones, and as a text
 
@@ -114,9 +163,10 @@ class Templates:
         text: str,
         kinds: tuple[DataType, ...] = (),
         lazy: LazyPlan | None = None,
-    ) -> Template:
+        of: str | None = None,
+    ) -> GroupTemplate:
         """The template that queries of this text belong to; committed when the first of them is."""
-        name = self._name(planned, group, shape, text, kinds, lazy)
+        name = self._name(planned, group, shape, text, kinds, lazy, of)
         known = self._templates.get(name, {}).get(shape.name)
         if known is not None:
             return known
@@ -134,8 +184,9 @@ class Templates:
                 steps=steps_name(group.steps),
                 keyed=group.key is not None,
                 **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
+                **({} if of is None else {OF: of}),
             )
-        return self.add(name, planned, group, shape, kinds, lazy)
+        return self.add(name, planned, group, shape, kinds, lazy, of)
 
     def _name(
         self,
@@ -145,6 +196,7 @@ class Templates:
         text: str,
         kinds: tuple[DataType, ...],
         lazy: LazyPlan | None,
+        of: str | None,
     ) -> str:
         """Of the template that a text belongs to: by what is opened by its entry, whatever the condition is. Statistics
         count where they decide on an order of joins."""
@@ -154,11 +206,13 @@ class Templates:
             outside: tuple[object, ...] = bound.kind, columns, tuple(map(str, kinds)), bool(kinds) and text
             if lazy is not None:
                 outside = *outside, lazy.above, lazy.parts[0].windows
+            if of is not None:
+                outside = *outside, of.lower()
             return fingerprint((group.edge, shape.name, outside))
         settings = planned.planner.settings
         if settings is not self._settings[0]:
             self._settings = settings, json.dumps(asdict(settings))
-        equality = group.edge, bound.kind, columns, self._settings[1]
+        equality = group.edge, bound.kind, columns, tuple(sorted(bound.reads)), self._settings[1]
         if group.split.is_join:
             return fingerprint((*equality, json.dumps(planned.statistics)))
         if equality not in self._names:
@@ -173,10 +227,11 @@ class Templates:
         shape: Shape,
         kinds: tuple[DataType, ...],
         lazy: LazyPlan | None,
-    ) -> Template:
+        of: str | None = None,
+    ) -> GroupTemplate:
         """Know a template that is declared, or about to be."""
         inputs = frozenset() if lazy is None else self._engine.plans.sources_of(planned.bound.plan, group.options)
-        made = Template(name, planned, group, shape, kinds, lazy, inputs)
+        made = GroupTemplate(name, planned, group, shape, kinds, lazy, inputs, of)
         self._templates.setdefault(name, {})[shape.name] = made
         if lazy is not None:
             self._modes.note(lazy)
@@ -184,7 +239,7 @@ class Templates:
 
     def enlist(
         self,
-        template: Template,
+        template: GroupTemplate,
         rows: pl.DataFrame,
         settings: Settings,
         record: Record | None = None,
@@ -204,11 +259,11 @@ class Templates:
             session.declared = before
             if not self._registry.number_of(template):
                 session.declared = self._without(template)
-                self._forget(template)
+                self.forget(template)
             raise
         return self.add_rows(template, rows, lambda _: past)
 
-    def add_rows(self, template: Template, rows: pl.DataFrame, past: Callable[[int], Past]) -> list[Query]:
+    def add_rows(self, template: GroupTemplate, rows: pl.DataFrame, past: Callable[[int], Past]) -> list[Query]:
         """Have the queries of rows that are in the query table."""
         self._choice.has_joined(template.group, template.shape, rows)
         queries = [
@@ -227,14 +282,14 @@ class Templates:
         self._registry.add(queries)
         return queries
 
-    def _materialization(self, template: Template, number: int) -> Materialization:
+    def _materialization(self, template: GroupTemplate, number: int) -> Materialization:
         bound, group = template.bound, template.group
         if template.lazy is None:
             return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", number)
         reader, edges = self._engine.reader, (group.edge,)
         return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, number)
 
-    def drop(self, query: Query, template: Template, *, recorded: bool = False) -> None:
+    def drop(self, query: Query, template: GroupTemplate, *, recorded: bool = False) -> None:
         """A query is gone, and with the last one its template; where there is a record of it, the caller commits."""
         if query.number is None:
             raise AssertionError(f"{query.name} is in no group")
@@ -244,15 +299,16 @@ class Templates:
         self._engine.admitter.dismiss(query.edge, [query.number], declared.entries, record)
         self._session.declared = declared
         if is_last:
-            self._forget(template)
+            self.forget(template)
 
-    def _without(self, template: Template) -> Declarations:
+    def _without(self, template: GroupTemplate) -> Declarations:
         """What is declared when there are no queries of this shape."""
         if len(self._templates[template.name]) > 1:
             return self._session.declared
         return self._session.declared.without("template", template.name)
 
-    def _forget(self, template: Template) -> None:
+    def forget(self, template: GroupTemplate) -> None:
+        """Its last query is gone."""
         shapes = self._templates[template.name]
         del shapes[template.shape.name]
         if not shapes:

@@ -3,5 +3,6 @@
 from millstream.engine.bookmarks import Bookmark
 from millstream.query.context import QueryContext, TemplatePlan
 from millstream.query.query import Query
+from millstream.query.template import Template
 
-__all__ = ["Bookmark", "Query", "QueryContext", "TemplatePlan"]
+__all__ = ["Bookmark", "Query", "QueryContext", "Template", "TemplatePlan"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -14,18 +14,20 @@ from millstream.engine.life import Life, under_way
 from millstream.engine.materialization import Answer, Materialization, Span
 from millstream.engine.past import WHOLE, Past
 from millstream.errors import ClosedError, Error, EvaluationError
-from millstream.kernel.batch import INF, Batch
+from millstream.kernel.batch import INF
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import shown_instant
 from millstream.plan.analysis.lifetime import OPEN, influence
 from millstream.plan.explain import explain
 from millstream.plan.nodes import Kind
-from millstream.plan.physical import QUERY
 from millstream.query.context import QueryContext, TemplatePlan
 from millstream.query.instants import QueryInstants
 from millstream.query.reader import ChangeReader
 from millstream.state.snapshot import Snapshot
 from millstream.types import arrow_schema
+
+if TYPE_CHECKING:
+    from millstream.query.template import Template
 
 
 class Query:
@@ -53,6 +55,7 @@ class Query:
         self.past = past
         # Where the first answerable instant is found by counting: what is found in the state of steps.
         self.finding: Callable[[StateNames], int] | None = None
+        self.member_of: Template | None = None
         self._dropped = False
 
     @property
@@ -169,18 +172,6 @@ class Query:
         return elements_between(rows, schema, first - 1, tick, self.common.domain, context.options().max_rstream_rows)
 
     @under_way
-    def rows_of_group(self, at: Any) -> tuple[Batch, int]:
-        """The rows of all queries of its group, the query first, and the instant that `at` (or now) is."""
-        self.check_open()
-        self.wait()
-        engine = self._engine
-        self._context.tick_clocks()
-        engine.admitter.ask(self.edge)
-        rows, snapshot = engine.reader.rows(self.edge, (QUERY, *self.common.schema))
-        final = engine.sources.final(self.materialization.inputs, snapshot)
-        return rows, self.instants.resolved(at, final)
-
-    @under_way
     def changes(self, since: Any = None) -> pa.Table:
         """The final changes after `since`: _ts, _weight and the columns, in time order.
 
@@ -234,7 +225,9 @@ class Query:
     @under_way
     def explain(self) -> str:
         notes = (f"mode {self.mode}: {note}" for note in self.materialization.notes() if self.mode != "eager")
-        return "\n".join([explain(self.bound.plan), *notes])
+        member = [] if self.member_of is None else [f"template {self.member_of.name}: {len(self.member_of)} queries"]
+        shared = [] if self.template is None else [f"sharing: {line}" for line in self.template.explain(self)]
+        return "\n".join([explain(self.bound.plan), *notes, *member, *shared])
 
     @under_way
     def stats(self) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from millstream.errors import ClosedError, TimeError
 from millstream.kernel.batch import Batch, empty_batch
 from millstream.plan.analysis.lifetime import OPEN
 from millstream.query.context import QueryContext
+from millstream.state.snapshot import SinkCursor
 
 if TYPE_CHECKING:
     from millstream.query.query import Query
 
+Span = tuple[str, int, int, int]  # of one part of a template: numbers from .. to - 1, and from which instant on
 _GLANCE = 0.5  # seconds
 # Followers that are woken together read by turns: it is short, and many that want to would only wait for one another.
 _FOLLOWING = threading.BoundedSemaphore(2)
@@ -55,6 +57,22 @@ class ChangeReader:
             bookmark.start = self._instants.first_by_past()
         return bookmark
 
+    def resumed(self, cursor: SinkCursor) -> Bookmark:
+        """The place of a sink that was served so far."""
+        return Bookmark(self._query, cursor.until, cursor.start)
+
+    def cursor(self, bookmark: Bookmark) -> SinkCursor:
+        """That of a sink that was given nothing after a place."""
+        return SinkCursor(bookmark.seen, 0, bookmark.seen, bookmark.start)
+
+    def told_of(self, bookmark: Bookmark) -> tuple[Span, ...]:
+        """Of queries that are read together, which ones the holder of a place is told of, and from when on."""
+        return ()
+
+    def mark(self, bookmark: Bookmark) -> str:
+        """What a reader that comes back has to say besides an instant: nothing, for one query."""
+        return ""
+
     def keep(self, bookmark: Bookmark, most: int | None = None) -> Bookmark:
         """Keep what comes after a place for as long as somebody has it, or until that is more than so many bytes."""
         bookmark.most = most
@@ -64,13 +82,7 @@ class ChangeReader:
     def given(self, bookmark: Bookmark, until: int, most: int | None = None) -> tuple[pa.Table, int]:
         """What comes next for a place, up to an instant that is final, or as many instants as have about so many
         changes; and the last of them."""
-        if bookmark.lost is not None:
-            lost = self._instants.shown(bookmark.lost)
-            raise TimeError(
-                f"{self._since(bookmark.seen)} no longer kept",
-                detail=f"more than max_follower_bytes were kept for this reader, from {lost} back",
-                hint="read faster, or raise max_follower_bytes",
-            )
+        self._check_kept(bookmark)
         if until <= self.begun(bookmark).seen or until < bookmark.start:
             return self._changes(empty_batch(self._query.common.schema), -1, -1), bookmark.seen
         if bookmark.needed < (first := self._instants.first_by_past()):
@@ -84,6 +96,16 @@ class ChangeReader:
         if most is not None:
             until = first_instants(rows, stream=self._query.kind == "stream", since=since, until=until, most=most)
         return self._changes(rows, since, until), until
+
+    def _check_kept(self, bookmark: Bookmark) -> None:
+        """Refuse to go on where more would have had to be kept than may be."""
+        if bookmark.lost is not None:
+            lost = self._instants.shown(bookmark.lost)
+            raise TimeError(
+                f"{self._since(bookmark.seen)} no longer kept",
+                detail=f"more than max_follower_bytes were kept for this reader, from {lost} back",
+                hint="read faster, or raise max_follower_bytes",
+            )
 
     @under_way
     def next_changes(self, bookmark: Bookmark, most: int) -> tuple[pa.Table, int]:

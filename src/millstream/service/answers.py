@@ -10,6 +10,7 @@ from fastapi import Request, Response
 
 from millstream import errors
 from millstream.errors import Error
+from millstream.names import MISSING
 from millstream.query import Query
 from millstream.wire.errors import document
 from millstream.wire.media import RowFormat, accepted
@@ -52,9 +53,15 @@ def as_json(content: Any, status: int = 200) -> Response:
 
 def rows(request: Request, table: pa.Table, note: dict[str, Any] | None = None) -> Response:
     """A table in the format that the request accepts."""
-    form = accepted(request.headers.get("accept"))
+    form, note = accepted(request.headers.get("accept")), {**(note or {}), **notes_of(table)}
     media = f"{form}; header=present; charset=utf-8" if form == RowFormat.CSV else str(form)
     return Response(encode(table, form, note), media_type=None, headers={"content-type": media})
+
+
+def notes_of(table: pa.Table) -> dict[str, Any]:
+    """What is said beside the rows of a table: the queries of a template that have none, and why."""
+    missing = (table.schema.metadata or {}).get(MISSING)
+    return {"missing": json.loads(missing)} if missing else {}
 
 
 def described(query: Query) -> dict[str, Any]:

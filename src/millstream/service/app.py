@@ -25,6 +25,7 @@ from millstream.service.metrics import exposition
 from millstream.service.page import landing, reference
 from millstream.service.routes import needs, routes
 from millstream.service.sources import SourceReader
+from millstream.service.template_routes import template_routes
 from millstream.service.tokens import Role, Tokens
 from millstream.service.work import DatabaseService
 
@@ -72,6 +73,7 @@ def create_app(
         service.refused += 1
 
     app.include_router(routes(service, lambda: held["follows"]))
+    app.include_router(template_routes(service, lambda: held["follows"]))
     app.include_router(backup_routes(service))
     _pages(app, service, lambda: held["follows"])
     app.add_middleware(RequestGate, tokens=tokens, limits=limits, refused=refused)

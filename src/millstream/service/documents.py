@@ -28,6 +28,14 @@ class Registrations(_Request):
     mode: str = Field("eager", description="eager, lazy or none.")
 
 
+class TemplateRegistration(_Request):
+    name: str = Field(description="The template's name.")
+    text: str = Field(description="A query with ? for parameters.")
+    rows: list[Any] = Field(description="A list of values for each query; a single value where there is one parameter.")
+    names: list[str] | None = Field(None, description="The names of the queries, one for each row.")
+    mode: str | None = Field(None, description="eager, lazy or none; that of the template where it is there.")
+
+
 class Question(_Request):
     cql: str = Field(description="A query.")
 
@@ -98,6 +106,27 @@ class Registered(BaseModel):
 class Listed(BaseModel):
     queries: list[dict[str, str]]
     total: int
+
+
+class AboutTemplate(BaseModel):
+    """A template: queries of one text."""
+
+    name: str
+    kind: Literal["stream", "relation"]
+    mode: str
+    text: str
+    parameters: list[str] = Field(description="Their types.")
+    columns: list[Column] = Field(description="The query's name, its parameters, and the columns of the queries.")
+    queries: int
+    running: int
+    filling: int
+    failed: dict[str, str] = Field(description="The queries that have failed, with their errors.")
+    notices: list[str]
+    final: int | str | None
+
+
+class Templates(BaseModel):
+    templates: list[AboutTemplate]
 
 
 class Plan(BaseModel):

@@ -21,7 +21,8 @@ from typing import Any, Literal
 from starlette.responses import Response
 
 from millstream.errors import ClosedError, Error
-from millstream.query import Bookmark, Query
+from millstream.query import Bookmark, Query, Template
+from millstream.service.answers import notes_of
 from millstream.service.work import DatabaseService
 from millstream.wire.errors import document
 from millstream.wire.media import RowFormat
@@ -33,7 +34,8 @@ AsgiSend = Callable[[dict[str, Any]], Awaitable[None]]
 _MOST = 4096  # rows of an event, unless a single instant has more
 _ALIVE_EVERY = 15.0  # seconds
 _STALLED = 60.0  # seconds after which a reader that takes nothing is left
-_At = tuple[int, int, int, Body]  # a query, how far a reader is and where it began, and what it reads
+_At = tuple[int, int, int, Body, int]  # a query, how far a reader is and where it began, what it reads, and its mark
+_Followed = Query | Template
 _Piece = tuple[bytes, int]
 
 
@@ -70,7 +72,7 @@ class Follows:
         moved.set()
 
     async def events(
-        self, query: Query, bookmark: Bookmark, body: Body, timeout: float | None
+        self, query: _Followed, bookmark: Bookmark, body: Body, timeout: float | None
     ) -> AsyncGenerator[bytes]:
         """The events of one reader, from the first that it has not seen."""
         self.count += 1
@@ -84,10 +86,11 @@ class Follows:
         finally:
             self.count -= 1
         if query.has_ended and not self._service.stopping.is_set():
-            yield _event("end", json.dumps({"reason": f'query "{query.name}" was dropped'}))
+            kind = "query" if isinstance(query, Query) else "template"
+            yield _event("end", json.dumps({"reason": f'{kind} "{query.name}" was dropped'}))
 
     async def _events(
-        self, query: Query, bookmark: Bookmark, body: Body, timeout: float | None
+        self, query: _Followed, bookmark: Bookmark, body: Body, timeout: float | None
     ) -> AsyncGenerator[bytes]:
         said = bookmark.seen
         yield b": following\n\n"
@@ -109,12 +112,14 @@ class Follows:
                     yield _event("end", json.dumps({"reason": "nothing came"}))
                     return
                 # A reader that comes back need not begin before what had nothing for it.
-                yield _progress(query, bookmark.seen) if bookmark.seen != said else b": alive\n\n"
+                yield _progress(query, bookmark) if bookmark.seen != said else b": alive\n\n"
                 said = bookmark.seen
 
-    async def _piece(self, query: Query, bookmark: Bookmark, body: Body) -> _Piece:
+    async def _piece(self, query: _Followed, bookmark: Bookmark, body: Body) -> _Piece:
         """What comes next for readers at a place: read by the first who asks, for all who ask meanwhile."""
-        at = id(query), bookmark.seen, bookmark.start if bookmark.is_new else -1, body
+        # What a reader of a template is told depends on which queries it was told of before.
+        own = 0 if isinstance(query, Query) else id(bookmark)
+        at = id(query), bookmark.seen, bookmark.start if bookmark.is_new else -1, body, own
         found = self._pieces.get(at)
         if found is None or bookmark.lost is not None:
             found = asyncio.create_task(self._service.follow(lambda: _piece_of(query, bookmark, body)))
@@ -129,15 +134,15 @@ class Follows:
         self._loop.call_later(0.2, self._pieces.pop, at, None)
 
 
-def _piece_of(query: Query, bookmark: Bookmark, body: Body) -> _Piece:
+def _piece_of(query: _Followed, bookmark: Bookmark, body: Body) -> _Piece:
     changes, until = query.reader.next_changes(bookmark, _MOST)
     if not changes.num_rows:
         return b"", until
     if body == "json":
-        content = encode(changes, RowFormat.JSON).decode()
+        content = encode(changes, RowFormat.JSON, notes_of(changes)).decode()
     else:
-        content = base64.b64encode(to_arrow_stream(changes)).decode()
-    return _event(None, content, shown_instant(query.instants.shown(until))), until
+        content = base64.b64encode(to_arrow_stream(changes, notes_of(changes))).decode()
+    return _event(None, content, _id(query, bookmark, until)), until
 
 
 def _event(kind: str | None, content: str, bookmark: str | None = None) -> bytes:
@@ -145,9 +150,13 @@ def _event(kind: str | None, content: str, bookmark: str | None = None) -> bytes
     return ("\n".join(lines) + "\n\n").encode()
 
 
-def _progress(query: Query, seen: int) -> bytes:
+def _progress(query: _Followed, bookmark: Bookmark) -> bytes:
     """No data, so that it is no event to a browser, which notes the id all the same."""
-    return f"id: {shown_instant(query.instants.shown(seen))}\n\n".encode()
+    return f"id: {_id(query, bookmark, bookmark.seen)}\n\n".encode()
+
+
+def _id(query: _Followed, bookmark: Bookmark, seen: int) -> str:
+    return f"{shown_instant(query.instants.shown(seen))}{query.reader.mark(bookmark)}"
 
 
 async def _happens(event: asyncio.Event, seconds: float) -> bool:

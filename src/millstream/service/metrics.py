@@ -23,9 +23,15 @@ def exposition(service: DatabaseService, followers: int) -> str:
     }
     sinks = [({"sink": name}, float(sink["state"] == "active")) for name, sink in stats["sinks"].items()]
     requests = [({"method": m, "status": str(s)}, float(n)) for (m, s), n in sorted(service.answered.items())]
+    states = stats["query_states"]
+    counts = {"running": states["running"], "filling": len(states["filling"]), "failed": len(states["failed"])}
+    by_state = [({"state": state}, float(count)) for state, count in counts.items()]
+    failed = [({"query": name}, 1.0) for name in states["failed"]]
     parts = [
         _family("epoch", "gauge", "The number of the committed epoch.", [({}, stats["epoch"])]),
         _family("queries", "gauge", "Registered queries.", [({}, stats["queries"])]),
+        _family("query_states", "gauge", "Registered queries by state.", by_state),
+        _family("query_failed", "gauge", "1 for each query that has failed.", failed),
         _family("operators", "gauge", "Operators of the shared pipeline.", [({}, stats["operators"])]),
         _family("state_bytes", "gauge", "Bytes of state of all operators.", [({}, sum(stats["state_bytes"].values()))]),
         _family("elements_total", "counter", "Elements that a stream was offered.", per_stream["arrived"]),

@@ -33,6 +33,7 @@ def landing(database: Database) -> str:
         "Millstream",
         f"""<h1>Millstream</h1><table>{shown}</table>
 <p><a href="/docs">What can be asked</a> · <a href="/openapi.json">OpenAPI</a> · <a href="/v1/queries">queries</a> ·
+<a href="/v1/templates">templates</a> ·
 <a href="/v1/stats">stats</a> · <a href="/metrics">metrics</a></p>
 <pre>curl http://.../v1/execute -H 'Content-Type: application/json' -d '{{"text": "SHOW QUERIES"}}'
 curl http://.../v1/queries/NAME/result

@@ -20,7 +20,7 @@ def needed_for(text: str) -> tuple[Role, bool]:
 def _role(statement: st.Statement) -> Role:
     if isinstance(statement, _READING):
         return Role.READ
-    if isinstance(statement, _WRITING) or (isinstance(statement, st.Drop) and statement.kind == "QUERY"):
+    if isinstance(statement, _WRITING) or (isinstance(statement, st.Drop) and statement.kind in ("QUERY", "TEMPLATE")):
         return Role.WRITE
     return Role.ADMIN  # what others rely on, and what reads and writes files where the service runs
 

@@ -25,7 +25,7 @@ from millstream.wire.rows import columns_of, decode, encode, from_arrow_stream
 from millstream.wire.values import instant_of
 
 At = Annotated[str | None, Query(description="An instant: a number of ticks, or a timestamp's text.", max_length=64)]
-_ROWS: dict[int | str, dict[str, Any]] = {
+ROWS: dict[int | str, dict[str, Any]] = {
     200: {
         "model": doc.Rows,
         "content": {str(form): {} for form in RowFormat if form != RowFormat.JSON},
@@ -193,34 +193,34 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
     @router.post(
         "/results",
         response_model=doc.Rows,
-        responses=_ROWS,
+        responses=ROWS,
         summary="The answers of many queries in one table",
         dependencies=[needs(Role.READ)],
     )
     async def results(request: Request, asked: doc.Questions) -> Response:
         wanted = None if asked.queries is None else [_query(database, name) for name in asked.queries]
         await service.filled(database.queries() if wanted is None else wanted)
-        return await service.read(lambda: rows(request, database.results(wanted, _instant(asked.at))))
+        return await service.read(lambda: rows(request, database.results(wanted, instant(asked.at))))
 
     @router.get(
         "/queries/{name:path}/result",
         response_model=doc.Rows,
-        responses=_ROWS,
+        responses=ROWS,
         summary="The answer now, or at an instant",
         dependencies=[needs(Role.READ)],
     )
     async def result(request: Request, name: str, at: At = None) -> Response:
-        return await answer(request, name, lambda query: query.result(_instant(at)))
+        return await answer(request, name, lambda query: query.result(instant(at)))
 
     @router.get(
         "/queries/{name:path}/changes",
         response_model=doc.Rows,
-        responses=_ROWS,
+        responses=ROWS,
         summary="The final changes after an instant",
         dependencies=[needs(Role.READ)],
     )
     async def changes(request: Request, name: str, since: At = None) -> Response:
-        return await answer(request, name, lambda query: query.changes(_instant(since)))
+        return await answer(request, name, lambda query: query.changes(instant(since)))
 
     @router.get(
         "/queries/{name:path}/follow",
@@ -244,7 +244,7 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
             query = _query(database, name)
             reader = query.reader
             bookmark = reader.keep(
-                reader.bookmark(_instant(last_event_id or since)), database.settings.max_follower_bytes
+                reader.bookmark(instant(last_event_id or since)), database.settings.max_follower_bytes
             )
             reader.next_changes(bookmark, 1)  # so that what is wrong with it is said before events begin
             return query, bookmark
@@ -323,7 +323,7 @@ def _inputs(service: DatabaseService) -> APIRouter:
     @router.post("/advance", response_model=doc.Message, summary="A heartbeat", dependencies=[needs(Role.WRITE)])
     async def advance(asked: doc.Heartbeat) -> Response:
         def work() -> Response:
-            database.advance(asked.stream, to=_instant(asked.to))
+            database.advance(asked.stream, to=instant(asked.to))
             return as_json({"message": f"advanced to {asked.to}"})
 
         return await service.write(work)
@@ -365,5 +365,5 @@ def _inputs(service: DatabaseService) -> APIRouter:
     return router
 
 
-def _instant(value: int | str | None) -> int | str | None:
+def instant(value: int | str | None) -> int | str | None:
     return instant_of(value) if isinstance(value, str) else value

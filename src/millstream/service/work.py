@@ -40,8 +40,12 @@ class DatabaseService:
 
     async def filled(self, queries: Iterable[Query]) -> None:
         """Wait until the past of queries has been worked through, without keeping a thread that reads from others."""
+        await self.until_idle(lambda: any(query.is_filling for query in queries))
+
+    async def until_idle(self, is_busy: Callable[[], bool]) -> None:
+        """Wait until something has ended, without keeping a thread that reads from others."""
         deadline = time.monotonic() + (self.limits.seconds or float("inf"))
-        while any(query.is_filling for query in queries) and time.monotonic() < deadline:
+        while is_busy() and time.monotonic() < deadline:
             await asyncio.sleep(_GLANCE)
 
     async def read(self, work: Callable[[], T]) -> T:

@@ -21,8 +21,8 @@ KEYWORDS = (
     "MIN", "MINUTES", "MODE", "NON", "NONE", "NOT", "NOW", "NULL", "ON", "ONLY", "OPTIONS", "OR", "OUTER",
     "PARTITION", "PLAN", "QUERIES", "QUERY", "RANGE", "REGISTER", "RETAIN", "RETROACTIVE", "RIGHT", "ROWS",
     "RSTREAM", "SAMPLE", "SECONDS", "SELECT", "SET", "SHOW", "SINK", "SINKS", "SLIDE", "STATIC", "STREAM",
-    "STREAMS", "STRING", "SUM", "TABLE", "TABLES", "THEN", "TICK", "TIMESTAMP", "TO", "TUMBLE", "UNBOUNDED", "UNION",
-    "UPDATE", "USING", "VALUES", "VIEW", "VIEWS", "WHEN", "WHERE", "WITH",
+    "STREAMS", "STRING", "SUM", "TABLE", "TABLES", "TEMPLATE", "TEMPLATES", "THEN", "TICK", "TIMESTAMP", "TO", "TUMBLE",
+    "UNBOUNDED", "UNION", "UPDATE", "USING", "VALUES", "VIEW", "VIEWS", "WHEN", "WHERE", "WITH",
 )  # fmt: skip
 _WORD = re.compile(r"[\w.]*$|\\\w*$")
 _MOST_QUERIES = 1000
@@ -68,6 +68,7 @@ def names_of(db: Any) -> list[str]:
                 found.append(row["name"])
                 found += re.findall(r"[(,]\s*(\w+) ", row["columns"])
         found += [query.name for query in db.queries()[:_MOST_QUERIES]]
+        found += [template.name for template in db.templates()]
     except ms.Error:
         return found  # completion is a help, and must not get in the way
     return found

@@ -15,10 +15,10 @@ from millstream.shell.splitting import is_blank, statements
 from millstream.wire.values import type_name
 
 HELP = r"""statements end with a semicolon; commands are lines of their own:
-\d             streams, tables, views, queries and sinks
+\d             streams, tables, views, queries, templates and sinks
 \d NAME        what one of them is
 \plan QUERY    its plan
-\watch QUERY   its answer, and then its changes as they become final; Ctrl-C ends it
+\watch QUERY   its answer, and then its changes as they become final, or those of a template; Ctrl-C ends it
                (\watch QUERY SECONDS ends when nothing has come for so long)
 \run [SECONDS] read the sources, until they have no more or for so long
 \i FILE        run the statements of a file
@@ -26,7 +26,7 @@ HELP = r"""statements end with a semicolon; commands are lines of their own:
 \q             leave
 \?             this"""
 COMMANDS = (r"\d", r"\plan", r"\watch", r"\run", r"\i", r"\timing", r"\q", r"\?")
-_KINDS = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS")
+_KINDS = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS")
 
 
 class ShellSession:
@@ -112,8 +112,12 @@ class ShellSession:
             for row in self.db.execute(f"SHOW {kind}").table.to_pylist():
                 if row["name"].lower() == name.lower():
                     return f"{kind.lower()[:-1]} {row['name']} {row['columns']}\n{row['properties']}"
-        query = self.db.query(name)
+        query = self._found(name)
         fields = pa.table({"column": query.schema.names, "type": [type_name(field.type) for field in query.schema]})
+        if hasattr(query, "text"):
+            notices = "".join(f"\nnotice: {notice}" for notice in query.notices)
+            said = f"template {query.name}: {len(query)} queries, each a {query.kind}, {query.mode}"
+            return f"{said}\n{query.text}{notices}\n{aligned(fields)}"
         defaults = "".join(f"\ndefault: {text}" for text in query.defaults)
         final = "nothing yet" if query.final is None else query.final
         failed = query.stats().get("error")
@@ -121,13 +125,22 @@ class ShellSession:
         said += f"failed: {failed}" if failed else f"final is {final}"
         return f"{said}\n{query.cql}{defaults}\n{aligned(fields)}"
 
+    def _found(self, name: str) -> Any:
+        """A query, or a template where there is no query of that name."""
+        try:
+            return self.db.query(name)
+        except ms.NameError:
+            if name.lower() not in {template.name.lower() for template in self.db.templates()}:
+                raise
+        return self.db.template(name)
+
     def _watch(self, argument: str) -> None:
         name, _, seconds = argument.rpartition(" ")
         try:
             timeout = float(seconds) if name else None
         except ValueError:
             name, timeout = "", None
-        query = self.db.query(name.strip() if timeout is not None else argument)
+        query = self._found(name.strip() if timeout is not None else argument)
         final = query.final
         if final is not None and query.kind == "relation":
             self._say(aligned(query.result(at=final)))

@@ -65,12 +65,13 @@ class HistoryFile:
 class SinkCursor:
     """How far a sink has been served: the last instant, and how many deliveries that took. `offered` beyond it is the
     last instant of the delivery under way, fixed before it is first tried. The first one begins with all that holds at
-    `start`."""
+    `start`. Of a template, `spans` say from which instants on it is told of which queries."""
 
     until: int = -1
     deliveries: int = 0
     offered: int = -1
     start: int = -1
+    spans: tuple[tuple[str, int, int, int], ...] = ()  # part, numbers from .. to - 1, instant
 
 
 @dataclass(frozen=True)
@@ -273,7 +274,7 @@ def from_json(content: Mapping[str, Any], catalog: Catalog) -> Snapshot:
         },
         results={edge: tuple(names) for edge, names in content["results"].items()},
         failures=content["failures"],
-        sinks={name: SinkCursor(**cursor) for name, cursor in content["sinks"].items()},
+        sinks={name: _sink_cursor(cursor) for name, cursor in content["sinks"].items()},
         queries=content["queries"],
         query_tables={step: _query_table(table) for step, table in content.get("query_tables", {}).items()},
         backfills=tuple(content.get("backfills", ())),
@@ -284,6 +285,11 @@ def from_json(content: Mapping[str, Any], catalog: Catalog) -> Snapshot:
 def _progress(entry: Mapping[str, Any]) -> SourceProgress:
     batch = entry["batch"]
     return SourceProgress(**{**entry, "batch": None if batch is None else SparkBatch(**batch)})
+
+
+def _sink_cursor(entry: Mapping[str, Any]) -> SinkCursor:
+    spans = ((part, first, past, start) for part, first, past, start in entry.get("spans", ()))
+    return SinkCursor(**{**entry, "spans": tuple(spans)})
 
 
 def _query_table(entry: Mapping[str, Any]) -> QueryTable:

@@ -247,7 +247,7 @@ class DirectoryStore:
         return f"{label}-f{self.fence}-{uuid.uuid4().hex[:8]}"
 
     def syncing_names(self, names: Iterable[str]) -> Callable[[], None]:
-        directories = {self._path(name).parent for name in names}
+        directories = {path.parent for path in self._files_of(names)}
         for directory in list(directories):
             while directory not in self._lasting and directory != self.directory:
                 self._lasting.add(directory)
@@ -370,7 +370,7 @@ class DirectoryStore:
         gone = set(before).difference(after)
         if gone:
             self.pool.forget(gone)
-            self._remove({self._path(name) for name in gone} - {self._path(name) for name in after})
+            self._remove(self._files_of(gone) - self._files_of(after))
 
     def check(self, names: Iterable[str]) -> None:
         """Refuse a directory in which something is missing: that of half a copy, say."""
@@ -425,6 +425,12 @@ class DirectoryStore:
             with suppress(OSError):  # it is not empty, or gone already
                 period.rmdir()
                 self._lasting.discard(period)
+
+    def _files_of(self, names: Iterable[str]) -> set[Path]:
+        """The files that names lie in, of which segments share one."""
+        given = [*names]
+        segments = {name.partition("@")[0] for name in given if "@" in name}
+        return {self.segments / file for file in segments} | {self._path(name) for name in given if "@" not in name}
 
     def _path(self, name: str) -> Path:
         file = _parsed(name)[0] if "@" in name else name.rpartition("#")[0]

@@ -51,12 +51,12 @@ class Executor:
         self.objects = ObjectStatements(engine, session, registry, inputs, source_loop, external)
         self.code = UserCodeStatements(engine, session, pickler)
         self.queries = QueryStatements(engine, queries, sinks)
-        self.sinks = SinkStatements(engine, session, registry, sinks, external)
+        self.sinks = SinkStatements(engine, session, queries, sinks, external)
         self._changes = ChangeStatements(inputs, sinks)
         self._settings = SettingStatements(engine, session, registry)
         self._ad_hoc = AdHocQueries(engine, planner, inputs)
         self.explain = ExplainStatements(engine, planner, queries, self._ad_hoc)
-        self._show = ShowStatements(engine, session.catalog, registry, sinks)
+        self._show = ShowStatements(engine, session.catalog, queries, sinks)
 
     def execute(self, text: str) -> Result:
         """Run all statements of a text; gives the last one's result."""
@@ -97,6 +97,8 @@ class Executor:
             match statement.kind:
                 case "QUERY":
                     return self.queries.run_drop(statement)
+                case "TEMPLATE":
+                    return self.queries.run_drop_template(statement)
                 case "SINK":
                     return self.sinks.drop(statement)
                 case _:
@@ -110,7 +112,7 @@ class Executor:
                     self._settings.apply(Settings(**entry["values"]))
                 case "function" | "aggregate":
                     _recover(entry, self.code.recover)
-                case "query" | "template" | "sink":
+                case "query" | "template" | "named_template" | "sink":
                     pass  # opened when all that they read is there
                 case _:
                     _recover(entry, self.objects.recover)

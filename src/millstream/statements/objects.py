@@ -17,7 +17,6 @@ from millstream.language import statements as st
 from millstream.language.statement_parser import parse
 from millstream.language.type_names import stored_text
 from millstream.plan.definitions import Definition, TableDefinition, ViewDefinition
-from millstream.queries.registration import statement_text
 from millstream.queries.registry import Registry
 from millstream.statements.definitions import Definitions
 from millstream.statements.result import Result
@@ -40,13 +39,13 @@ class ObjectStatements:
         self._definitions = Definitions(engine, session)
 
     def create(self, statement: st.CreateStream | st.CreateTable | st.CreateView) -> Result:
-        session = self._session
+        session, place = self._session, statement.place
         with self._engine.lock:
             name, message = self._definitions.define(statement, session.settings)
             kind = kind_of(session.catalog[name.key])
             try:
                 declared = session.declared.with_entry(
-                    kind, name.text, text=statement_text(statement), settings=asdict(session.settings)
+                    kind, name.text, text=place.text[place.start : place.end], settings=asdict(session.settings)
                 )
                 if isinstance(statement, st.CreateView) or statement.source is None:
                     session.declare(declared)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from millstream.connectors.sinks import Sinks
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError
@@ -29,14 +31,33 @@ class QueryStatements:
         self.drop(name.key)
         return Result(f"query {name} dropped")
 
+    def run_drop_template(self, statement: st.Drop) -> Result:
+        name = statement.name
+        count = len(self._queries.named.find(name.text, name.place))
+        self.drop_template(name.key)
+        return Result(f"template {name} and its {count} queries dropped")
+
     def drop(self, name: str) -> None:
         """Forget a query that no sink follows."""
         with self._engine.lock:
             query = self._queries.registry.find(name)
             if sinks := self._sinks.of(query):
-                raise CatalogError(
-                    f'query "{query.name}" is in use',
-                    detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
-                    hint="drop those first",
-                )
+                raise _in_use("query", query.name, sinks)
             self._queries.drop(query)
+
+    def drop_template(self, name: str) -> None:
+        """Forget a template and its queries, none of which a sink follows."""
+        with self._engine.lock:
+            template = self._queries.named.find(name)
+            followed = self._sinks.of_any(template, {*template})
+            if followed:
+                raise _in_use("template", template.name, followed)
+            self._queries.drop_template(template)
+
+
+def _in_use(kind: str, name: str, sinks: Sequence[str]) -> CatalogError:
+    return CatalogError(
+        f'{kind} "{name}" is in use',
+        detail=f"by the sinks {', '.join(sinks)}" if len(sinks) > 1 else f"by the sink {sinks[0]}",
+        hint="drop those first",
+    )

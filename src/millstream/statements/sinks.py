@@ -16,23 +16,26 @@ from millstream.language import statements as st
 from millstream.language.definer import check_name
 from millstream.names import shown_name, why_unusable
 from millstream.plan.definitions import ExternalData
-from millstream.queries.registry import Registry
+from millstream.queries.standing import StandingQueries
+from millstream.query import Query, Template
 from millstream.statements.result import Result
+
+_TEMPLATE = "template"  # in the entry of a sink: what it follows, where that is no query
 
 
 class SinkStatements:
     """Sinks are declared here, and served by `connectors/sinks.py`."""
 
     def __init__(
-        self, engine: Engine, session: Session, registry: Registry, sinks: Sinks, external: External | None
+        self, engine: Engine, session: Session, queries: StandingQueries, sinks: Sinks, external: External | None
     ) -> None:
-        self._engine, self._session, self._registry = engine, session, registry
+        self._engine, self._session, self._queries = engine, session, queries
         self._sinks, self._external = sinks, external
 
     def create(self, statement: st.CreateSink) -> Result:
         name, target = statement.name, statement.target
         check_name(name)
-        self._registry.find(statement.query.text, statement.query.place)
+        self._followed(statement)
         if self._external is None:
             raise needs_spark(f"sink {name} is written")
         try:
@@ -42,23 +45,29 @@ class SinkStatements:
             raise
         with self._engine.lock:
             self._sinks.check_free(name.text, name.place)
-            query = self._registry.find(statement.query.text, statement.query.place)
-            declared = self._session.declared.with_entry(
-                "sink", name.text, shown=name.text, query=query.name, format=target.format, options=[*target.options]
-            )
+            query = self._followed(statement)
+            content = {"format": target.format, "options": [*target.options]}
+            declared = self._session.declared.with_entry("sink", name.text, **_entry(name.text, query), **content)
             self._session.declare(declared)
             self._attach(declared.entries[-1])
         self._sinks.flush()
         return Result(f"sink {name} created")
 
-    def create_callable(self, name: str, query: str, deliver: Deliver) -> None:
+    def _followed(self, statement: st.CreateSink) -> Query | Template:
+        known, name = self._queries.named if statement.of_template else self._queries.registry, statement.query
+        return known.find(name.text, name.place)
+
+    def create_callable(self, name: str, query: str | Query | Template, deliver: Deliver) -> None:
         if reason := why_unusable(name):
             raise BindError(f'"{shown_name(name)}" cannot be a sink\'s name', detail=reason)
-        found = self._registry.find(query)
+        if isinstance(query, Template):
+            found: Query | Template = self._queries.named.find(query.name)
+        else:
+            found = self._queries.registry.find(query if isinstance(query, str) else query.name)
         with self._engine.lock:
             if not self._sinks.is_callable_for(name, found):
                 self._sinks.check_free(name)
-                self._session.declare(self._session.declared.with_entry("sink", name, shown=name, query=found.name))
+                self._session.declare(self._session.declared.with_entry("sink", name, **_entry(name, found)))
             self._sinks.add(Sink(name, found, CALLABLE, deliver))
         self._sinks.flush()
 
@@ -88,7 +97,9 @@ class SinkStatements:
                 self._attach(entry)
 
     def _attach(self, entry: Entry) -> None:
-        query = self._registry.find(entry["query"])
+        is_template = _TEMPLATE in entry
+        known = self._queries.named if is_template else self._queries.registry
+        query = known.find(entry[_TEMPLATE if is_template else "query"])
         if "format" not in entry:
             self._sinks.add(Sink(entry["shown"], query, CALLABLE, None))
             return
@@ -96,3 +107,7 @@ class SinkStatements:
         target, external = ExternalData(entry["format"], options), self._external
         deliver = None if external is None else partial(external.write, target)
         self._sinks.add(Sink(entry["shown"], query, entry["format"], deliver, entry.get(PAUSED)))
+
+
+def _entry(name: str, followed: Query | Template) -> dict[str, str]:
+    return {"shown": name, _TEMPLATE if isinstance(followed, Template) else "query": followed.name}

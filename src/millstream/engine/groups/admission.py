@@ -14,12 +14,13 @@ import polars as pl
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.task import StateNames
+from millstream.engine.groups.constants import told_by_query
 from millstream.engine.groups.group import Group, RowsByShape, numbers_of, only_queries
 from millstream.engine.groups.tables import QueryTables
 from millstream.engine.past import Pasts
 from millstream.engine.query_tables import failure_key
 from millstream.engine.shared_plan import SharedPlan
-from millstream.errors import EvaluationError, error_fields
+from millstream.errors import EvaluationError
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.operator import EVERYWHERE, Operator, Segment, State
 from millstream.kernel.pending_errors import PENDING
@@ -44,8 +45,9 @@ class Admission:
         with self._commits.store.file("queries") as writer:
             return {always.group: (Part("rows", writer.write(batch), batch.height, always.schema),)}
 
-    def admit(self, group: Group, rows: RowsByShape, states: StateNames, results: Names) -> None:
-        """Let queries take part whose past was worked through, up to the committed snapshot."""
+    def admit(self, group: Group, rows: RowsByShape, states: StateNames, results: Names, segments: Names = ()) -> None:
+        """Let queries take part whose past was worked through, up to the committed snapshot; perhaps there are segments
+        of their rows already."""
         snapshot, selection = self._commits.snapshot, group.selection
         above = group.above - {selection}
         # Of what the selection reads, steps that have been there all along have their state already.
@@ -66,7 +68,8 @@ class Admission:
             if held:
                 made[selection] = held
             table = self._tables.table_without(snapshot.query_table(selection), numbers_of(rows), "waiting")
-            table = self._tables.table_with(table, "admitted", rows.values())
+            segments = segments or self._tables.written(rows.values())
+            table = self._tables.table_with_admitted(table, segments)
             written.add(table.names())
             snapshot = snapshot.with_next_epoch().with_states(made).with_query_tables({selection: table})
             snapshot = snapshot.with_results({group.edge: results}) if results else snapshot
@@ -81,7 +84,8 @@ class Admission:
             table = self._tables.table_without(snapshot.query_table(group.selection), queries, "waiting")
             table = self._tables.table_with(table, "failed", rows.values())
             written.add(table.names())
-            failures = {failure_key(group.edge, query): error_fields(error) for query in queries}
+            errors = told_by_query(dict.fromkeys(queries, error), rows, group.shapes)
+            failures = {failure_key(group.edge, query): said for query, said in errors.items()}
             self._commits.commit(snapshot.with_query_tables({group.selection: table}).with_failures(failures))
         self._pasts.forget(group.edge, queries)
 
@@ -98,7 +102,8 @@ class Admission:
         stopped = only_queries(self._tables.rows(group, "admitted"), errors)
         table = self._tables.table_without(snapshot.query_table(group.selection), errors)
         table = self._tables.table_with(table, "failed", stopped.values())
-        failures = {failure_key(group.edge, query): error_fields(error) for query, error in errors.items()}
+        own = told_by_query(errors, stopped, group.shapes)
+        failures = {failure_key(group.edge, query): said for query, said in own.items()}
         return snapshot.with_query_tables({group.selection: table}).with_failures(failures)
 
     # What a group holds

@@ -36,9 +36,11 @@ class Group:
     above: frozenset[str] = field(init=False)
     below: tuple[Step, ...] = field(init=False)
     query_rows: ph.QueryRows | None = field(init=False)
+    _conditions: dict[str, Expression] = field(init=False)  # of the shapes
     _pipeline: Pipeline | None = field(init=False)
 
     def __post_init__(self) -> None:
+        self._conditions = {name: shape.condition for name, shape in self.shapes.items()}
         lowering = self._lowering()
         pipeline = Pipeline(tuple(lowering.steps.values()))
         self.lifted, self.edge, self.selection = self._lift(), lowering.edge, lowering.selection
@@ -51,7 +53,7 @@ class Group:
 
     def add(self, shape: Shape) -> None:
         if shape.name not in self.shapes:
-            self.shapes[shape.name] = shape
+            self.shapes[shape.name], self._conditions[shape.name] = shape, shape.condition
             self._pipeline = None
 
     @property
@@ -69,8 +71,7 @@ class Group:
         return Lowering(self._lift().plan, self.options)
 
     def _lift(self) -> Lifted:
-        shapes = list(self.shapes.items())  # to which others may come meanwhile
-        return lift(self.split, self.key, {name: shape.condition for name, shape in shapes})
+        return lift(self.split, self.key, dict(self._conditions))  # a copy: others may come meanwhile
 
 
 def _above(pipeline: Pipeline, selection: str) -> frozenset[str]:

@@ -73,7 +73,6 @@ class Groups:
         """The last query is gone."""
         self._groups.pop(group.edge, None)
         self._known.clear()
-        self.tables.forget(group)
 
     def move(self, selection: str, edge: str, group: Group, chosen: pl.Expr, catalog: tuple[Any, ...]) -> None:
         """Let queries that another version kept under other names wait to be admitted here. What is left there is

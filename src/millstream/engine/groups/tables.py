@@ -20,6 +20,8 @@ from millstream.engine.query_tables import KINDS, AdmissionState, failure_key
 from millstream.kernel.sharing.parameters import QUERY, SHAPE, by_shape, packed
 from millstream.state.snapshot import Names, QueryTable, Snapshot
 
+_MANY, _SIZE_CLASS = 8, 3  # segments that become one, and bits of sizes that are about the same
+
 
 @dataclass
 class _Changes:
@@ -88,9 +90,14 @@ class QueryTables:
     def next_query(self, group: Group) -> int:
         return max(self._commits.snapshot.queries.get(group.edge, 0), group.following)
 
-    def forget(self, group: Group) -> None:
-        """The group is closed."""
-        self._changes.pop(group.edge, None)
+    def forget(self, group: Group) -> _Changes | None:
+        """The group is to be closed; gives what nobody is to keep any more."""
+        return self._changes.pop(group.edge, None)
+
+    def remember(self, changes: _Changes | None) -> None:
+        """It could not be closed."""
+        if changes is not None:
+            self._changes[changes.group.edge] = changes
 
     def _of(self, group: Group) -> _Changes:
         return self._changes.setdefault(group.edge, _Changes(group))
@@ -140,6 +147,10 @@ class QueryTables:
         """A table with more rows of a kind."""
         return replace(table, **{kind: self._appended(getattr(table, kind), rows)})
 
+    def table_with_admitted(self, table: QueryTable, segments: Names) -> QueryTable:
+        """A table with rows that were written already."""
+        return replace(table, admitted=self.compacted((*table.admitted, *segments)))
+
     def table_without(self, table: QueryTable, queries: Collection[int], *kinds: AdmissionState) -> QueryTable:
         """A table without some queries, where they are of some kinds or any."""
         changed = {
@@ -149,20 +160,21 @@ class QueryTables:
         return replace(table, **changed)
 
     def _appended(self, names: Names, rows: Iterable[pl.DataFrame]) -> Names:
-        """Segments after those that there are. Small ones with the same columns become one with what comes, so that
-        there are few however often queries come."""
-        found = packed(rows)
-        if not found:
+        return self.compacted((*names, *self.written(rows)))
+
+    def compacted(self, names: Names) -> Names:
+        """As few segments as there need be: of those with the same columns and of about the same size, so many become
+        one. What was made of the others in memory stays of use."""
+        alike: dict[tuple[object, ...], list[str]] = {}
+        for name in names:
+            rows = self._store.read(name)
+            alike.setdefault((*rows.schema.items(), rows.height.bit_length() // _SIZE_CLASS), []).append(name)
+        many = [found for found in alike.values() if len(found) >= _MANY]
+        if not many:
             return names
-        kept, merged = list(names), list[pl.DataFrame]()
-        for frame in found:
-            for name in reversed(kept):
-                other = self._store.read(name)
-                if other.schema == frame.schema and other.height <= 2 * frame.height:
-                    frame = pl.concat([other, frame])
-                    kept.remove(name)
-            merged.append(frame)
-        return (*kept, *self.written(merged))
+        merged = {name for found in many for name in found}
+        kept = tuple(name for name in names if name not in merged)
+        return self.compacted((*kept, *self.written(map(self._store.read, sorted(merged, key=names.index)))))
 
     def written(self, frames: Iterable[pl.DataFrame]) -> Names:
         with self._store.file("queries") as writer:

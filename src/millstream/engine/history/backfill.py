@@ -126,6 +126,12 @@ class Backfills:
         if self.is_broken(edge, query):
             raise self._broken[edge if query is None else failure_key(edge, query)]
 
+    def check_queries_of(self, edge: str) -> None:
+        """Raise what went wrong for queries of a group and has nothing to do with them."""
+        for key, error in [*self._broken.items()]:
+            if key.partition("#")[0] == edge:
+                raise error
+
     def progress(self, edge: str) -> BackfillProgress | None:
         """How far the backfill of an edge is; None where there is none."""
         pipeline = self.pipeline_of(edge)
@@ -244,7 +250,8 @@ class Backfills:
                 self._finish(run)
             written.add(run.names())
             if group.edge not in run.failures:
-                self._admission.admit(group, rows, run.states, run.results.get(group.edge, ()))
+                results, segments = run.results.get(group.edge, ()), run.tables.get(group.selection, ())
+                self._admission.admit(group, rows, run.states, results, segments)
                 return
         if run.has_common_failure or len(numbers_of(rows)) == 1:
             self._admission.fail(group, rows, run.failures[group.edge])

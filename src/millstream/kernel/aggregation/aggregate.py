@@ -186,7 +186,7 @@ class Aggregate(Operator):
             columns = [name for name in (*self.plan.columns, ORIGIN, ARRIVAL) if name in rows.columns]
             arrived, ahead = change_points.split(change_points.row_points(rows, columns), work.low)
             raw += arrived
-        work.push(POINTS, *ahead)
+        work.push(POINTS, *([stacked(ahead)] if ahead else []))
         work.push(PANES, *sums_ahead)
         if self.plan.bags:
             work.raw = stacked_diagonally([self.plan.empty_points(work.arrival), *raw])

@@ -198,8 +198,9 @@ def _undominated(work: Work, i: int, instants: GroupInstants) -> tuple[pl.Series
     stairs = Staircase(work.plan.order(work.plan.calls[i], work.arrival))
     runs = work.runs(f"kept{i}")
     value, present = stairs.best(runs, work.rows, instants, work.before, work.low)
-    work.kept.append(stairs.kept(work.rows, work.low))
-    work.synopses[f"kept{i}"] = stairs.added(runs, work.kept[-1], work.low)
+    if work.plan.only_rows:
+        work.kept.append(stairs.kept(work.rows, work.low))
+    work.synopses[f"kept{i}"] = stairs.added(runs, work.rows, work.low)
     return value, present
 
 

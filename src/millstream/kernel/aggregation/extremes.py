@@ -27,7 +27,7 @@ from millstream.kernel.aggregation.instants import GroupInstants
 from millstream.kernel.aggregation.ordinals import combined, heads, ordinals
 from millstream.kernel.aggregation.sorted_runs import SortedRuns, add_run, bisect_within, expand
 from millstream.kernel.batch import ARRIVAL, END, START, value_column
-from millstream.kernel.columns import ascending, is_null, nulls, only, stacked, take, taken
+from millstream.kernel.columns import ascending, is_null, is_small, nulls, only, stacked, take, taken
 from millstream.kernel.operator import Segment
 
 Int64s = NDArray[np.int64]
@@ -169,7 +169,12 @@ class Staircase:
         return only(rows, rows.get_column(END).to_numpy() > low)
 
     def added(self, runs: SortedRuns, rows: pl.DataFrame, low: int) -> SortedRuns:
+        """The runs with what must be remembered of rows that started up to `low`."""
+        if len(runs) <= 1 and is_small(rows.height, *(run.height for run in runs)):
+            left = undominated(self._alive(stacked([*runs, rows[self.columns]]), low), self.order)
+            return (left,) if left.height else ()
+
         def merge(merged: Sequence[Segment], oldest: bool) -> Segment:
             return undominated(self._alive(stacked(merged), low), self.order)
 
-        return add_run(runs, rows, merge)
+        return add_run(runs, self.kept(rows, low), merge)

@@ -182,7 +182,7 @@ class _SetOperator(_ByValue):
         for number, batch in enumerate(inputs):
             side = np.full(batch.height, min(number, self.operation.counters - 1), np.int8)
             parts.append(self._keyed(batch).hstack([pl.Series(_SIDE, side)]))
-        return stacked(parts)
+        return concat(parts, parts[0])
 
     def _occurring(self, counts: pl.DataFrame) -> pl.DataFrame:
         """The rows of which a count is not zero."""
@@ -403,11 +403,12 @@ class DistinctStar(_ByValue):
     def is_idle(self, state: State, progress: Progress) -> bool:
         stays = state.get("stays", ())
         waits = not is_due(state.get("waiting", ()), progress.low_before, progress.low)
-        return waits and len(self._lasting(stays, progress.low)) == len(stays)
+        return waits and all(without_expired(segment, horizon_of(progress.low)) is segment for segment in stays)
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         low, waiting, stays = progress.low, state.get("waiting", ()), state.get("stays", ())
-        arrived = stacked([self._keyed(batch) for batch in inputs])
+        keyed = [self._keyed(batch) for batch in inputs]
+        arrived = concat(keyed, keyed[0])
         rows, waiting = released(waiting, arrived, START, progress.low_before, low)
         if not rows.height:
             return empty_batch(self.schema), {"waiting": waiting, "stays": self._lasting(stays, low)}

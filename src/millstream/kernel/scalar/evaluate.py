@@ -12,6 +12,8 @@ from functools import lru_cache
 import polars as pl
 
 from millstream.kernel.batch import value_column
+from millstream.kernel.columns import is_small, only
+from millstream.kernel.scalar.comparisons import where_true
 from millstream.kernel.scalar.compiler import compile_expressions
 from millstream.kernel.scalar.expressions import (
     FALSE,
@@ -66,6 +68,8 @@ def select_true(frame: pl.DataFrame, condition: Expression) -> pl.DataFrame:
 
 def select_attempted(frame: pl.DataFrame, condition: Expression) -> pl.DataFrame:
     """The same; rows on which the condition fails may be among them or not, but equal ones alike."""
+    if is_small(frame.height) and (rows := where_true(frame, condition)) is not None:
+        return only(frame, rows)
     program = compile_expressions((condition,))
     if not program.stages and not program.checks:
         try:

@@ -323,7 +323,10 @@ def columns_used(expression: Expression) -> set[int]:
 
 
 def _columns_used(expression: Expression) -> frozenset[int]:
-    return frozenset(node.index for node in expression.walk() if isinstance(node, Column))
+    if isinstance(expression, Column):
+        return frozenset((expression.index,))
+    parts = [child for child in expression.children if not isinstance(child, Literal)]
+    return frozenset().union(*[memoized(part, "columns", _columns_used) for part in parts])
 
 
 def shift_columns(expression: Expression, offset: int) -> Expression:

@@ -30,6 +30,7 @@ from millstream.kernel.scalar.expressions import (
     columns_used,
     conjunction,
     conjuncts,
+    memoized,
 )
 from millstream.kernel.sharing.identity import Recent, number_of, serial_of
 from millstream.kernel.sharing.normal_form import is_attribute
@@ -51,14 +52,19 @@ _OPERAND, _PART, _ROW = "operand", "part", "row"
 
 def equality_key(condition: Expression) -> tuple[Expression, Expression, Expression] | None:
     """(key, operand, rest): the first equality of an attribute with what each query has of its own, and all else."""
+    return memoized(condition, "key", _found_key)[0]
+
+
+def _found_key(condition: Expression) -> tuple[tuple[Expression, Expression, Expression] | None]:
+    """Of a shape, which is asked again whenever another one comes to its group."""
     parts = conjuncts(condition)
     for place, part in enumerate(parts):
         if isinstance(part, Call) and part.function == "=":
             one, other = part.arguments
             for key, operand in ((one, other), (other, one)):
                 if is_attribute(key) and _is_of_query(operand):
-                    return key, operand, conjunction(parts[:place] + parts[place + 1 :])
-    return None
+                    return ((key, operand, conjunction(parts[:place] + parts[place + 1 :])),)
+    return (None,)
 
 
 def _is_of_query(operand: Expression) -> bool:

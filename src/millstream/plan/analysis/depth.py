@@ -33,17 +33,20 @@ def too_deep(place: Place) -> NotSupportedError:
 def depth_of(plan: lo.Node | Expression) -> int:
     """The longest way down through nodes and expressions."""
     depths: dict[int, int] = {}
-    stack: list[tuple[object, bool]] = [(plan, False)]
+    stack: list[tuple[object, list[object] | None]] = [(plan, None)]  # with the parts of those that come again
     while stack:
-        value, counted = stack.pop()
+        value, parts = stack.pop()
         if id(value) in depths:
             continue
+        if parts is not None:
+            depths[id(value)] = 1 + max([depths.get(id(part), 0) for part in parts])
+            continue
         parts = list(_parts(value))
-        if counted:
-            depths[id(value)] = 1 + max((depths.get(id(part), 0) for part in parts), default=0)
+        if parts:
+            stack.append((value, parts))
+            stack.extend([(part, None) for part in parts])
         else:
-            stack.append((value, True))
-            stack.extend((part, False) for part in parts)
+            depths[id(value)] = 1
     return depths[id(plan)]
 
 

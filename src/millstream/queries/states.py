@@ -1,0 +1,44 @@
+"""The states of all queries: running, filling (their past is being worked through), or failed, with the error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.engine.engine import Engine
+from millstream.query import Query, TemplatePlan
+from millstream.query.members import Members
+
+
+@dataclass(frozen=True)
+class QueryStates:
+    """Those that are not running, by name."""
+
+    filling: tuple[str, ...]
+    failed: dict[str, str]
+    running: int
+
+
+def states(engine: Engine, queries: Sequence[Query]) -> QueryStates:
+    """Without waiting for anything, and without a look at each query of a group."""
+    if not queries:
+        return QueryStates((), {}, 0)
+    members = Members(engine, queries, queries[0].common)
+    failed = {queries[place].name: str(error) for place, error in members.stopped().items()}
+    names = (queries[place].name for place in members.filling().nonzero()[0].tolist())
+    filling = tuple(name for name in names if name not in failed)
+    return QueryStates(filling, failed, len(queries) - len(failed) - len(filling))
+
+
+def texts(queries: Sequence[Query]) -> list[str]:
+    """The texts of queries with all defaults written out."""
+    found, shared = [""] * len(queries), dict[TemplatePlan, list[int]]()
+    for place, query in enumerate(queries):
+        if query.template is None:
+            found[place] = query.cql
+        else:
+            shared.setdefault(query.template, []).append(place)
+    for plan, places in shared.items():
+        for place, text in zip(places, plan.texts([queries[place] for place in places]), strict=True):
+            found[place] = text
+    return found

@@ -1,0 +1,189 @@
+"""The routes under /v1/templates: queries of one text, read together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from millstream import query as standing
+from millstream.database import Database
+from millstream.errors import LimitError, NameError
+from millstream.service import documents as doc
+from millstream.service.answers import NotThere, as_json, rows
+from millstream.service.events import Body, EventStream, Follows
+from millstream.service.routes import ROWS, At, instant, needs
+from millstream.service.tokens import Role
+from millstream.service.work import DatabaseService
+from millstream.wire.media import RowFormat, sent
+from millstream.wire.rows import columns_of, from_arrow_stream
+
+
+def _template(database: Database, name: str) -> standing.Template:
+    try:
+        return database.template(name)
+    except NameError as error:
+        raise NotThere(error) from None
+
+
+def described(template: standing.Template) -> dict[str, Any]:
+    """All that there is to know of a template but its answers and its queries."""
+    stats = template.stats()
+    failed = stats["failed"]
+    return {
+        "name": template.name,
+        "kind": template.kind,
+        "mode": template.mode,
+        "text": template.text,
+        "parameters": [str(kind) for kind in template.parameters],
+        "columns": columns_of(template.schema),
+        "queries": stats["queries"],
+        "running": stats["running"],
+        "filling": stats["filling"],
+        "failed": failed,
+        "notices": template.notices,
+        "final": None if failed and len(failed) == stats["queries"] else template.final,
+    }
+
+
+def template_routes(service: DatabaseService, follows: Callable[[], Follows]) -> APIRouter:
+    router, database = APIRouter(prefix="/v1", tags=["templates"]), service.database
+
+    @router.get("/templates", response_model=doc.Templates, summary="All templates", dependencies=[needs(Role.READ)])
+    async def templates() -> Response:
+        return await service.read(lambda: as_json({"templates": [*map(described, database.templates())]}))
+
+    @router.post(
+        "/templates",
+        response_model=doc.AboutTemplate,
+        status_code=201,
+        summary="Register queries of a template, for each of many rows of parameters; declares it unless it is there",
+        description="As JSON, or as an Arrow stream of parameters whose schema's metadata has `name`, `text`, `names` "
+        "and `mode` as JSON under the key `millstream`.",
+        dependencies=[needs(Role.WRITE)],
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {
+                    str(RowFormat.JSON): {"schema": doc.TemplateRegistration.model_json_schema()},
+                    str(RowFormat.ARROW): {"schema": {"type": "string", "format": "binary"}},
+                },
+            }
+        },
+    )
+    async def register(request: Request) -> Response:
+        body = await request.body()
+
+        def work() -> Response:
+            if sent(request.headers.get("content-type")) == RowFormat.ARROW:
+                given, said = from_arrow_stream(body)
+                asked = doc.TemplateRegistration.model_validate({**said, "rows": []})
+            else:
+                asked = doc.TemplateRegistration.model_validate_json(body)
+                given = [tuple(row) if isinstance(row, list) else row for row in asked.rows]
+            made = database.register_many(asked.text, given, asked.names, asked.mode, template=asked.name)
+            return as_json(described(made), 201)
+
+        return await service.write(work)
+
+    @router.get(
+        "/templates/{name:path}/queries",
+        response_model=doc.Listed,
+        summary="The queries of a template",
+        dependencies=[needs(Role.READ)],
+    )
+    async def queries(
+        name: str,
+        offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
+        limit: Annotated[int | None, Query(ge=0, le=1 << 31)] = None,
+    ) -> Response:
+        def work() -> Response:
+            found = [*_template(database, name)]
+            shown = found[offset:] if limit is None else found[offset : offset + limit]
+            listed = [{"name": query.name, "kind": query.kind, "mode": query.mode} for query in shown]
+            return as_json({"queries": listed, "total": len(found)})
+
+        return await service.read(work)
+
+    @router.get(
+        "/templates/{name:path}/result",
+        response_model=doc.Rows,
+        responses=ROWS,
+        summary="The answers of all queries now, or at an instant",
+        dependencies=[needs(Role.READ)],
+    )
+    async def result(request: Request, name: str, at: At = None) -> Response:
+        found = _template(database, name)
+        await service.until_idle(lambda: bool(found.members.filling().any()))
+        do = service.write if found.mode == "none" else service.read
+        return await do(lambda: rows(request, found.result(instant(at))))
+
+    @router.get(
+        "/templates/{name:path}/changes",
+        response_model=doc.Rows,
+        responses=ROWS,
+        summary="The final changes of all queries after an instant",
+        dependencies=[needs(Role.READ)],
+    )
+    async def changes(request: Request, name: str, since: At = None) -> Response:
+        found = _template(database, name)
+        await service.until_idle(lambda: bool(found.members.filling().any()))
+        do = service.write if found.mode == "none" else service.read
+        return await do(lambda: rows(request, found.changes(instant(since))))
+
+    @router.get(
+        "/templates/{name:path}/follow",
+        responses={200: {"content": {"text/event-stream": {"schema": {}}}, "description": "Events with the changes."}},
+        summary="The changes of all queries as they become final, as server-sent events",
+        description="As those of a query. Last-Event-ID goes on from there, and says which queries were told of: "
+        "those that came later begin with all that holds.",
+        dependencies=[needs(Role.READ)],
+    )
+    async def follow(
+        name: str,
+        since: At = None,
+        form: Annotated[Body, Query(alias="rows", description="What data consists of.")] = "json",
+        timeout: Annotated[float | None, Query(gt=0, le=15, description="End when nothing comes for so long.")] = None,
+        last_event_id: Annotated[str | None, Header(max_length=16_384)] = None,
+    ) -> Response:
+        if service.limits.followers and follows().count >= service.limits.followers:
+            raise LimitError(f"there are {follows().count} followers already", hint="come back later, or use /changes")
+
+        def begin() -> tuple[standing.Template, standing.Bookmark]:
+            template = _template(database, name)
+            reader = template.reader
+            said, _, told_of = (last_event_id or since or "").partition(";")
+            place = reader.marked(reader.bookmark(instant(said or None)), told_of)
+            reader.keep(place, database.settings.max_follower_bytes)
+            reader.next_changes(place, 1)  # so that what is wrong with it is said before events begin
+            return template, place
+
+        template, place = await service.read(begin)
+        return EventStream(follows().events(template, place, form, timeout))
+
+    @router.get(
+        "/templates/{name:path}",
+        response_model=doc.AboutTemplate,
+        summary="A template",
+        dependencies=[needs(Role.READ)],
+    )
+    async def template(name: str) -> Response:
+        return await service.read(lambda: as_json(described(_template(database, name))))
+
+    @router.delete(
+        "/templates/{name:path}",
+        response_model=doc.Message,
+        summary="Drop a template and all of its queries",
+        dependencies=[needs(Role.WRITE)],
+    )
+    async def drop(name: str) -> Response:
+        def work() -> Response:
+            found = _template(database, name)
+            count = len(found)
+            found.drop()
+            return as_json({"message": f"template {found.name} and its {count} queries dropped"})
+
+        return await service.write(work)
+
+    return router
