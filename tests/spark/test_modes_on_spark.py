@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream as ms
-from millstream.engine import materialization
+from millstream.engine.history import evaluation
 
 STREAMS = "CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts; CREATE STREAM T (a INT, c INT) TIMESTAMP BY ts"
 QUERIES = {
@@ -33,7 +33,7 @@ def bag(table: pa.Table) -> Counter[str]:
 def test_modes_over_spark(
     session: SparkSession, tmp_path: Path, small: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(materialization, "HERE", 1_000_000 if small is None else 0)  # so that NONE is a job
+    monkeypatch.setattr(evaluation, "HERE", 1_000_000 if small is None else 0)  # so that NONE is a job
     with ms.connect(tmp_path / "db", spark=session) as db, ms.connect(engine="inprocess") as right:
         db.engine.runner.small_epoch = small  # type: ignore[attr-defined]
         for each in (db, right):

@@ -78,7 +78,7 @@ class Engine:
         shared = self.commits, self.sources, self.shared_plan
         self._tasks = Tasks(self.commits, self.sources, self.limits)
         replay, merger = Replay(self.commits, self.sources, self._tasks), Merger(*shared, self._tasks, runner)
-        self.evaluation = Evaluation(self.commits, self.sources, replay, runner)
+        self.evaluation = Evaluation(self.commits, self.sources, replay, runner, self.limits)
         self.commits.pending = self.query_tables = QueryTables(self.commits)
         self.groups = Groups(*shared, self.pasts, self.query_tables)
         admission = Admission(self.commits, self.shared_plan, self.pasts, self.query_tables)

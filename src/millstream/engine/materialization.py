@@ -10,36 +10,33 @@ NONE over a history that is too large for this process is a job of the engine's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Protocol
 
 from millstream.engine.extents import Extent, Wanted
+from millstream.engine.history.evaluation import computed
 from millstream.engine.plans import lowered
 from millstream.engine.reader import Reader
-from millstream.kernel.batch import INTERVAL_COLUMNS, START, Batch, empty_batch, value_column
-from millstream.kernel.columns import only
+from millstream.kernel.batch import INTERVAL_COLUMNS, Batch, empty_batch, value_column
 from millstream.kernel.lazy import ranked_tree
 from millstream.kernel.lazy.matches import bounds, in_windows, overlapping, shown
 from millstream.kernel.lazy.postings import Postings
 from millstream.kernel.lazy.ranked_tree import TreeShape
-from millstream.kernel.pipeline import Pipeline, run
-from millstream.kernel.scalar.value_size import limited_values
-from millstream.kernel.storage.segments import numbers
+from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.births import joins_runs
-from millstream.plan.lowering.lower import CLOCK, Options, tree_shape
+from millstream.plan.lowering.lower import Options, tree_shape
 from millstream.plan.lowering.matches import TREE, KeptPart, LazyPlan, columns_read, part_name, reference
 from millstream.plan.parameters import with_parameters
-from millstream.state.snapshot import HistoryFile, Snapshot
+from millstream.state.snapshot import Snapshot
 from millstream.types import Schema
 
 # Of how many instants the rows must be right, given the last final one: since .. until.
 Span = Callable[[int], tuple[int, int]]
-HERE = 1_000_000  # rows of history that one process takes in; more are a job of the runner
 
 
 @dataclass(frozen=True)
@@ -166,11 +163,11 @@ class Lazy:
         most = self.reader.limits.value_bytes
         if self.plan.upper is not None and since == until >= 0:
             rows = self._aggregated(snapshot, until)
-            made = _run(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema, most)
+            made = computed(*self._upper, {TREE: rows}, {TREE: until}, until, self.schema, most)
             return Answer(made, until, snapshot)
         parts = range(len(self.plan.parts))
         arrived = {part_name(index): self._part(index, snapshot, since, until) for index in parts}
-        made = _run(*self._above, arrived, dict.fromkeys(arrived, until), until, self.schema, most)
+        made = computed(*self._above, arrived, dict.fromkeys(arrived, until), until, self.schema, most)
         return Answer(made, until, snapshot)
 
     def _part(self, index: int, snapshot: Snapshot, since: int, until: int) -> Batch:
@@ -274,19 +271,8 @@ class Unmaterialized:
         reader = self.reader
         since, until = span(reader.final(self.inputs, snapshot))
         edge, pipeline = self._lowered
-        first, read = self._firsts(since), pipeline.sources
-
-        def is_needed(source: str, file: HistoryFile) -> bool:
-            return file.last >= first.get(source, 0)
-
-        height = sum(f.rows for s in read for f in snapshot.history.get(s, ()) if is_needed(s, f))
-        if not reader.evaluation.runner.runs_here and height > HERE:
-            return Answer(reader.evaluation.evaluated(edge, pipeline, self.schema, -1, snapshot), until, snapshot)
-        arrived = {source: reader.sources.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
-        arrived = {source: _from(rows, first.get(source, 0)) for source, rows in arrived.items()}
-        final = {source: reader.sources.frontier(source, snapshot) for source in read}
-        most = reader.limits.value_bytes
-        return Answer(_run(edge, pipeline, arrived, final, snapshot.clock, self.schema, most), until, snapshot)
+        rows = reader.evaluation.answer(edge, pipeline, self.schema, snapshot, self._firsts(since))
+        return Answer(rows, until, snapshot)
 
     def _firsts(self, since: int) -> dict[str, int]:
         """Of each stream, the first instant that the answer from `since` on depends on."""
@@ -332,31 +318,6 @@ def _note_window(node: lo.Window, since: int, found: dict[str, int]) -> None:
     for scan in stream.walk():
         if isinstance(scan, lo.StreamScan):
             found[scan.name] = min(found.get(scan.name, since), first)
-
-
-def _from(rows: Batch, first: int) -> Batch:
-    return only(rows, numbers(rows, START) >= first) if first > 0 else rows
-
-
-def _run(
-    edge: str,
-    pipeline: Pipeline,
-    arrived: Mapping[str, Batch],
-    final: Mapping[str, int],
-    clock: int,
-    schema: Schema,
-    most: int,
-) -> Batch:
-    """What a pipeline makes of rows from nothing, without values of more than so many bytes."""
-    like = empty_batch(schema)
-    if CLOCK in pipeline.sources:
-        arrived, final = {**arrived, CLOCK: empty_batch(())}, {**final, CLOCK: max(clock, 0)}
-    with limited_values(most):
-        outcome = run(pipeline, arrived, {}, dict.fromkeys(final, -1), final)
-    if edge in outcome.failures:
-        raise outcome.failures[edge]
-    found = outcome.batches[edge]
-    return found if found.columns == like.columns else found.select(like.columns)
 
 
 def _kept_part(part: KeptPart) -> str:
