@@ -178,7 +178,7 @@ class _Builder:
 
     def parts_of_blocks(self) -> list[tuple[int, list[int]]]:
         """The blocks, each with the parts that have queries in it."""
-        pairs = [np.unique(part.queries // BLOCK_SIZE) for part in self.parts]
+        pairs = [part.blocks for part in self.parts]
         if not any(part.size for part in pairs):
             return []
         blocks = np.concatenate(pairs)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, conjunction, map_columns
 from millstream.kernel.sharing.axis import LAST_CODE, codes_of_constants, comparable, dictionary, has_codes
 from millstream.kernel.sharing.identity import Recent, number_of, serial_of
-from millstream.kernel.sharing.lineage import Flags
+from millstream.kernel.sharing.lineage import BLOCK_SIZE, Flags
 from millstream.kernel.sharing.normal_form import Atom, normal_form
 from millstream.kernel.sharing.parameters import QUERY, parameters_as_columns
 
@@ -110,6 +110,12 @@ class Predicates:
     dictionaries: dict[Expression, pl.Series]
     residual: Expression | None
     table: pl.DataFrame
+
+    @cached_property
+    def blocks(self) -> Numbers:
+        """The blocks that its queries are in."""
+        blocks = self.queries // BLOCK_SIZE
+        return np.unique(blocks) if blocks.size > 1 else blocks
 
     @property
     def size(self) -> int:
