@@ -327,7 +327,8 @@ class _StageRun:
             segments = tuple(self._segment(name) for name in names)
             state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = segments
         if table := self.work.tables.get(step):
-            self.store.pool.only(f"{self.work.owner}{step}/{QUERIES}", table)
+            if not self.work.owner:  # others have some of its queries, which stay in memory until they are admitted
+                self.store.pool.only(f"{step}/{QUERIES}", table)
             state[QUERIES] = tuple(map(self._segment, table))
         return state
 

@@ -108,6 +108,7 @@ class _Parting:
                 before=self.before.before,
                 after=self.before.after,
                 shown=(group.edge,),
+                owner="failures/",
             )
         )
         self.written.add(outcome.names())

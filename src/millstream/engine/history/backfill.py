@@ -244,7 +244,7 @@ class Backfills:
     def _admit(self, group: Group, rows: RowsByShape) -> None:
         """Commits for each part of the queries that can be admitted at once; one that fails is kept as failed."""
         with self._commits.writing() as written:
-            run = self._run_for(group, group.pipeline, rows)
+            run = self._run_for(group, group.pipeline, rows, "admission/")
             written.add(run.names())
             if run.once or any(self._commits.snapshot.history.get(source) for source in run.sources):
                 self._finish(run)
