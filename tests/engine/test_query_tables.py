@@ -16,6 +16,7 @@ import millstream as ms
 from millstream.database import Database
 from millstream.engine.groups.tables import QueryTables
 from millstream.kernel.sharing.parameters import QUERY, SHAPE
+from millstream.state.store import MemoryStore
 
 STREAM = "CREATE STREAM s (a BIGINT, b BIGINT, c BIGINT, ts BIGINT) TIMESTAMP BY ts"
 OPERATORS = ("<", "<=", "=", "<>", ">=", ">")
@@ -126,3 +127,16 @@ def test_who_goes_before_a_commit_is_never_written() -> None:
         tables: QueryTables = db.engine.query_tables
         kept = [table for group in db.engine.groups for table in tables.rows(group).values()]
         assert pl.concat([table.select(QUERY, SHAPE) for table in kept]).height == 2
+
+
+def test_what_is_written_on_the_way_is_removed() -> None:
+    """Small segments become one in the commit that writes them: nothing is left that no snapshot names."""
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        db.execute("SET sharing = 'on'")
+        for number in range(30):  # each with a commit of its own, before anything is admitted
+            db.register(f"SELECT a FROM s [RANGE 9] WHERE a > {number}")
+            db.execute(f"SET max_queries = {1_000 + number}")
+        store = db.engine.store
+        assert isinstance(store, MemoryStore)
+        assert {name for name in store._frames if name.startswith("queries")} <= {*db.engine.snapshot.names()}

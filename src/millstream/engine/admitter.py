@@ -101,15 +101,23 @@ class Admitter:
         with commits.lock:
             shown = plan.shown - edges - Counter({edge: len(numbers) for edge, numbers in queries.items()})
             staying = {edge: numbers for edge, numbers in queries.items() if edge in shown}
+            ending, needed = {*queries, *edges} - shown.keys(), self.needed(shown)
             for edge, numbers in staying.items():
                 tables.take_out(self._groups[edge], numbers)
-            for edge in {*queries, *edges} - shown.keys():
+            forgotten = [tables.forget(self._groups[edge]) for edge in ending if edge in queries]
+            try:
+                commits.commit(commits.snapshot.only(shown, needed).with_catalog(catalog))
+            except BaseException:
+                for edge, numbers in staying.items():
+                    tables.put_back(self._groups[edge], numbers)
+                for changes in forgotten:
+                    tables.remember(changes)
+                raise
+            for edge in ending:
                 self._backfills.cancel(edge)
                 if edge in queries:
                     self._groups.close(self._groups[edge])
                     self._pasts.forget_all(edge)
-            needed = self.needed(shown)
-            commits.commit(commits.snapshot.only(shown, needed).with_catalog(catalog))
             plan.keep_only(needed)
             plan.shown = shown
             for edge, numbers in staying.items():

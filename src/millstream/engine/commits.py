@@ -36,8 +36,8 @@ class Pending(Protocol):
 
     def with_pending(self, snapshot: Snapshot) -> Snapshot: ...
 
-    def release(self) -> None:
-        """It is committed."""
+    def release(self) -> set[str]:
+        """It is committed; gives names that were written on the way, and may be of no use."""
         ...
 
 
@@ -68,13 +68,12 @@ class Commits:
             change = self._used.change_to(snapshot)
             self.lock.defer_interrupts()
             self.journal.commit(snapshot, self.store.syncing_names(change.added))
-            if self.pending is not None:
-                self.pending.release()
+            on_the_way = set[str]() if self.pending is None else self.pending.release()
             self._snapshot = snapshot
             self._used.apply(change)
             self.notifier.notify()
             reach("before-sweep")
-            gone = change.removed | self.pins.taken_over()
+            gone = change.removed | self.pins.taken_over() | on_the_way
             self._let_forget(snapshot, len(gone))
             self._remove(gone)
 

@@ -69,6 +69,7 @@ class Admission:
                 made[selection] = held
             table = self._tables.table_without(snapshot.query_table(selection), numbers_of(rows), "waiting")
             segments = segments or self._tables.written(rows.values())
+            written.add(segments)
             table = self._tables.table_with_admitted(table, segments)
             written.add(table.names())
             snapshot = snapshot.with_next_epoch().with_states(made).with_query_tables({selection: table})

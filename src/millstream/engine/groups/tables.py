@@ -38,6 +38,7 @@ class QueryTables:
     def __init__(self, commits: Commits) -> None:
         self._commits, self._store = commits, commits.store
         self._changes: dict[str, _Changes] = {}  # by edge
+        self._edited: set[str] = set()  # segments of tables that were edited since the last commit
 
     # Reading
 
@@ -137,9 +138,11 @@ class QueryTables:
         snapshot = snapshot.with_query_tables(tables).with_number_of_queries(numbers)
         return snapshot.without_failures(forgotten) if forgotten else snapshot
 
-    def release(self) -> None:
-        """What was held is committed."""
+    def release(self) -> set[str]:
+        """What was held is committed; gives what was written on the way, of which not all need be named."""
         self._changes.clear()
+        edited, self._edited = self._edited, set()
+        return edited
 
     # Tables that differ from one that there is; the caller commits them
 
@@ -160,7 +163,7 @@ class QueryTables:
         return replace(table, **changed)
 
     def _appended(self, names: Names, rows: Iterable[pl.DataFrame]) -> Names:
-        return self.compacted((*names, *self.written(rows)))
+        return self.compacted((*names, *self._edit(rows)))
 
     def compacted(self, names: Names) -> Names:
         """As few segments as there need be: of those with the same columns and of about the same size, so many become
@@ -174,7 +177,12 @@ class QueryTables:
             return names
         merged = {name for found in many for name in found}
         kept = tuple(name for name in names if name not in merged)
-        return self.compacted((*kept, *self.written(map(self._store.read, sorted(merged, key=names.index)))))
+        return self.compacted((*kept, *self._edit(map(self._store.read, sorted(merged, key=names.index)))))
+
+    def _edit(self, frames: Iterable[pl.DataFrame]) -> Names:
+        names = self.written(frames)
+        self._edited.update(names)
+        return names
 
     def written(self, frames: Iterable[pl.DataFrame]) -> Names:
         with self._store.file("queries") as writer:
@@ -185,7 +193,7 @@ class QueryTables:
         kept = rows.filter(~_among(rows, gone))
         if kept.height == rows.height:
             return (name,)
-        return self.written([kept])
+        return self._edit([kept])
 
 
 def without(rows: RowsByShape, queries: Collection[int]) -> RowsByShape:
