@@ -172,6 +172,24 @@ def test_an_owner_that_was_overtaken_commits_nothing(tmp_path: Path) -> None:
     assert opened(tmp_path / "manifest")[1].clock == 9
 
 
+def test_a_commit_with_which_the_next_owner_began_is_in_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner is overtaken between two steps: its manifest has a name, and the next owner takes it over at once."""
+    before, link = committed(tmp_path / "manifest"), os.link
+    after: list[Manifests] = []
+
+    def overtaken(*args: Any, **kwargs: Any) -> None:
+        monkeypatch.setattr(os, "link", link)
+        link(*args, **kwargs)
+        after.append(opened(tmp_path / "manifest")[0])
+
+    monkeypatch.setattr(os, "link", overtaken)
+    with pytest.raises(ms.StateError, match="was taken over"):
+        before.commit(FULL.with_next_epoch(9), lambda: None)
+    assert before.is_in_doubt  # so that nothing is removed
+    after[0].check_current()
+    assert opened(tmp_path / "manifest")[1].clock == 9
+
+
 @pytest.mark.parametrize("function", ["fsync", "link"])
 def test_a_full_disk_leaves_the_last_commit_and_the_next_one_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str

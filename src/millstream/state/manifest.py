@@ -6,8 +6,10 @@ One process commits. A manifest's number is one more than that of the manifest b
 fails where the name is there already. Whoever opens the database takes the next number at once, with a fencing number
 one greater: from then on the owner before it, should it still live, finds the number taken that it would take next.
 When that manifest has been removed in its turn, the name is free again; but then the one before it is gone too, since
-old ones are removed in the order of their numbers. So a commit counts when its number could be taken and the manifest
-before it was still there to be removed. That needs neither a lock nor a clock.
+old ones are removed in the order of their numbers. So a commit counts when its number could be taken, the manifest
+before it was still there to be removed, and there is none after it. That needs neither a lock nor a clock. Where the
+number could be taken and the rest is not so, the next owner may have begun with that commit or without it: the one
+before it is told that it was taken over, and leaves all files to the next one.
 """
 
 from __future__ import annotations
@@ -171,14 +173,16 @@ class Manifests:
         try:
             noted = self._notes.version if self.keeps_notes else version
             self._write(version, self.fence, noted, snapshot, names_synced)
-            if not self._remove_before(before):
-                raise FileExistsError
         except FileExistsError:
             self._is_lost, self.is_in_doubt, self._catalog = True, False, kept
             raise self._taken_over() from None
         except StateError:
             self.is_in_doubt, self._catalog = self._path(version).exists(), kept
             raise
+        if not self._remove_before(before) or self._newest() != self._path(version):
+            # Whoever came may have begun with this commit, and then needs its files: it stays in doubt.
+            self._is_lost, self._catalog = True, kept
+            raise self._taken_over()
         self._version = version
         if not self.keeps_notes:
             self._notes.close()
