@@ -27,6 +27,7 @@ class Settings:
     max_rstream_rows: int = field(default=10_000_000, metadata={"least": 1})
     sample_seed: int = 0
     expiry_groups: int = field(default=0, metadata={"least": 0})
+    synopses: str = field(default="shared", metadata={"choices": ("shared", "apart")})  # of windows and joins
     memory_budget: int = field(default=0, metadata={"least": 0, "bytes": True})  # 0: a quarter of the machine
     shards: int = field(default=0, metadata={"least": 0})  # 0: one per core, in process one
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window

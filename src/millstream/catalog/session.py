@@ -30,7 +30,10 @@ class Session:
 
     def settings_of(self, entry: Entry) -> Settings:
         """Those that an entry was read under first."""
-        return Settings(**entry.get("settings", asdict(self.settings)))
+        if "settings" not in entry:
+            return Settings(**asdict(self.settings))
+        # What was planned before there was this setting goes on with what it keeps.
+        return Settings(**{"synopses": "apart", **entry["settings"]})
 
     def binder(self, text: str, settings: Settings, parameters: Sequence[DataType] = ()) -> Binder:
         return Binder(self.catalog, settings, text, self.code, parameters)

@@ -10,7 +10,7 @@ objects, so that only new ones need to be written.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -60,11 +60,17 @@ class Progress:
 @dataclass(frozen=True)
 class KeptInput:
     """That an operator keeps the rows of an input under the name of a synopsis, arranged in some way and for so long:
-    operators that arrange the same rows in the same way keep the same (`common_work`)."""
+    operators that arrange the same rows in the same way keep the same (`common_work`).
+
+    `is_kept_by` says whether what another one keeps will do for what is kept here; without it both must mean the same
+    from the horizon on. What lies `beside` it is the same for all who keep it.
+    """
 
     synopsis: str
     arrangement: Hashable
     horizons: Horizons
+    is_kept_by: Callable[[Sequence[Segment], Sequence[Segment]], bool] | None = None
+    beside: tuple[str, ...] = ()
 
 
 class Operator(ABC):

@@ -12,6 +12,7 @@ from millstream.kernel.scalar.expressions import Call, Column, Expression, Liter
 from millstream.plan.tags import TAGS
 from millstream.types import DataType
 
+FORGETTING = "+"  # in names of steps: what follows tells what windows below have forgotten
 _CHAINS = ("and", "or")  # which may be long: their parts are noted, and not they themselves as parts of others
 
 

@@ -15,7 +15,7 @@ from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.relational.linear import Project
 from millstream.kernel.scalar.expressions import Column
 from millstream.plan.cost import KeptColumns
-from millstream.plan.fingerprint import producer_of
+from millstream.plan.fingerprint import FORGETTING, producer_of
 
 _MOST = 100  # of each source: a query's entry says what it was planned by
 
@@ -62,8 +62,8 @@ def _stems(step: Step) -> list[tuple[str, Hashable]]:
 
 
 def fingerprint_in(edge: str) -> str:
-    """Of the plan that makes an edge, by the edge's name."""
-    return edge.partition("-")[2]
+    """Of the plan that makes an edge, by the edge's name; whatever its windows have forgotten."""
+    return edge.partition("-")[2].partition(FORGETTING)[0]
 
 
 def _columns(edge: str, steps: Mapping[str, Step]) -> tuple[str, tuple[int, ...]]:

@@ -104,7 +104,7 @@ def found_by_counting(plan: lo.Node, past: Past, options: Options, engine: Engin
     def covered(window: lo.Window, seen: int) -> int:
         if not can_be_counted(window):
             return INF
-        kept = states.get(lowering.lower(window), {}).items()
+        kept = states.get(lowering.edge_of_window(window), {}).items()
         found = [engine.store.read(name) for key, names in kept if key.endswith(f"/{COVERED}") for name in names]
         return next((at for frame in found if (at := frame[AT].item()) is not None), OPEN)
 

@@ -57,7 +57,13 @@ class Planner:
     def options(self) -> Options:
         """How plans are run, by the settings."""
         settings = self.settings
-        return Options(settings.strategy, settings.max_rstream_rows, settings.expiry_groups, settings.lazy_interval)
+        return Options(
+            settings.strategy,
+            settings.max_rstream_rows,
+            settings.expiry_groups,
+            settings.lazy_interval,
+            synopses=settings.synopses,
+        )
 
     def bind(self, text: str, tree: exp.Query, kinds: Sequence[DataType] = ()) -> BoundQuery:
         return self.session.binder(text, self.settings, kinds).bind(tree)

@@ -28,6 +28,14 @@ def test_the_window_is_what_the_oracle_says(rows: int, slide: int, partition: tu
     check_window(RowsWindow(SCHEMA, window), window, stream)
 
 
+def test_elements_leave_without_what_is_forgotten() -> None:
+    elements = [Element(ts, (0, value), value) for ts, value in ((3, 1), (5, 2), (6, 3))]
+    steps = [([as_batch(elements[:2])], [5]), ([as_batch(elements[2:])], [9])]
+    first, second = run(RowsWindow(SCHEMA, Rows(1), forgotten=[1]), steps)
+    assert first == [(0, 1, 3, 5, 1, 1), (0, 2, 5, INF, 1, 2)]
+    assert second == [(0, 3, 6, INF, 1, 3), (0, None, 6, INF, -1, 2)]
+
+
 def test_without_a_partition_no_more_is_kept_than_may_still_leave() -> None:
     operator = RowsWindow(SCHEMA, Rows(3, 2))
     state: State = NO_STATE

@@ -38,7 +38,7 @@ from millstream.types import Schema
 
 StateNames = Mapping[str, Mapping[str, Names]]
 _pause: ContextVar[Callable[[], None]] = ContextVar("pause", default=lambda: None)
-COMPARED_EVERY = 64  # epochs
+COMPARED_EVERY = 61  # epochs; a prime, so that those come to it too that run in every second or third one only
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,8 @@ def run_stage(
 
 @dataclass(frozen=True)
 class _Shared:
-    """What a step keeps of an input, as others do: until when, and where the first one of them has it."""
+    """What a step keeps of an input, as others do: until when, and where the first one of those that keep the most has
+    it."""
 
     horizons: Horizons
     kept_input: KeptInput
@@ -261,7 +262,7 @@ class _StageRun:
         for members in found.values():
             if len(members) > 1:
                 least = reduce(Horizons.least, (kept.horizons for _, _, kept in members))
-                first, _, model = members[0]
+                first, _, model = min(members, key=lambda member: member[2].horizons.before)
                 for step_name, number, kept in members:
                     own = self._shared.setdefault(step_name, {})
                     own[number] = _Shared(least, kept, first, model.synopsis)
@@ -273,17 +274,20 @@ class _StageRun:
 
     def _like_the_first(self, step: str, state: State) -> State:
         """The state, with the segments of the first step that keeps the same: a step that came later has its own ones
-        of the same rows. To compare them costs more than to keep both for some epochs."""
+        of the same rows, or of some of them. To compare them costs more than to keep both for some epochs."""
         if self.work.epoch % COMPARED_EVERY:
             return state
         changed = dict(state)
         for found in self._shared.get(step, {}).values():
-            names = self.work.states.get(found.first, {}).get(f"{self.shard}/{found.synopsis_there}", ())
+            known = self.work.states.get(found.first, {})
+            names = known.get(f"{self.shard}/{found.synopsis_there}", ())
             own = state.get(found.kept_input.synopsis, ())
             if step != found.first and any(self._known[id(segment)][0] not in names for segment in own):
                 there = tuple(map(self._segment, names))
-                if have_same_rows(there, own, found.kept_input.horizons.before):
+                if _is_kept_by(found.kept_input, there, own):
                     changed[found.kept_input.synopsis] = there
+                    for beside in found.kept_input.beside:
+                        changed[beside] = tuple(map(self._segment, known.get(f"{self.shard}/{beside}", ())))
         return changed
 
     def _step(self, step: StageStep) -> None:
@@ -387,6 +391,12 @@ class _StageRun:
         parts, load = split(batch, send.columns, self.plan.shards)
         self.outcome.loads[send.flow] = send.edge, load
         return [Envelope(send.flow, shard, self.shard, rows) for shard, rows in parts]
+
+
+def _is_kept_by(kept: KeptInput, there: Sequence[Segment], own: Sequence[Segment]) -> bool:
+    if kept.is_kept_by is not None:
+        return kept.is_kept_by(there, own)
+    return have_same_rows(there, own, kept.horizons.before)
 
 
 @contextmanager

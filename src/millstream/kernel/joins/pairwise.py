@@ -8,13 +8,15 @@ Stored rows lie in segments sorted by a 64-bit key, where rows find their partne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import (
+    ARRIVAL,
     BORN,
     END,
     INTERVAL_COLUMNS,
@@ -33,6 +35,7 @@ from millstream.kernel.keys import Positions, are_codes_exact
 from millstream.kernel.operator import Horizons, KeptInput, Operator, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
+from millstream.kernel.storage.identified import Identified, completed
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, retain, retained
@@ -121,7 +124,8 @@ class InnerJoin(KeyedJoin):
     other side's frontier has passed the start of the retraction. Rows whose key is NULL are not kept unless
     keys are null-safe.
 
-    `_born` of a result is the greatest of its components; a side without the column has no say in it.
+    `_born` of a result is the greatest of its components; a side without the column has no say in it. Where rows that
+    leave a side come without some columns (`found`), these are found in what is kept of it, by the arrival numbers.
 
     >>> run = Run(InnerJoin(integers("k", "a"), integers("k", "b"), keys=((0, 0),)))
     >>> run.step(batch((1, 10, 0, 9, +1)), batch((1, 20, 4, 12, +1), (2, 30, 0, 9, +1)), to=4)
@@ -138,13 +142,15 @@ class InnerJoin(KeyedJoin):
         residual: Expression = TRUE,
         null_safe: bool = False,
         synopses: tuple[Synopsis, Synopsis] = (Consolidated(), Consolidated()),
+        found: tuple[Collection[int], Collection[int]] = ((), ()),
     ) -> None:
         super().__init__(left_schema, right_schema, keys, residual, null_safe)
-        self.synopses = synopses
+        self._found = [[value_column(index) for index in sorted(columns)] for columns in found]
+        self.synopses = tuple(Identified() if found[side] else synopses[side] for side in (0, 1))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        left, right = self._arrange(inputs[0], 0), self._arrange(inputs[1], 1)
         before = state.get("left", ()), state.get("right", ())
+        left, right = (self._whole(self._arrange(inputs[side], side), before[side], side) for side in (0, 1))
         pieces = [piece for stored in (*before[1], right) for piece in self._product(left, stored, 1)]
         pieces += [piece for stored in before[0] for piece in self._product(stored, right, 0)]
         after = {
@@ -154,6 +160,13 @@ class InnerJoin(KeyedJoin):
             for side, kept in self.kept_inputs(progress).items()
         }
         return concat(pieces, self._empty(BORN in left.columns or BORN in right.columns)), after
+
+    def _whole(self, arrived: Segment, stored: Sequence[Segment], side: int) -> Segment:
+        return completed(arrived, stored, self._found[side]) if self._found[side] else arrived
+
+    def _arrangement(self, side: int) -> Arrangement:
+        usual = super()._arrangement(side)
+        return replace(usual, columns=(*usual.columns, ARRIVAL)) if self._found[side] else usual
 
     def kept_inputs(self, progress: Progress) -> dict[int, KeptInput]:
         """A row is of use as long as the other input may still bring partners for it."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, TypeVar
 
 import polars as pl
 
 # What was made, by what it was made of; that is held as well, so that nothing else gets its identity meanwhile.
-_Done = dict[Hashable, tuple[Sequence[pl.DataFrame], pl.DataFrame]]
+_Done = dict[Hashable, tuple[Sequence[pl.DataFrame], Any]]
+_Made = TypeVar("_Made")
 _done: ContextVar[_Done | None] = ContextVar("done", default=None)
 
 
@@ -28,7 +30,7 @@ def in_common() -> Iterator[None]:
         _done.reset(before)
 
 
-def once(make: Callable[[], pl.DataFrame], frames: Sequence[pl.DataFrame], *how: Hashable) -> pl.DataFrame:
+def once(make: Callable[[], _Made], frames: Sequence[pl.DataFrame], *how: Hashable) -> _Made:
     """What is made of the frames in some way."""
     done = _done.get()
     if done is None:
@@ -36,4 +38,5 @@ def once(make: Callable[[], pl.DataFrame], frames: Sequence[pl.DataFrame], *how:
     key = (tuple(map(id, frames)), how)
     if key not in done:
         done[key] = tuple(frames), make()
-    return done[key][1]
+    made: _Made = done[key][1]
+    return made

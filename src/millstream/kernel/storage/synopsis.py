@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -35,11 +35,21 @@ class Synopsis(Protocol):
         ...
 
 
+@runtime_checkable
+class TidiedSynopsis(Protocol):
+    """One that may forget more as time passes."""
+
+    def tidied(self, segments: Sequence[Segment], horizon: int) -> tuple[Segment, ...]: ...
+
+
 def retained(
     synopsis: Synopsis, segments: Sequence[Segment], arrived: Segment, kept_input: KeptInput, shared: Horizons | None
 ) -> tuple[Segment, ...]:
-    """What an operator keeps of an input; what others keep as well, for as long as the last of them needs it."""
+    """What an operator keeps of an input; what others keep as well, for as long as the last of them needs it, and such
+    that all who keep the same do the same to it whenever rows come."""
     horizons = shared or kept_input.horizons
+    if shared is None and not arrived.height and isinstance(synopsis, TidiedSynopsis):
+        return synopsis.tidied(segments, horizons.after)
     return synopsis.retain(segments, arrived, horizons.after, horizons.before)
 
 

@@ -61,7 +61,8 @@ from millstream.plan.analysis.lifetime import Counting
 from millstream.plan.analysis.monotonic import is_non_retroactive, is_static
 from millstream.plan.analysis.patterns import Pattern, pattern_of
 from millstream.plan.explain import describe
-from millstream.plan.fingerprint import Fingerprints, producer_of
+from millstream.plan.fingerprint import FORGETTING, Fingerprints, producer_of
+from millstream.plan.lowering.forgotten import forgetting, missing
 from millstream.plan.lowering.variants import DETECTIONS, synopsis_by_pattern
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 from millstream.plan.tags import STEP_TAGS
@@ -82,6 +83,7 @@ class Options:
     is_open: bool = False  # whether there is a later one, which is still to be found by counting
     lenient: bool = False  # whether what fails is tried elsewhere, and is nothing here
     counting: tuple[Counting, ...] = ()  # windows that have not seen all of what they count
+    synopses: str = "shared"  # or "apart": windows that count rows remember whole rows, as if nobody else kept them
     apart: str = ""  # tells a plan whose state must not be that of another query's equal plan
 
 
@@ -96,6 +98,11 @@ class Lowering:
         self._lowered: dict[int, tuple[lo.Node, str]] = {}  # what was lowered already, and its edge
         self._fingerprints = Fingerprints()
         self._born = any(is_non_retroactive(node) for node in plan.walk())
+        self._windows: dict[lo.Window, str] = {}  # those that count rows, and their edges
+        remembering = plan
+        if options.synopses == "shared" and options.strategy == "upa" and not self._born:
+            plan = forgetting(plan)
+        self._forgets = plan is not remembering
         self._errors: dict[str, Schema] = {}  # the edges that carry what fails
         if options.strategy == "direct":
             _refuse_strict(plan)
@@ -108,7 +115,7 @@ class Lowering:
             return edge
         first = self.options.first_counted
         by_query = bool(self.selection)
-        suffix = f"{'of-queries-' if by_query else ''}{self._fingerprints.of(plan)}{f'-{first}' if first else ''}"
+        suffix = f"{'of-queries-' if by_query else ''}{self._name_of(plan)}{f'-{first}' if first else ''}"
         first = OPEN if self.options.is_open else first
         certain = [each for each in self._errors if each not in self._retracting]
         doubtful = [(each, errors) for each, errors in self._errors.items() if each in self._retracting]
@@ -235,7 +242,7 @@ class Lowering:
         lineage = bool(self.selection) and not _is_expanded(node)
         carried = rows if edge in self._retracting else rows[:1] if self.selection and not lineage else ()
         operator = Failing(expressions, where, carried, lineage=lineage)
-        name = f"failing{'-of-queries' if self.selection else ''}-{self._fingerprints.of(node)}"
+        name = f"failing{'-of-queries' if self.selection else ''}-{self._name_of(node)}"
         found = self._named(name, operator, edge)
         self._errors[found] = operator.schema
         return found
@@ -291,11 +298,12 @@ class Lowering:
         window = node.window
         if isinstance(window, Rows):
             edge = self.lower(node.input) if _is_base(node.input) else self._elements(node.input)
-            found = next((each for each in self.options.counting if each.window == node), None)
+            plain = replace(node, forgotten=())
+            found = next((each for each in self.options.counting if each.window == plain), None)
             counts = {} if found is None else {"since": found.since, "before": found.before}
-            return self._marked(
-                self._step(node, RowsWindow(node.schema, window, born=self._born, **counts), edge), True
-            )
+            operator = RowsWindow(node.schema, window, born=self._born, forgotten=node.forgotten, **counts)
+            self._windows[plain] = self._marked(self._step(node, operator, edge), True)
+            return self._windows[plain]
         negative = self.options.strategy == "negative" and not isinstance(window, Unbounded)
         if isinstance(window, Now) and not negative and not self._born:
             return self.lower(node.input)  # streams are kept that way
@@ -325,7 +333,7 @@ class Lowering:
         if isinstance(stream, lo.Sample):
             return edge  # a sample of a derived stream has been taken apart already
         name, operator = (
-            f"elements-{self._fingerprints.of(stream)}",
+            f"elements-{self._name_of(stream)}",
             Elements(stream.schema, self.options.max_rstream_rows),
         )
         return self._marked(self._named(name, operator, edge), False)
@@ -379,7 +387,8 @@ class Lowering:
         arguments = node.left.schema, node.right.schema, keys.positions, keys.residual, keys.null_safe
         if not is_non_retroactive(node.right):
             synopses = self._synopsis(node.left, edges[0]), self._synopsis(node.right, edges[1])
-            return self._step(node, InnerJoin(*arguments, synopses=synopses), *edges)
+            found = missing(node.left), missing(node.right)
+            return self._step(node, InnerJoin(*arguments, synopses=synopses, found=found), *edges)
         refuse_untraced(node.left)
         # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
         lag = 0 if self._is_punctual(node.left, edges[:1]) else None
@@ -400,7 +409,7 @@ class Lowering:
             asked.setdefault(one.alternative, []).append(one.with_edge(self.lower(one.keys), static=one in static))
         alternatives = tuple(map(tuple, asked.values())) or ((),)
         made = node if as_of else replace(node, consumers=static, shared=False)
-        name = producer_of(self._fingerprints.of(made))
+        name = producer_of(self._name_of(made))
         producer = self._named(name, self._joining(node, edges, ()), *edges)
         taken = ProducerOutput(node.schema, alternatives, generated=as_of)
         awaited = dict.fromkeys(one.edge for each in alternatives for one in each)
@@ -470,8 +479,20 @@ class Lowering:
         return synopsis_by_pattern(plan, self.options.expiry_groups, self.options.lazy_interval)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
-        name = f"{STEP_TAGS[type(operator)]}-{self._fingerprints.of(node)}"
+        name = f"{STEP_TAGS[type(operator)]}-{self._name_of(node)}"
         return self._named(name, operator, *inputs, awaited=awaited)
+
+    def _name_of(self, node: lo.Node) -> str:
+        """By its plan, and by what windows in it have forgotten: what is kept of the same plan is another one then."""
+        name = self._fingerprints.of(node)
+        if not self._forgets:
+            return name
+        forgotten = tuple(below.forgotten for below in node.walk() if isinstance(below, lo.Window))
+        return f"{name}{FORGETTING}{self._fingerprints.of(forgotten)}" if any(forgotten) else name
+
+    def edge_of_window(self, window: lo.Window) -> str:
+        """Where the rows of a window of the plan are that counts them."""
+        return self._windows[window]
 
     def _named(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
         if self.options.strategy != "upa" or self._born:

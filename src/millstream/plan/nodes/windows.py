@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
 from millstream.kernel.windows.time import WindowSpecification
@@ -28,9 +28,11 @@ class Sample(Unary):
 
 @dataclass(frozen=True)
 class Window(Unary):
-    """Stream to relation."""
+    """Stream to relation. Of the columns that it has forgotten, rows that leave have NULL (`plan.lowering.forgotten`):
+    steps are named by that apart from the plan."""
 
     window: WindowSpecification
+    forgotten: tuple[int, ...] = field(default=(), metadata={"fingerprint": False})
 
     def __post_init__(self) -> None:
         check(self.input.kind == "stream", "a window on a relation")
