@@ -63,14 +63,14 @@ class KeptInput:
     operators that arrange the same rows in the same way keep the same (`common_work`).
 
     `is_kept_by` says whether what another one keeps will do for what is kept here; without it both must mean the same
-    from the horizon on. What lies `beside` it is the same for all who keep it.
+    from the horizon on. Some `others` are the same for all who keep it.
     """
 
     synopsis: str
     arrangement: Hashable
     horizons: Horizons
     is_kept_by: Callable[[Sequence[Segment], Sequence[Segment]], bool] | None = None
-    beside: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 class Operator(ABC):

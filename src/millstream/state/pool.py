@@ -102,7 +102,8 @@ class Pool:
             return self._frames[name][0]
 
     def keep(self, name: str, size: int, frame: pl.DataFrame) -> None:
-        """A segment is here, as long as there is room."""
+        """A segment is here, as long as there is room; it may take less on disk than here."""
+        size = max(size, int(frame.estimated_size()))
         with self._lock:
             if name not in self._frames and size <= self.budget:
                 self._frames[name] = frame, size

@@ -286,8 +286,8 @@ class _StageRun:
                 there = tuple(map(self._segment, names))
                 if _is_kept_by(found.kept_input, there, own):
                     changed[found.kept_input.synopsis] = there
-                    for beside in found.kept_input.beside:
-                        changed[beside] = tuple(map(self._segment, known.get(f"{self.shard}/{beside}", ())))
+                    for other in found.kept_input.others:
+                        changed[other] = tuple(map(self._segment, known.get(f"{self.shard}/{other}", ())))
         return changed
 
     def _step(self, step: StageStep) -> None:
@@ -376,7 +376,7 @@ class _StageRun:
 
     def _name(self, segment: Segment) -> str:
         if id(segment) not in self._known:
-            self._known[id(segment)] = self.writer.write(segment), segment
+            self._known[id(segment)] = self.writer.write_packed(segment), segment
         return self._known[id(segment)][0]
 
     def _send(self, send: Send) -> list[Envelope]:

@@ -14,6 +14,7 @@ import polars as pl
 
 from millstream.kernel.batch import ARRIVAL, INF, START, WEIGHT
 from millstream.kernel.columns import Bools, frame_of, joined, only, stacked, take
+from millstream.kernel.keys import Positions, Ticks
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage.segments import alive, numbers
 from millstream.kernel.storage.shared_work import once
@@ -62,9 +63,29 @@ def _is_due(segment: Segment, horizon: int) -> Bools:
 def _without_pairs(segments: Sequence[Segment], horizon: int) -> Segment:
     """All rows by key, but for those that are taken back before the horizon, and what takes them back."""
     together = merged([alive(segment, _reached(horizon)) for segment in segments])
-    number = numbers(together, ARRIVAL)
-    gone = np.intersect1d(number[_is_due(together, horizon)], number[numbers(together, WEIGHT) > 0])
-    return only(together, ~np.isin(number, gone)) if gone.size else together
+    number, is_due = numbers(together, ARRIVAL), _is_due(together, horizon)
+    if not is_due.any():
+        return together
+    due = np.sort(number[is_due])
+    near = np.flatnonzero((number >= due[0]) & (number <= due[-1]))
+    place = _places(due, number[near])
+    is_one = due[place] == number[near]
+    near, place = near[is_one], place[is_one]
+    stands = np.zeros(due.size, np.bool_)
+    stands[place[numbers(together, WEIGHT)[near] > 0]] = True  # the row itself may lie in another segment
+    kept = np.ones(together.height, np.bool_)
+    kept[near[stands[place]]] = False
+    return only(together, kept)
+
+
+def _places(known: Ticks, wanted: Ticks) -> Positions:
+    """Where numbers belong among known ones, which lie around them; these mostly follow upon each other."""
+    first, last = int(known[0]), int(known[-1])
+    if last - first >= 4 * (known.size + wanted.size):
+        return np.searchsorted(known, wanted)
+    counts = np.zeros(last - first + 1, np.intp)
+    counts[known - first] = 1
+    return (np.cumsum(counts) - counts)[wanted - first]
 
 
 def completed(arrived: Segment, stored: Sequence[Segment], columns: Sequence[str]) -> Segment:
@@ -95,5 +116,5 @@ def _with_numbers(segment: Segment, wanted: np.ndarray, columns: Sequence[str]) 
     """The rows of some numbers, given in order; they follow upon each other more often than not."""
     number = numbers(segment, ARRIVAL)
     near = np.flatnonzero((number >= wanted[0]) & (number <= wanted[-1]) & (numbers(segment, WEIGHT) > 0))
-    at = np.searchsorted(wanted, number[near])
+    at = _places(wanted, number[near])
     return take(segment[[*columns, ARRIVAL]], near[wanted[at] == number[near]])

@@ -123,8 +123,8 @@ class RowsWindow(Operator):
         first = counted + 1 - sum(segment.height for segment in recent)  # the number of the first that is kept
         entered, left = self._reached(counted)
         leaves = np.arange(max(left + 1, first), min(self._reached(now)[1], counted) + 1)
-        enters = np.arange(max(entered + 1, left + 1, first), counted + 1)
-        number = np.union1d(leaves, enters)
+        enters = np.arange(max(entered + 1, left + 1, first, *leaves[-1:] + 1), counted + 1)
+        number = np.concatenate([leaves, enters])
         known = [*self.remembered, START, ARRIVAL]
         elements = stacked_diagonally([take_from(recent, number - first, known), due])
         number = np.concatenate([number, np.arange(counted + 1, now + 1)])
