@@ -17,6 +17,7 @@ from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
 from millstream.engine.materialization import Eager, Lazy, Materialization, Unmaterialized
 from millstream.engine.past import Past
+from millstream.engine.query_tables import NAME
 from millstream.errors import Place
 from millstream.language import statements as st
 from millstream.language.statement_parser import check_text, parse, parse_query
@@ -27,7 +28,7 @@ from millstream.queries.notices import counted_by, found_by_counting, of_the_pas
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice, shareable_plan, wanted_part
-from millstream.queries.templates import MODE, NAME, TEXT, GroupTemplate, Templates, table_row
+from millstream.queries.templates import MODE, TEXT, GroupTemplate, Templates, table_row
 from millstream.query import Query, QueryContext
 from millstream.state.notes import Record
 

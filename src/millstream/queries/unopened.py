@@ -46,6 +46,7 @@ class Unopened:
     """What is kept for such a query: the reason."""
 
     edges: tuple[str, ...] = ()
+    number: int | None = None
     inputs: frozenset[str] = frozenset()
 
     def __init__(self, entry: Entry) -> None:
