@@ -24,8 +24,8 @@ from millstream.kernel.sharing.block import AttributeSide, LineageBlock, ModuleF
 from millstream.kernel.sharing.identity import Recent
 from millstream.kernel.sharing.lineage import Bitmaps
 from millstream.kernel.sharing.predicates import (
-    Entries,
     BlockPredicates,
+    Entries,
     Predicates,
     ResidualRows,
     by_attribute,
