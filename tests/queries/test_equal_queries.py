@@ -216,7 +216,7 @@ def test_names_of_a_row_that_fails_fail_and_one_that_comes_then_goes_on() -> Non
         feed(db)
         db.advance(to=3)
         assert [query.error is None for query in queries] == [False, False, True]
-        assert [query.stats()["state"] for query in queries] == ["failed", "failed", "active"]
+        assert [query.stats()["state"] for query in queries] == ["failed", "failed", "running"]
         assert "b - 4" in str(queries[1].error)
         assert {*db.stats()["query_states"]["failed"]} == {queries[0].name, queries[1].name}
         queries[0].drop()
