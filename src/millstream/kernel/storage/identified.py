@@ -16,9 +16,10 @@ from millstream.kernel.batch import ARRIVAL, INF, START, WEIGHT
 from millstream.kernel.columns import Bools, frame_of, joined, only, stacked, take
 from millstream.kernel.keys import Positions, Ticks
 from millstream.kernel.operator import Segment
+from millstream.kernel.storage.memory import can_merge
 from millstream.kernel.storage.segments import alive, numbers
 from millstream.kernel.storage.shared_work import once
-from millstream.kernel.storage.synopsis import merged, size_classes_to_merge, without_expired
+from millstream.kernel.storage.synopsis import is_over, merged, size_classes_to_merge, without_expired
 
 _WAITING = 16  # all are merged where more than one row in so many is a retraction
 
@@ -35,6 +36,9 @@ class Identified:
             live.append(new)
         return _merged(live, horizon, 3)
 
+    def lets_go(self, segments: Sequence[Segment], horizon: int, before: int) -> bool:
+        return any(is_over(segment, _reached(horizon)) for segment in segments) or _are_many_due(segments, horizon)
+
     def tidied(self, segments: Sequence[Segment], horizon: int) -> tuple[Segment, ...]:
         """The segments after a step in which nothing arrived: what only one join keeps need not wait for more rows."""
         return _merged(segments, horizon, len(segments) + 1)
@@ -46,13 +50,19 @@ def _reached(horizon: int) -> int:
 
 
 def _merged(segments: Sequence[Segment], horizon: int, fan: int) -> tuple[Segment, ...]:
-    waiting = sum(np.count_nonzero(_is_due(segment, horizon)) for segment in segments)
-    is_many = _WAITING * waiting > sum(segment.height for segment in segments)
-    kept, merging = ([], segments) if is_many else size_classes_to_merge(segments, fan)
+    if _are_many_due(segments, horizon) and can_merge(segments):
+        kept, merging = list[Segment](), segments
+    else:
+        kept, merging = size_classes_to_merge(segments, fan)
     if not merging:
         return tuple(kept)
     together = once(lambda: _without_pairs(merging, horizon), merging, "without pairs", horizon)
     return (*kept, together) if together.height else tuple(kept)
+
+
+def _are_many_due(segments: Sequence[Segment], horizon: int) -> bool:
+    due = sum(np.count_nonzero(_is_due(segment, horizon)) for segment in segments)
+    return bool(_WAITING * due > sum(segment.height for segment in segments))
 
 
 def _is_due(segment: Segment, horizon: int) -> Bools:
