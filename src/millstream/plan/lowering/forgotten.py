@@ -21,6 +21,7 @@ from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Column, Expression, columns_used
 from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.types import BINARY, STRING
 
@@ -58,6 +59,8 @@ def _used(expressions: Iterable[Expression]) -> set[int]:
 def _read(node: lo.Node, needed: set[int]) -> lo.Node:
     """The node, of whose retractions only some columns are read."""
     match node:
+        case ph.Selection() | ph.MatchedSelection() | ph.TreeSelection():
+            return node  # which columns its queries read changes with who comes and goes
         case lo.Window(window=Rows(slide=1) as window) if _is_base(node.input):
             kept = needed | set(window.partition)
             columns = enumerate(node.schema)
