@@ -10,6 +10,7 @@ true, so that an atom whose operand is NULL holds nowhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from millstream.kernel.scalar.expressions import (
@@ -66,6 +67,7 @@ class NormalForm:
     residual: tuple[Expression, ...]
 
 
+@lru_cache(maxsize=1 << 14)
 def normal_form(condition: Expression, cap: int = 64) -> NormalForm:
     """A conjunct that would become more than `cap` clauses is left whole, as is one with a part that is no atom; what
     its other parts imply stands beside it."""
