@@ -185,18 +185,19 @@ class Admitter:
     def _admit_those_of(self, edge: str) -> None:
         with self._commits.lock:
             if edge in self._groups:
-                self._admit(self._groups[edge])
+                self._admit([self._groups[edge]])
 
     def admit(self) -> None:
         """Admit all that wait, those with a long past once that was worked through; and let those go that have gone."""
         if self._groups.tables.is_taking_out:
             self._commits.commit_pending()
-        for group in self._groups:
-            self._admit(group)
+        self._admit(self._groups)
 
-    def _admit(self, group: Group) -> None:
-        if self._groups.is_waited_for(group) and not self._hand_over(group, self._groups.waiting(group)):
-            self._backfills.admit(group)
+    def _admit(self, groups: Iterable[Group]) -> None:
+        waiting = [(group, self._groups.waiting(group)) for group in groups if self._groups.is_waited_for(group)]
+        short = [(group, rows) for group, rows in waiting if not self._hand_over(group, rows)]
+        if short:
+            self._backfills.admit(short)
 
     def _hand_over(self, group: Group, waiting: RowsByShape) -> bool:
         """Have the past of queries worked through in the background, where it is long."""

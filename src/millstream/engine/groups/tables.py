@@ -11,6 +11,7 @@ at a time. What an operator sees of a table are the admitted rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -156,6 +157,23 @@ class QueryTables:
             else:
                 changes.words[row] = before
         self._forget_unchanged(group)
+
+    @contextmanager
+    def leaving(self, queries: Iterable[tuple[Group, Collection[int]]]) -> Iterator[None]:
+        """Queries of groups that the commit within has in other tables wait no more; where it fails they still do."""
+        before: list[tuple[_Changes, list[pl.DataFrame]]] = []
+        for group, own in queries:
+            if (changes := self._changes.get(group.edge)) is not None:
+                before.append((changes, changes.held))
+                among = ((rows, sum(query in own for query in rows[QUERY])) for rows in changes.held)
+                left = ((rows, found) for rows, found in among if found < rows.height)
+                changes.held = [rows.filter(~_among(rows, own)) if found else rows for rows, found in left]
+        try:
+            yield
+        except BaseException:
+            for changes, held in reversed(before):
+                changes.held = held
+            raise
 
     def next_query(self, group: Group) -> int:
         return max(self._commits.snapshot.queries.get(group.edge, 0), group.following)
