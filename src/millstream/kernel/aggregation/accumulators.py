@@ -20,6 +20,7 @@ from millstream.kernel.aggregation import exact_sum
 from millstream.kernel.aggregation.aggregate_calls import VARIANCES, AggregateCall
 from millstream.kernel.aggregation.exact_sum import Bools, Float64s, Int64s, Limbs
 from millstream.kernel.batch import WEIGHT, value_column
+from millstream.kernel.columns import numbered
 from millstream.types import INTERVAL, DataType, Schema, to_polars
 
 
@@ -127,11 +128,11 @@ def _non_finite(kind: str, values: Float64s) -> Bools:
 
 
 def to_columns(totals: Totals) -> list[pl.Series]:
-    columns = []
+    columns: dict[str, Int64s] = {}
     for accumulator, limbs in totals.items():
         kept = exact_sum.trimmed(limbs)
-        columns += [pl.Series(f"{accumulator.name}.{kept.low + place}", part) for place, part in enumerate(kept.parts)]
-    return columns
+        columns |= {f"{accumulator.name}.{kept.low + place}": part for place, part in enumerate(kept.parts)}
+    return numbered(columns) if columns else []
 
 
 def from_columns(segment: pl.DataFrame, accumulators: Iterable[Accumulator]) -> Totals:
@@ -268,6 +269,6 @@ def overflow(call: AggregateCall, shown: str) -> str:
 
 
 def _nullable(values: pl.Series | Int64s | Float64s | Bools, missing: Bools, kind: DataType) -> pl.Series:
-    series = values if isinstance(values, pl.Series) else pl.Series(values)
-    series = series.cast(to_polars(kind))
+    series, wanted = values if isinstance(values, pl.Series) else pl.Series(values), to_polars(kind)
+    series = series if series.dtype == wanted else series.cast(wanted)
     return series.set(pl.Series(missing), None) if missing.any() else series

@@ -42,6 +42,7 @@ from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, emp
 from millstream.kernel.columns import (
     ascending,
     frame_of,
+    numbered,
     one_zero,
     only,
     stacked,
@@ -243,8 +244,7 @@ class Aggregate(Operator):
         after = frame_of(
             [
                 *(records.get_column(name) for name in (GROUP, *self.groups.keys, UNTIL)),
-                pl.Series(EXISTS, exists[final]),
-                pl.Series(DEAD, self._is_dead(exists[final], records, totals, work.low)),
+                *numbered({EXISTS: exists[final], DEAD: self._is_dead(exists[final], records, totals, work.low)}),
                 *(value.alias(f"o{i}") for i, value in enumerate(taken(values, final))),
                 *work.record_columns,
                 *accumulators.to_columns(totals),
