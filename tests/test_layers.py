@@ -64,7 +64,8 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"fingerprint", "algebra", "explain", "verify"},
         {"cost", "grouping"},
         {"kept_columns", "just_in_time"},
-        {"rules", "comparison"},
+        {"comparison"},
+        {"rules"},
         {"rewrite", "lowering"},
     ),
     "engine": (
