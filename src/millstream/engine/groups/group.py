@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import polars as pl
 
+from millstream.engine.plans import lowered
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import physical as ph
 from millstream.plan.grouping import Lifted, Shape, Split, lift
 from millstream.plan.lowering.lower import Lowering, Options
+from millstream.types import Schema
+
+
+@dataclass(frozen=True)
+class Upper:
+    """What is done with the totals of cells when queries are asked: `rows` go in, the place of a query in front, and
+    rows of its own schema come out, behind the place too."""
+
+    edge: str
+    pipeline: Pipeline
+    rows: Schema
+    schema: Schema
+    always: bool  # whether there is an answer over nothing
+
 
 RowsByShape = Mapping[str, pl.DataFrame]  # of the query table, by shape
 
@@ -66,6 +82,16 @@ class Group:
     def fork_pipeline(self) -> Pipeline:
         """The same, for another thread: selections remember what they made of their query tables."""
         return Pipeline(tuple(self._lowering().steps.values()))
+
+    @cached_property
+    def upper(self) -> Upper:
+        """Of a group whose results are totals of cells."""
+        plan = self.lifted.upper
+        if plan is None:
+            raise AssertionError("no totals of cells")
+        (combined,) = (node for node in plan.walk() if isinstance(node, ph.Combined))
+        steps = lowered(plan, replace(self.options, lenient=True))
+        return Upper(*steps, combined.input.schema, plan.schema[1:], combined.always)
 
     def _lowering(self) -> Lowering:
         return Lowering(self._lift().plan, self.options)
