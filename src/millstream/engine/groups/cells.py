@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import polars as pl
 
-from millstream.engine.groups.group import Group
+from millstream.engine.groups.group import Group, Upper
 from millstream.engine.groups.many import Numbered, Numbers
 from millstream.kernel.batch import END, INF, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, empty_batch, value_column
 from millstream.kernel.columns import only
@@ -26,15 +26,26 @@ def combined(
 ) -> Batch:
     """The rows of queries with the place of each in front, right from an instant to another, from what the group has
     shown; without values of more than so many bytes."""
-    upper = group.upper
+    rows = _answers(group.upper, np.unique(queries.numbers), frames, max(since, 0), until, most)
+    wanted, places = queries.find(numbers(rows, value_column(0)))
+    return pl.DataFrame([pl.Series(value_column(0), places, pl.Int64), *gather(rows, rows.columns[1:], wanted)])
+
+
+def _answers(
+    upper: Upper, queries: Numbers, frames: Iterable[pl.DataFrame], since: int, until: int, most: int
+) -> Batch:
+    """The same with the numbers of queries in front, which are different."""
     like = empty_batch(upper.rows)
-    first = max(since, 0)
-    found = [batch for frame in frames for batch in _sums(frame, queries, first, until)]
-    if upper.always:
-        found.append(_nothing(like, queries.places, first))
-    rows = concat(found, like)
+    found = [batch for frame in frames for batch in _sums(frame, queries, since, until)]
+    if upper.combined.always:
+        found.append(_nothing(like, queries, since))
+    rows, source, pipeline = concat(found, like), CELLS, upper.pipeline
+    if since == until:  # all of them hold, and nothing changes
+        rows, source, pipeline = upper.combined.at(rows, until), upper.combining.name, upper.rest
+    if source == upper.edge:
+        return rows
     with limited_values(most):
-        outcome = run(upper.pipeline, {CELLS: rows}, {}, {CELLS: -1}, {CELLS: until})
+        outcome = run(pipeline, {source: rows}, {}, {source: -1}, {source: until})
     if upper.edge in outcome.failures:
         raise outcome.failures[upper.edge]
     return outcome.batches[upper.edge][empty_batch((QUERY, *upper.schema)).columns]
@@ -52,26 +63,27 @@ def rows_beyond(group: Group, frames: Sequence[pl.DataFrame], least: float, size
     for span, rows in (found for frame in frames for found in _by_span(frame)):
         bits = np.unpackbits(bitmaps_of(rows).view(np.uint8), axis=1, bitorder="little")
         parts[span * SPAN : span * SPAN + bits.shape[1]] += bits.sum(axis=0, dtype=np.int64)
-    near = np.flatnonzero(parts + int(group.upper.always) >= least)
+    near = np.flatnonzero(parts + int(group.upper.combined.always) >= least)
     if not near.size:
         return np.zeros(size, np.int64)
     until = max(int(numbers(frame, START).max()) for frame in frames)
-    held = combined(group, Numbered(near, near), frames, -1, until, most)
+    held = _answers(group.upper, near, frames, 0, until, most)
     return np.bincount(numbers(held, value_column(0)), minlength=size)
 
 
-def _sums(frame: pl.DataFrame, queries: Numbered, since: int, until: int) -> Iterator[Batch]:
+def _sums(frame: pl.DataFrame, queries: Numbers, since: int, until: int) -> Iterator[Batch]:
     """The totals of the cells of queries, cut to a span of time."""
-    near = only(frame, (numbers(frame, START) <= until) & (numbers(frame, END) > since))
-    if len(queries.numbers) == 1:
-        rows = cells_of(near, int(queries.numbers[0]))
+    is_near = (numbers(frame, START) <= until) & (numbers(frame, END) > since)
+    if len(queries) == 1:
+        rows = cells_of(frame, int(queries[0]))
+        rows = rows[is_near[rows]]
         if rows.size:
-            yield _placed(near, rows, queries.places.repeat(rows.size), since, until)
+            yield _placed(frame, rows, queries.repeat(rows.size), since, until)
         return
-    for span, cells in _by_span(near):
-        rows, places = _members(cells, span, queries)
+    for span, cells in _by_span(only(frame, is_near)):
+        rows, wanting = _members(cells, span, queries)
         if rows.size:
-            yield _placed(cells, rows, places, since, until)
+            yield _placed(cells, rows, wanting, since, until)
 
 
 def _by_span(frame: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -80,21 +92,21 @@ def _by_span(frame: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
         yield span, only(frame, spans == span)
 
 
-def _members(cells: pl.DataFrame, span: int, queries: Numbered) -> tuple[Positions, Numbers]:
-    """A row and a place for each cell of a span and query that is in it."""
-    first, past = np.searchsorted(queries.numbers, [span * SPAN, (span + 1) * SPAN])
-    own = queries.numbers[first:past]
+def _members(cells: pl.DataFrame, span: int, queries: Numbers) -> tuple[Positions, Numbers]:
+    """A row and a query for each cell of a span and query that is in it."""
+    first, past = np.searchsorted(queries, [span * SPAN, (span + 1) * SPAN])
+    own = queries[first:past]
     bits = bitmaps_of(cells)
     mask = np.zeros(SPAN // WORD_BITS, np.uint64)
     np.bitwise_or.at(mask, own % SPAN // WORD_BITS, bit_of(own))
     bits &= mask[: bits.shape[1]]
     wanted = np.flatnonzero(any_bit(bits))
     row, bit = expand(bits[wanted])
-    return wanted[row], queries.places[first + np.searchsorted(own, span * SPAN + bit)]
+    return wanted[row], span * SPAN + bit
 
 
-def _placed(frame: pl.DataFrame, rows: Positions, places: Numbers, since: int, until: int) -> Batch:
-    """Totals behind the places of those who want them."""
+def _placed(frame: pl.DataFrame, rows: Positions, queries: Numbers, since: int, until: int) -> Batch:
+    """Totals behind the queries that want them."""
     width = frame.width - len(INTERVAL_COLUMNS)
     columns = gather(frame, [value_column(index) for index in range(2, width)], rows)
     start = np.maximum(numbers(frame, START)[rows], since)
@@ -102,21 +114,21 @@ def _placed(frame: pl.DataFrame, rows: Positions, places: Numbers, since: int, u
     intervals = {START: start, END: np.where(end > until, INF, end), WEIGHT: numbers(frame, WEIGHT)[rows]}
     return pl.DataFrame(
         [
-            pl.Series(value_column(0), places, pl.Int64),
+            pl.Series(value_column(0), queries, pl.Int64),
             *(column.alias(value_column(index + 1)) for index, column in enumerate(columns)),
             *(pl.Series(name, values) for name, values in intervals.items()),
         ]
     )
 
 
-def _nothing(like: Batch, places: Numbers, since: int) -> Batch:
+def _nothing(like: Batch, queries: Numbers, since: int) -> Batch:
     """Totals of nothing, which are there always."""
-    known = {value_column(0): places}
-    known |= {name: np.full(len(places), value) for name, value in ((START, since), (END, INF), (WEIGHT, 1))}
+    known = {value_column(0): queries}
+    known |= {name: np.full(len(queries), value) for name, value in ((START, since), (END, INF), (WEIGHT, 1))}
     empty = (
         pl.Series(name, known[name], kind)
         if name in known
-        else pl.Series(name, [None], kind).new_from_index(0, len(places))
+        else pl.Series(name, [None], kind).new_from_index(0, len(queries))
         for name, kind in like.schema.items()
     )
     return pl.DataFrame([*empty])

@@ -14,11 +14,15 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from millstream.kernel.aggregation import accumulators
 from millstream.kernel.aggregation.accumulators import Accumulator, Totals
-from millstream.kernel.aggregation.aggregate import Aggregate, Bools
+from millstream.kernel.aggregation.aggregate import Aggregate, Bools, Int64s
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
-from millstream.kernel.aggregation.exact_sum import normalized
-from millstream.kernel.batch import value_column
+from millstream.kernel.aggregation.exact_sum import grouped, normalized
+from millstream.kernel.aggregation.group_table import close_integers
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
+from millstream.kernel.columns import frame_of, one_zero, only, taken
+from millstream.kernel.keys import first_of_equal
 from millstream.kernel.operator import State
 from millstream.types import Schema, to_polars
 
@@ -80,5 +84,43 @@ class CombinedAggregate(Aggregate):
         columns = sorted({sums[total] for total in self.plan.summed})
         self.plan.columns = {value_column(column): to_polars(rows[column].type) for column in columns}
 
+    def at(self, rows: Batch, instant: int) -> Batch:
+        """What a step makes of rows that all hold at an instant, which is the only one asked for: without state, and
+        in a fraction of the time."""
+        owner, heads = self._groups_of(rows)
+        sums = accumulators.contributions(rows, self.plan.summed)
+        totals = accumulators.map_totals(sums, lambda limbs: grouped(limbs, owner, len(heads)))
+        values = (
+            accumulators.evaluate(call, totals, self.plan.schema, shown)
+            for call, shown in zip(self.plan.calls, self.plan.shown, strict=True)
+        )
+        columns = [*taken([rows.get_column(name) for name in self.groups.inputs], heads), *values]
+        named = [column.alias(value_column(index)) for index, column in enumerate(columns)]
+        intervals = ((START, instant), (END, INF), (WEIGHT, 1))
+        found = frame_of([*named, *(pl.Series(name, np.full(len(heads), value)) for name, value in intervals)])
+        return only(found, self._presence(totals, np.zeros(len(heads), np.bool_)))
+
+    def _groups_of(self, rows: Batch) -> tuple[Int64s, Int64s]:
+        """The group of each row, and a row of each group."""
+        columns = (one_zero(rows.get_column(name)) for name in self.groups.inputs)
+        keys = frame_of([column for column in columns if not is_constant(column)])
+        if not keys.width:
+            return np.zeros(rows.height, np.int64), np.zeros(min(rows.height, 1), np.int64)
+        if (close := close_integers(keys)) is not None:
+            owner, distinct = close
+            heads = np.zeros(distinct.height, np.int64)
+            heads[owner] = np.arange(rows.height)
+            return owner, heads
+        heads, owner = np.unique(first_of_equal(keys, keys.columns), return_inverse=True)
+        return owner, heads
+
     def _presence(self, totals: Totals, present: Bools) -> Bools:
         return np.ones(len(present), np.bool_) if self.always else super()._presence(totals, present)
+
+
+def is_constant(column: pl.Series) -> bool:
+    """Whether a column of whole numbers has one value, as the place of a query that is asked alone does."""
+    if column.dtype != pl.Int64 or column.null_count() or not len(column):
+        return False
+    values = column.to_numpy()
+    return bool(values[0] == values[-1] and (values == values[0]).all())

@@ -10,8 +10,8 @@ out. So a cell is the same whatever queries come later, and cells of different s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import weakref
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, WORDS, Bitmaps, any_bit, lineage_of
 from millstream.kernel.sharing.selected import Room
+from millstream.kernel.storage.memory import can_keep_index
 from millstream.kernel.storage.segments import gather
 from millstream.types import BIGINT, BINARY, Field, Schema
 
@@ -35,7 +36,6 @@ _BLOCKS = 16  # blocks of a span: a row stands once for each span in which some 
 SPAN = _BLOCKS * BLOCK_SIZE
 _ROW = "_row"
 _PIECE = 1 << 14  # rows whose bits are gathered together
-_INLINE = 12  # bytes up to which Arrow keeps a text in its view
 
 
 class CellSelection(Operator):
@@ -137,52 +137,44 @@ def _distinct(bitmaps: Bitmaps) -> tuple[Positions, Positions]:
 def cells_of(rows: pl.DataFrame, query: int) -> Positions:
     """Which rows are of cells that the query is in."""
     byte, bit = query % SPAN // 8, query % 8
-    near = np.flatnonzero(rows[SPAN_COLUMN].to_numpy() == query // SPAN)
-    found = np.zeros(rows.height, np.uint8)
-    for texts in _texts_of(rows[LINEAGE_COLUMN]):
-        long = texts.rows[texts.lengths > byte]
-        found[long] = texts.content[texts.starts[texts.lengths > byte] + byte]
-    of_span = found[near]
-    return near[np.flatnonzero(of_span >> bit & 1)]
+    planes = _planes_of(rows)
+    if byte < len(planes):
+        found = planes[byte] >> np.uint8(bit) & np.uint8(1)
+        spans = rows[SPAN_COLUMN].to_numpy()
+        if spans.size and (spans[0] != query // SPAN or spans[0] != spans[-1] or (spans != spans[0]).any()):
+            found &= spans == query // SPAN
+        return np.flatnonzero(found)
+    return np.zeros(0, np.intp)
+
+
+_Planes = npt.NDArray[np.uint8]  # a byte of the lineage of all rows after the other
+_planes: dict[int, _Planes] = {}
+
+
+def _planes_of(rows: pl.DataFrame) -> _Planes:
+    """The lineage of a segment as one asks for it, a query after the other: made once where there is room for it."""
+    known = _planes.get(id(rows))
+    if known is None:
+        known = np.ascontiguousarray(bitmaps_of(rows).view(np.uint8).T)
+        if can_keep_index(rows, known.nbytes):
+            _planes[id(rows)] = known
+            weakref.finalize(rows, _planes.pop, id(rows), None)
+    return known
 
 
 def bitmaps_of(rows: pl.DataFrame) -> Bitmaps:
-    """The queries of cells that are all of one span, as rows of words."""
-    parts = [*_texts_of(rows[LINEAGE_COLUMN])]
-    found = np.zeros((rows.height, max((int(texts.lengths.max()) for texts in parts), default=8)), np.uint8)
-    for texts in parts:
-        for length in np.unique(texts.lengths).tolist():
-            same = texts.lengths == length
-            found[texts.rows[same], :length] = texts.content[texts.starts[same, None] + np.arange(length)]
-    return found.view(np.uint64)
-
-
-@dataclass(frozen=True, eq=False)
-class _Texts:
-    """Bytes that lie in one piece of memory: those of some rows, where they begin, and how many they are."""
-
-    rows: Positions
-    content: npt.NDArray[np.uint8]
-    starts: Positions
-    lengths: Positions
-
-
-def _texts_of(column: pl.Series) -> Iterator[_Texts]:
-    """The bytes of a column without NULLs as they lie in memory, by Arrow's views: to copy them costs more than to look
-    at one bit of each."""
-    first = 0
-    for chunk in column.get_chunks():
-        array = chunk.to_arrow(compat_level=pl.CompatLevel.newest())
-        _, views, *contents = array.buffers()
-        held = np.frombuffer(views, np.int32).reshape(-1, 4)[array.offset : array.offset + len(array)]
-        lengths, buffers = held[:, 0].astype(np.intp), held[:, 2]
-        short = np.flatnonzero(lengths <= _INLINE)
-        if short.size:
-            inline = np.frombuffer(views, np.uint8)
-            yield _Texts(first + short, inline, (short + array.offset) * 16 + 4, lengths[short])
-        for place, content in enumerate(contents):
-            own = np.flatnonzero((lengths > _INLINE) & (buffers == place))
-            if own.size:
-                starts = held[own, 3].astype(np.intp)
-                yield _Texts(first + own, np.frombuffer(content, np.uint8), starts, lengths[own])
-        first += len(array)
+    """The queries of cells within their spans, as rows of words."""
+    if not rows.height:
+        return np.zeros((0, 1), np.uint64)
+    array = rows[LINEAGE_COLUMN].rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, content = array.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1] // 8
+    words, lengths = np.frombuffer(content, "<u8")[: bounds[-1]].astype(np.uint64, copy=False), np.diff(bounds)
+    width = int(lengths.max())
+    if (lengths == width).all():
+        return words[bounds[0] :].reshape(-1, width).copy()
+    found = np.zeros((rows.height, width), np.uint64)
+    for length in np.unique(lengths).tolist():
+        same = np.flatnonzero(lengths == length)
+        found[same, :length] = words[bounds[same, None] + np.arange(length)]
+    return found
