@@ -61,7 +61,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"nodes", "explain_groups"},
         {"physical"},
         {"definitions", "tags", "analysis", "parameters"},
-        {"fingerprint", "algebra", "explain", "verify"},
+        {"fingerprint", "algebra", "cells", "explain", "verify"},
         {"cost", "grouping"},
         {"kept_columns", "just_in_time"},
         {"comparison"},
