@@ -71,7 +71,7 @@ class QueryTables:
 
     def enqueue(self, group: Group, shape: str, rows: pl.DataFrame) -> None:
         """Have queries of a shape wait to be admitted."""
-        self._of(group).held.append(rows.with_columns(pl.lit(shape).alias(SHAPE)))
+        self._of(group).held.append(rows.hstack([pl.Series(SHAPE, [shape] * rows.height, pl.String)]))
         group.following = self.next_query(group) + rows.height
 
     def dequeue(self, group: Group) -> None:
