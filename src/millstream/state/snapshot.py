@@ -76,15 +76,17 @@ class SinkCursor:
 
 @dataclass(frozen=True)
 class QueryTable:
-    """The queries of a group, as rows: those that were admitted, those that wait to be, and those that have failed. The
-    rows of a segment have their parameters in common types, and each says its shape."""
+    """The queries of a group, as rows: those that were admitted, those that wait to be, and those that have failed; and
+    those that are equal to one of them, which operators do not see. The rows of a segment have their parameters in
+    common types, and each says its shape."""
 
     admitted: Names = ()
     waiting: Names = ()
     failed: Names = ()
+    equal: Names = ()
 
     def names(self) -> Names:
-        return (*self.admitted, *self.waiting, *self.failed)
+        return (*self.admitted, *self.waiting, *self.failed, *self.equal)
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,7 @@ SECTIONS: Mapping[str, Callable[[Any], object]] = {
     "failures": _as_it_is,
     "sinks": asdict,
     "queries": _as_it_is,
-    "query_tables": asdict,
+    "query_tables": lambda table: _table_entry(table),
 }
 
 
@@ -299,6 +301,11 @@ def _progress(entry: Mapping[str, Any]) -> SourceProgress:
 def _sink_cursor(entry: Mapping[str, Any]) -> SinkCursor:
     spans = ((part, first, past, start) for part, first, past, start in entry.get("spans", ()))
     return SinkCursor(**{**entry, "spans": tuple(spans)})
+
+
+def _table_entry(table: QueryTable) -> dict[str, Names]:
+    equal = {"equal": table.equal} if table.equal else {}
+    return {"admitted": table.admitted, "waiting": table.waiting, "failed": table.failed, **equal}
 
 
 def _query_table(entry: Mapping[str, Any]) -> QueryTable:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from millstream.engine.groups.equal_queries import EqualQueries
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
@@ -29,6 +30,7 @@ class Group:
     shapes: dict[str, Shape] = field(default_factory=dict)
     following: int = 0  # the number of the next query
     filling: set[int] = field(default_factory=set)  # queries whose past is worked through in the background
+    equal: EqualQueries = field(default_factory=EqualQueries)
     lifted: Lifted = field(init=False)
     edge: str = field(init=False)
     selection: str = field(init=False)
