@@ -103,7 +103,7 @@ class QueryTables:
         selected = keys_of(shape.condition).of_rows(rows, len(shape.parameters))
         queries = rows[QUERY].to_list()
         having = equal.join(queries, selected, past, is_over)
-        own = rows = rows.with_columns(pl.lit(shape.name).alias(SHAPE))
+        own = rows = rows.hstack([pl.Series(SHAPE, [shape.name] * rows.height, pl.String)])
         if having != queries:
             all_rows = rows.with_columns(pl.Series(EQUAL_TO, having, pl.Int64))
             changes.equal.append(all_rows.filter(pl.col(EQUAL_TO) != pl.col(QUERY)))
