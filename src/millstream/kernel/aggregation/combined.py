@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from millstream.kernel.aggregation import accumulators
+from millstream.kernel.aggregation import accumulators, partial_sums
 from millstream.kernel.aggregation.accumulators import Accumulator, Totals
 from millstream.kernel.aggregation.aggregate import Aggregate, Bools, Int64s
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
@@ -25,6 +25,7 @@ from millstream.kernel.keys import Positions, first_of_equal, key_codes
 from millstream.kernel.operator import State
 from millstream.types import INT, SMALLINT, TINYINT, Schema, to_polars
 
+_SIDE_BY_SIDE = 1 << 20  # sums for which there is room, though some are of nothing
 _NULL = 1 << 62  # in the place of NULL, among numbers of 32 bits
 
 
@@ -43,11 +44,7 @@ class CellAggregate(Aggregate):
     """
 
     def _presence(self, totals: Totals, present: Bools) -> Bools:
-        there = np.zeros(len(present), np.bool_)
-        for total in totals.values():
-            for part in normalized(total).parts:
-                there |= part != 0
-        return there
+        return _are_some(totals, len(present))
 
     def of_queries(self, state: State, queries: pl.Series) -> State:
         """All of it: queries that are gone, or not asked for, are in cells that do no harm."""
@@ -81,6 +78,7 @@ class CombinedAggregate(Aggregate):
     ) -> None:
         super().__init__((*rows[:keys], *arguments), tuple(range(keys)), calls)
         self.always = always
+        self._partial = rows
         self.plan.summed = tuple(replace(total, summed=sums[total]) for total in self.plan.summed)
         columns = sorted({sums[total] for total in self.plan.summed})
         self.plan.columns = {value_column(column): to_polars(rows[column].type) for column in columns}
@@ -106,14 +104,42 @@ class CombinedAggregate(Aggregate):
         }
         return self._row_of_each(sums, [constant(value_column(0), query, len(heads)), *keys], instant)
 
-    def of_many(self, rows: Batch, instant: int) -> Batch:
-        """The same of rows that have their queries in front."""
-        names = self.groups.inputs
-        owner, heads = _groups(self._codes(rows, names))
-        keys = [one_zero(rows.get_column(name)) for name in names]
+    def of_many(self, parts: Sequence[tuple[Parts, Positions, Positions]], queries: Int64s, instant: int) -> Batch:
+        """The same for many queries: with each part rows of it, and the places of the queries that want these."""
+        return self._row_of_each(*self._side_by_side(parts, queries), instant)
+
+    def added_up(self, parts: Sequence[tuple[Parts, Positions, Positions]], queries: Int64s, instant: int) -> Batch:
+        """Rows of totals, from an instant on, that stand for those of many queries."""
+        totals, keys = self._side_by_side(parts, queries)
+        columns = {total.summed: total for total in self.plan.summed}
+        sums = [
+            partial_sums.encoded(totals[columns[place]], self._partial[place].type)
+            for place in range(len(keys), len(self._partial))
+        ]
+        made = _in_rows([*keys, *sums], instant)
+        return only(made, _are_some(totals, made.height))
+
+    def _side_by_side(
+        self, parts: Sequence[tuple[Parts, Positions, Positions]], queries: Int64s
+    ) -> tuple[Totals, list[pl.Series]]:
+        """Totals of each query and group, and the query and key of each. Groups are found once for all queries."""
+        whole = [(part, np.arange(part.rows.height)) for part, _, _ in parts]
+        codes, names = _joined([part.codes for part, _, _ in parts]), self.groups.inputs[1:]
+        owner, heads = _groups(codes) if names else _one_group(codes, self.always)
+        keys = [self._column(name, whole) for name in names]
         owner, heads = _checked(owner, heads, keys)
-        sums = accumulators.map_totals(self._contributions(rows), lambda limbs: grouped(limbs, owner, len(heads)))
-        return self._row_of_each(sums, taken(keys, heads), instant)
+        starts = np.cumsum([0, *(part.rows.height for part, _, _ in parts)])
+        mine = [owner[start + rows] for start, (_, rows, _) in zip(starts, parts, strict=False)]
+        place = _joined([wanting * len(heads) + own for own, (_, _, wanting) in zip(mine, parts, strict=True)])
+        there = np.arange(len(queries) * len(heads))
+        if len(there) > _SIDE_BY_SIDE + 4 * len(place):
+            there, place = np.unique(place, return_inverse=True)
+        sums = {
+            total: grouped(_limbs([part.totals[total].take(rows) for part, rows, _ in parts]), place, len(there))
+            for total in self.plan.summed
+        }
+        query, group = np.divmod(there, max(len(heads), 1))
+        return sums, [pl.Series(value_column(0), queries[query]), *taken(keys, heads[group])]
 
     def _contributions(self, rows: Batch) -> Totals:
         return accumulators.contributions(rows, self.plan.summed)
@@ -147,10 +173,8 @@ class CombinedAggregate(Aggregate):
             accumulators.evaluate(call, totals, self.plan.schema, shown)
             for call, shown in zip(self.plan.calls, self.plan.shown, strict=True)
         )
-        named = [column.alias(value_column(index)) for index, column in enumerate([*keys, *values])]
-        count = len(keys[0])
-        intervals = [constant(name, value, count) for name, value in ((START, instant), (END, INF), (WEIGHT, 1))]
-        return only(frame_of([*named, *intervals]), self._presence(totals, np.zeros(count, np.bool_)))
+        made = _in_rows([*keys, *values], instant)
+        return only(made, self._presence(totals, np.zeros(made.height, np.bool_)))
 
     def _presence(self, totals: Totals, present: Bools) -> Bools:
         return np.ones(len(present), np.bool_) if self.always else super()._presence(totals, present)
@@ -168,6 +192,23 @@ class Parts:
     def size(self) -> int:
         """In bytes, beside the rows."""
         return self.codes.nbytes * (1 + sum(len(limbs.parts) for limbs in self.totals.values()))
+
+
+def _in_rows(columns: Sequence[pl.Series], instant: int) -> Batch:
+    """Values that hold from an instant on."""
+    named = [column.alias(value_column(index)) for index, column in enumerate(columns)]
+    count = len(columns[0])
+    intervals = [constant(name, value, count) for name, value in ((START, instant), (END, INF), (WEIGHT, 1))]
+    return frame_of([*named, *intervals])
+
+
+def _are_some(totals: Totals, count: int) -> Bools:
+    """Where some total is not 0."""
+    there = np.zeros(count, np.bool_)
+    for total in totals.values():
+        for part in normalized(total).parts:
+            there |= part != 0
+    return there
 
 
 def _groups(codes: Int64s) -> tuple[Int64s, Int64s]:
