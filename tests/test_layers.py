@@ -58,9 +58,9 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"first_counted", "examples"},
     ),
     "plan": (
-        {"nodes", "explain_groups"},
-        {"physical"},
-        {"definitions", "tags", "analysis", "parameters"},
+        {"nodes"},
+        {"physical", "own_columns"},
+        {"definitions", "tags", "analysis", "parameters", "explain_groups"},
         {"fingerprint", "algebra", "explain", "verify"},
         {"cost", "grouping"},
         {"kept_columns", "just_in_time"},

@@ -130,14 +130,12 @@ class Reader:
         return concat(self._groups.rows_of(self._groups[edge], schema, query, frames), like)
 
     def rows_of_many(
-        self, snapshot: Snapshot, edge: str, schema: Schema, queries: Numbered, wanted: Wanted, since: int, until: int
+        self, snapshot: Snapshot, edge: str, queries: Numbered, wanted: Wanted, since: int, until: int
     ) -> Batch:
-        """The rows of many queries of a group, the place of the query in front, that end after an instant and begin by
-        another."""
-        frames = self.segments(edge, snapshot, wanted, since)
-        return concat(
-            rows_of_many(self._groups[edge], schema, queries, frames, since, until), empty_batch((QUERY, *schema))
-        )
+        """The rows that a group keeps for many of its queries, the place of the query in front, that end after an
+        instant and begin by another."""
+        group, frames = self._groups[edge], self.segments(edge, snapshot, wanted, since)
+        return concat(rows_of_many(group, queries, frames, since, until), empty_batch((QUERY, *group.kept)))
 
     def height(self, edge: str) -> int:
         """How many rows an edge has shown, without reading them."""

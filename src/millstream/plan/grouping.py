@@ -7,13 +7,17 @@ later too. All selections on it are pulled up into one condition p, of which con
 the query's shape, and the constants are its row in the query table. What stands above (the skeleton K) is lifted: as
 long as it looks at single rows, these carry the set of queries that want them; where a query's own state begins, each
 query gets its own rows, and its number becomes a column that everything is kept apart by.
+
+A plan may be split elsewhere (`Cut`): queries that differ in HAVING have their aggregate in common, which is then the
+core. What columns are made of by a query's own constants is left for its readers (`plan/own_columns.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import BOOLEANS, VARIANCES, canonical
 from millstream.kernel.scalar.evaluate import can_fail
@@ -25,7 +29,9 @@ from millstream.kernel.scalar.expressions import (
     InList,
     Literal,
     Parameter,
+    Reported,
     Tried,
+    chained,
     conjunction,
     conjuncts,
     map_columns,
@@ -37,6 +43,7 @@ from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.own_columns import Taken, is_parametrised, taken_apart, with_general_labels
 from millstream.plan.tags import TAGS
 from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field
 
@@ -47,17 +54,25 @@ _PRESENT = Literal(BIGINT, 1)
 _MANY_CONSTANTS = 1_000
 QUERY_ROWS = "_queries-"  # what the names of query tables as sources begin with
 
+# Where queries begin to differ: in what they select of the FROM list, or of what is computed from it (HAVING).
+Cut = OneOf["from", "computed"]
+CUTS: tuple[Cut, ...] = "computed", "from"
+
 
 @dataclass(frozen=True)
 class Split:
     """A query taken apart: `core`, its condition over the core's columns, and what is made of the rows that satisfy it:
-    the columns of the first projection, and the operators above, lowest first."""
+    the columns of the first projection, and the operators above, lowest first. What these give is made the query's own
+    rows by `own_columns`, where that is not empty; the constants that were taken out of it are the first parameters."""
 
     core: lo.Node
     condition: Expression
     columns: tuple[Expression, ...]
     names: tuple[str, ...]
     above: tuple[lo.Node, ...]
+    own_columns: tuple[Expression, ...] = ()
+    constants: tuple[Literal, ...] = ()
+    cut: Cut = "from"
 
     @cached_property
     def skeleton(self) -> tuple[object, ...]:
@@ -69,23 +84,73 @@ class Split:
         return isinstance(self.core, lo.Join | ph.ManyJoin)
 
 
-def split(plan: lo.Node) -> Split | None:
-    """None where there is no selection to take out, or something that cannot keep queries apart."""
+def splits(plan: lo.Node) -> list[Split]:
+    """The ways in which a plan can be split, those that have more in common first."""
+    return [found for cut in CUTS if (found := split(plan, cut)) is not None]
+
+
+def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
+    """None where there is nothing to take out, or something that cannot keep queries apart."""
+    plan, constants = with_general_labels(plan)
+    taken = taken_apart(plan)
+    found = _split(taken, cut)
+    if found is None or _has_parameters(found):
+        return None
+    return replace(found, constants=constants, cut=cut)
+
+
+def _split(taken: Taken, cut: Cut) -> Split | None:
     above: list[lo.Node] = []
-    node = plan
-    while not _is_row_wise(node):
+    node = taken.plan
+    while not (_is_row_wise(node) if cut == "from" else isinstance(node, lo.Filter | lo.Project)):
         if not _can_be_lifted(node):
             return None
         above.append(node)
         node = node.children[0]
-    if _fails_outside_selections(node):
+    leaf = _computed_leaf(node) if cut == "computed" else None
+    if (cut == "computed" and leaf is None) or _fails_outside_selections(node):
         return None
-    pulled = _pull(node)
-    if pulled.condition == TRUE or not any(isinstance(n, lo.StreamScan) for n in pulled.core.walk()):
+    pulled = _pull(node, leaf)
+    if pulled.condition == TRUE and not any(map(is_parametrised, taken.own_columns)):
         return None
+    if not any(isinstance(n, lo.StreamScan) for n in pulled.core.walk()):
+        return None
+    condition = _once(pulled.condition) if leaf is None else _with_indexes(_once(pulled.condition))
     names = tuple(f.name for f in node.schema)
-    found = Split(pulled.core, _once(pulled.condition), tuple(pulled.columns), names, tuple(reversed(above)))
-    return None if _has_parameters(found) else found
+    return Split(pulled.core, condition, tuple(pulled.columns), names, tuple(reversed(above)), taken.own_columns)
+
+
+def _computed_leaf(node: lo.Node) -> lo.Node | None:
+    """What selections and projections on the top of a plan read, if it is more than a FROM list and the same for all
+    queries. What can fail there fails for reasons of its own."""
+    while isinstance(node, lo.Filter | lo.Project):
+        node = node.input
+    if _is_row_wise(node) or node.kind != "relation":
+        return None
+    for below in node.walk():
+        fails = isinstance(below, lo.Checked | lo.Failing) or any(map(can_fail, below.computed))
+        if fails or is_non_retroactive(below):
+            return None
+    return node
+
+
+def _with_indexes(condition: Expression) -> Expression:
+    """The same condition with comparisons that indexes serve of aggregates that may have no value:
+
+    f(a) = v   is   (v, or there is none) AND what fails where there is none
+    """
+    found: list[Expression] = []
+    for part in conjuncts(condition):
+        is_comparison = isinstance(part, Call) and part.function in _COMPARISONS
+        reported = [argument for argument in part.children if is_comparison and isinstance(argument, Reported)]
+        if not reported or not isinstance(part, Call):
+            found.append(part)
+            continue
+        values = tuple(a.value if isinstance(a, Reported) else a for a in part.arguments)
+        missing = [Call(BOOLEAN, "isnotnull", (a.error,)) for a in reported]
+        found.append(chained("or", [Call(BOOLEAN, part.function, values), *missing]))
+        found += [Reported(BOOLEAN, Call(BOOLEAN, "isnull", (a.error,)), a.error, a.hint) for a in reported]
+    return conjunction(list(dict.fromkeys(found)))
 
 
 def _fails_outside_selections(node: lo.Node, *, below: bool = False) -> bool:
@@ -93,17 +158,28 @@ def _fails_outside_selections(node: lo.Node, *, below: bool = False) -> bool:
     selections as rows come, so that none may be taken back."""
     selects = isinstance(node, lo.Filter | lo.Join | ph.ManyJoin)
     if any(map(can_fail, node.computed)):
-        retracting = any(map(_takes_back, node.walk()))
+        retracting = any(map(_takes_back, _walk_to_aggregates(node)))
         if below or (selects and (retracting or not isinstance(node, lo.Filter))):
             return True
     return any(_fails_outside_selections(child, below=below or selects) for child in node.children)
+
+
+def _walk_to_aggregates(node: lo.Node) -> Iterator[lo.Node]:
+    """What rows come through. An aggregate reads what is final, so that what it gives was there, whatever is below."""
+    yield node
+    for child in () if isinstance(node, lo.Aggregate) else node.children:
+        yield from _walk_to_aggregates(child)
 
 
 def _takes_back(node: lo.Node) -> bool:
     """Whether rows that it has given may be nothing in the end, even at the instant at which they came."""
     if isinstance(node, lo.TableScan):
         return node.nature not in ("APPEND ONLY", "STATIC")
-    return isinstance(node, lo.Window) and isinstance(node.window, Rows)
+    if isinstance(node, lo.Window):
+        return isinstance(node.window, Rows)
+    return isinstance(node, lo.Distinct | lo.SetOperation | lo.RelationToStream) or (
+        isinstance(node, lo.Join) and node.join != "inner"
+    )
 
 
 def _once(condition: Expression) -> Expression:
@@ -115,11 +191,7 @@ def _once(condition: Expression) -> Expression:
 def _has_parameters(found: Split) -> bool:
     """Whether what stands above the selection, or what is joined below it, differs from query to query."""
     expressions = [*found.columns, *(e for node in (*found.above, *found.core.walk()) for e in node.computed)]
-    return any(map(_is_parametrised, expressions))
-
-
-def _is_parametrised(expression: Expression) -> bool:
-    return any(isinstance(part, Parameter) for part in expression.walk())
+    return any(map(is_parametrised, expressions))
 
 
 def _is_equality(expression: Expression) -> bool:
@@ -171,19 +243,23 @@ class _Pulled:
     columns: list[Expression]
 
 
-def _pull(node: lo.Node) -> _Pulled:
+def _pull(node: lo.Node, leaf: lo.Node | None = None) -> _Pulled:
+    """Down to a leaf, or to what rows come from."""
     match node:
+        case _ if node is leaf:
+            pass
         case lo.Filter():
-            below = _pull(node.input)
+            below = _pull(node.input, leaf)
             own = _over(node.condition, below.columns)
             return replace(below, condition=conjunction([*conjuncts(below.condition), *conjuncts(own)]))
         case lo.Project():
-            below = _pull(node.input)
+            below = _pull(node.input, leaf)
             return replace(below, columns=[_over(e, below.columns) for e in node.expressions])
         case lo.Join() | ph.ManyJoin():
             return _pull_join(node)
         case _:
-            return _Pulled(node, TRUE, [Column(f.type, index, f.name) for index, f in enumerate(node.schema)])
+            pass
+    return _Pulled(node, TRUE, [Column(f.type, index, f.name) for index, f in enumerate(node.schema)])
 
 
 def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
@@ -199,7 +275,7 @@ def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
         columns += (shift_columns(column, width) for column in pulled.columns)
         width += len(pulled.core.schema)
     cores, condition = tuple(pulled.core for pulled in inputs), _over(node.condition, columns)
-    own = [part for part in conjuncts(condition) if _is_parametrised(part) and not _is_equality(part)]
+    own = [part for part in conjuncts(condition) if is_parametrised(part) and not _is_equality(part)]
     if own:  # above the join, where each query has constants of its own
         conditions += own
         condition = conjunction([part for part in conjuncts(condition) if part not in own])
@@ -220,14 +296,16 @@ def _over(expression: Expression, columns: Sequence[Expression]) -> Expression:
 
 @dataclass(frozen=True)
 class Shape:
-    """A condition with parameters; its name is the same in every process."""
+    """What one query asks, with parameters; its name is the same in every process."""
 
     condition: Expression
     parameters: tuple[DataType, ...]
+    own_columns: tuple[Expression, ...] = ()  # what a query's own rows are made by when they are read, if by anything
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", fingerprint((self.condition, self.parameters)))
+        said = self.condition, self.parameters
+        object.__setattr__(self, "name", fingerprint((*said, self.own_columns) if self.own_columns else said))
 
     @cached_property
     def key(self) -> tuple[Expression, int] | None:
@@ -247,21 +325,24 @@ def constants_of(condition: Expression) -> list[Literal]:
     return [part for part in condition.walk() if isinstance(part, Literal)]
 
 
-def shape_of(condition: Expression) -> tuple[Shape, tuple[object, ...]]:
-    """The condition with the constants that columns are compared with taken out, and these constants."""
-    general, taken = generalised(condition)
-    return Shape(general, tuple(literal.type for literal in taken)), tuple(literal.value for literal in taken)
+def shape_of(found: Split) -> tuple[Shape, tuple[object, ...]]:
+    """What a query asks with its constants taken out, and these constants."""
+    general, taken = generalised(found.condition, len(found.constants))
+    taken = [*found.constants, *taken]
+    shape = Shape(general, tuple(literal.type for literal in taken), found.own_columns)
+    return shape, tuple(literal.value for literal in taken)
 
 
-def generalised(condition: Expression) -> tuple[Expression, list[Literal]]:
-    """A condition with parameters for constants, and these."""
+def generalised(condition: Expression, first: int = 0) -> tuple[Expression, list[Literal]]:
+    """A condition with parameters for the constants that columns are compared with, numbered from `first` on, and
+    these."""
     taken: list[Literal] = []
 
     def take(constant: Expression) -> Expression:
         if not isinstance(constant, Literal) or constant.value is None or constant.type == BOOLEAN:
             return constant
         taken.append(constant)
-        return Parameter(constant.type, len(taken) - 1)
+        return Parameter(constant.type, first + len(taken) - 1)
 
     def generalise(node: Expression) -> Expression:
         if isinstance(node, Call) and node.function in _COMPARISONS:

@@ -13,6 +13,7 @@ from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import physical as ph
 from millstream.plan.grouping import Lifted, Shape, Split, lift
 from millstream.plan.lowering.lower import Lowering, Options
+from millstream.types import Schema
 
 RowsByShape = Mapping[str, pl.DataFrame]  # of the query table, by shape
 
@@ -50,6 +51,11 @@ class Group:
         rows = (node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows))
         self.query_rows = next(rows, None)
         self._pipeline = pipeline
+
+    @property
+    def kept(self) -> Schema:
+        """The columns of the rows that are kept for its queries."""
+        return self.lifted.plan.schema[int(self.lifted.expanded) :]
 
     def add(self, shape: Shape) -> None:
         if shape.name not in self.shapes:

@@ -1,0 +1,94 @@
+"""Columns that queries make with constants of their own: left for those who read the rows.
+
+    π_c(X)   of queries that differ in constants of c   =   c over the rows of X, when one of them is read
+
+So rows are made and kept once for all queries that want them, whatever they say beside them. A column that no row
+matters for, such as a label, has no part in DISTINCT, ISTREAM or DSTREAM, and is put in front of readers above these;
+others only where nothing compares the rows. What can fail must do so as rows come, and is not left for later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from millstream.kernel.scalar.evaluate import can_fail
+from millstream.kernel.scalar.expressions import Column, Expression, Literal, Parameter, columns_used, map_columns
+from millstream.plan import nodes as lo
+from millstream.types import BIGINT, BOOLEAN
+
+_SOMETHING = Literal(BIGINT, 1)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A plan without what is left for readers: `own_columns` makes the columns of the answer of those of the plan, and
+    is empty where these are the same."""
+
+    plan: lo.Node
+    own_columns: tuple[Expression, ...] = ()
+
+
+def is_parametrised(expression: Expression) -> bool:
+    return any(isinstance(part, Parameter) for part in expression.walk())
+
+
+def with_general_labels(plan: lo.Node) -> tuple[lo.Node, tuple[Literal, ...]]:
+    """The plan with parameters for the constants that are columns of its answer by themselves, and these. A plan that
+    has parameters says itself where queries differ."""
+    above, projection = _top(plan)
+    if projection is None or any(is_parametrised(e) for node in plan.walk() for e in node.computed):
+        return plan, ()
+    taken: list[Literal] = []
+
+    def general(column: Expression) -> Expression:
+        if not isinstance(column, Literal) or column.value is None or column.type == BOOLEAN:
+            return column
+        taken.append(column)
+        return Parameter(column.type, len(taken) - 1)
+
+    expressions = tuple(map(general, projection.expressions))
+    return (_under(above, replace(projection, expressions=expressions)), tuple(taken)) if taken else (plan, ())
+
+
+def taken_apart(plan: lo.Node) -> Taken:
+    above, projection = _top(plan)
+    if projection is None:
+        return Taken(plan)
+    compared = any(not _passes_on(node) for node in above)
+    columns = [(column, _can_be_left(column, compared=compared)) for column in projection.expressions]
+    if not any(is_left for _, is_left in columns):
+        return Taken(plan)
+    read = sorted({index for column, is_left in columns if is_left for index in columns_used(column)})
+    below = [Column(projection.input.schema[index].type, index, projection.input.schema[index].name) for index in read]
+    kept = list(dict.fromkeys((*(column for column, is_left in columns if not is_left), *below)))
+    places = {column: Column(column.type, place, str(column)) for place, column in enumerate(kept)}
+    own_columns = tuple(
+        map_columns(column, lambda own: places[own]) if is_left else places[column] for column, is_left in columns
+    )
+    kept = kept or [_SOMETHING]
+    return Taken(_under(above, lo.Project(projection.input, tuple(kept), tuple(map(str, kept)))), own_columns)
+
+
+def _top(plan: lo.Node) -> tuple[list[lo.Node], lo.Project | None]:
+    """The projection that makes the columns of an answer, and what stands above it and passes them on."""
+    above: list[lo.Node] = []
+    while isinstance(plan, lo.RelationToStream | lo.Distinct):
+        above.append(plan)
+        plan = plan.input
+    return above, plan if isinstance(plan, lo.Project) else None
+
+
+def _under(above: Sequence[lo.Node], node: lo.Node) -> lo.Node:
+    for each in reversed(above):
+        node = each.with_children((node,))
+    return node
+
+
+def _passes_on(node: lo.Node) -> bool:
+    """Whether rows come out one by one as they are."""
+    return isinstance(node, lo.RelationToStream) and node.operator == "rstream"
+
+
+def _can_be_left(column: Expression, *, compared: bool) -> bool:
+    return is_parametrised(column) and not (compared and columns_used(column)) and not can_fail(column)
