@@ -43,7 +43,13 @@ from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.fingerprint import fingerprint
-from millstream.plan.own_columns import Taken, is_parametrised, taken_apart, with_general_labels
+from millstream.plan.own_columns import (
+    Taken,
+    is_parametrised,
+    taken_apart,
+    with_general_constants,
+    with_general_labels,
+)
 from millstream.plan.tags import TAGS
 from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field
 
@@ -54,9 +60,10 @@ _PRESENT = Literal(BIGINT, 1)
 _MANY_CONSTANTS = 1_000
 QUERY_ROWS = "_queries-"  # what the names of query tables as sources begin with
 
-# Where queries begin to differ: in what they select of the FROM list, or of what is computed from it (HAVING).
-Cut = OneOf["from", "computed"]
-CUTS: tuple[Cut, ...] = "computed", "from"
+# Where queries begin to differ: in what they select of the FROM list, or of what is computed from it (HAVING); or also
+# in constants that stand anywhere above the FROM list.
+Cut = OneOf["from", "computed", "anywhere"]
+CUTS: tuple[Cut, ...] = "computed", "from", "anywhere"
 
 
 @dataclass(frozen=True)
@@ -91,10 +98,14 @@ def splits(plan: lo.Node) -> list[Split]:
 
 def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
     """None where there is nothing to take out, or something that cannot keep queries apart."""
-    plan, constants = with_general_labels(plan)
-    taken = taken_apart(plan)
-    found = _split(taken, cut)
-    if found is None or _has_parameters(found):
+    if cut == "anywhere":
+        plan, constants = with_general_constants(plan, _is_row_wise)
+        if not constants:
+            return None  # nor are there others than in WHERE
+    else:
+        plan, constants = with_general_labels(plan)
+    found = _split(taken_apart(plan), cut)
+    if found is None or _differs_elsewhere(found):
         return None
     return replace(found, constants=constants, cut=cut)
 
@@ -102,7 +113,7 @@ def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
 def _split(taken: Taken, cut: Cut) -> Split | None:
     above: list[lo.Node] = []
     node = taken.plan
-    while not (_is_row_wise(node) if cut == "from" else isinstance(node, lo.Filter | lo.Project)):
+    while not (isinstance(node, lo.Filter | lo.Project) if cut == "computed" else _is_row_wise(node)):
         if not _can_be_lifted(node):
             return None
         above.append(node)
@@ -111,13 +122,15 @@ def _split(taken: Taken, cut: Cut) -> Split | None:
     if (cut == "computed" and leaf is None) or _fails_outside_selections(node):
         return None
     pulled = _pull(node, leaf)
-    if pulled.condition == TRUE and not any(map(is_parametrised, taken.own_columns)):
+    above.reverse()
+    own = [*taken.own_columns, *pulled.columns, *(e for each in above for e in each.computed)]
+    if pulled.condition == TRUE and not any(map(is_parametrised, own)):
         return None
     if not any(isinstance(n, lo.StreamScan) for n in pulled.core.walk()):
         return None
     condition = _once(pulled.condition) if leaf is None else _with_indexes(_once(pulled.condition))
     names = tuple(f.name for f in node.schema)
-    return Split(pulled.core, condition, tuple(pulled.columns), names, tuple(reversed(above)), taken.own_columns)
+    return Split(pulled.core, condition, tuple(pulled.columns), names, tuple(above), taken.own_columns)
 
 
 def _computed_leaf(node: lo.Node) -> lo.Node | None:
@@ -188,9 +201,12 @@ def _once(condition: Expression) -> Expression:
     return conjunction([p for p in parts if not (isinstance(p, Tried) and p.argument in parts)])
 
 
-def _has_parameters(found: Split) -> bool:
-    """Whether what stands above the selection, or what is joined below it, differs from query to query."""
-    expressions = [*found.columns, *(e for node in (*found.above, *found.core.walk()) for e in node.computed)]
+def _differs_elsewhere(found: Split) -> bool:
+    """Whether queries have constants where they cannot be told apart: in what is joined, or in what is kept for mode
+    LAZY."""
+    expressions = [e for node in found.core.walk() for e in node.computed]
+    if any(isinstance(node, ph.Matches | ph.RankedTree) for node in found.above):
+        expressions += [*found.columns, *(e for node in found.above for e in node.computed)]
     return any(map(is_parametrised, expressions))
 
 
@@ -411,11 +427,37 @@ class _Lifting:
         self.plan, self.expanded, self.group = plan, expanded, group
 
     def project(self, columns: Sequence[Expression], names: Sequence[str]) -> None:
+        columns = self._over_rows(columns)
         if self.expanded:
-            columns, names = [_query(), *(shift_columns(e, 1) for e in columns)], [ph.QUERY.name, *names]
+            columns, names = [_query(), *columns], [ph.QUERY.name, *names]
         indexes = [e.index if isinstance(e, Column) else None for e in columns]
         if indexes != list(range(len(self.plan.schema))):
             self.plan = lo.Project(self.plan, tuple(columns), tuple(names))
+
+    def _over_rows(self, expressions: Sequence[Expression]) -> list[Expression]:
+        """Expressions over the rows as they are here; where a query has constants in them, these are joined."""
+        parts = (part for expression in expressions for part in expression.walk())
+        used = sorted({part for part in parts if isinstance(part, Parameter)}, key=lambda part: part.index)
+        if not used:
+            return [shift_columns(expression, int(self.expanded)) for expression in expressions]
+        self.expand()
+        width = len(self.plan.schema)
+        places: dict[Expression, Expression] = {
+            parameter: Column(parameter.type, width + place, str(parameter)) for place, parameter in enumerate(used)
+        }
+        self.plan = ph.Constants(self.plan, self.group, tuple(used))
+        return [shift_columns(e, 1).transform(lambda part: places.get(part, part)) for e in expressions]
+
+    def _select(self, condition: Expression) -> None:
+        before = self.plan
+        (own,) = self._over_rows([condition])
+        selected = lo.Filter(self.plan, own)
+        if self.plan is before:
+            self.plan = selected
+            return
+        kept = self.plan.children[0].schema  # without constants
+        columns = tuple(Column(f.type, index, f.name) for index, f in enumerate(kept))
+        self.plan = lo.Project(selected, columns, tuple(f.name for f in kept))
 
     def expand(self) -> None:
         if not self.expanded:
@@ -424,7 +466,7 @@ class _Lifting:
     def add(self, node: lo.Node, *, last: bool) -> None:
         match node:
             case lo.Filter():
-                self.plan = lo.Filter(self.plan, shift_columns(node.condition, int(self.expanded)))
+                self._select(node.condition)
             case lo.Project():
                 self.project(node.expressions, node.names)
             case lo.RelationToStream(operator="rstream") if last:

@@ -9,11 +9,22 @@ others only where nothing compares the rows. What can fail must do so as rows co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import Column, Expression, Literal, Parameter, columns_used, map_columns
+from millstream.kernel.scalar.expressions import (
+    Call,
+    Case,
+    Column,
+    Expression,
+    InList,
+    Literal,
+    Parameter,
+    Tried,
+    columns_used,
+    map_columns,
+)
 from millstream.plan import nodes as lo
 from millstream.types import BIGINT, BOOLEAN
 
@@ -49,6 +60,73 @@ def with_general_labels(plan: lo.Node) -> tuple[lo.Node, tuple[Literal, ...]]:
 
     expressions = tuple(map(general, projection.expressions))
     return (_under(above, replace(projection, expressions=expressions)), tuple(taken)) if taken else (plan, ())
+
+
+def with_general_constants(
+    plan: lo.Node, is_row_wise: Callable[[lo.Node], bool]
+) -> tuple[lo.Node, tuple[Literal, ...]]:
+    """The plan with parameters for constants above the selections of its FROM list, and these. None where all of them
+    are labels, or the plan says itself where queries differ."""
+    if any(is_parametrised(e) for node in plan.walk() for e in node.computed):
+        return plan, ()
+    taken: list[Literal] = []
+    above: list[lo.Node] = []
+    node = plan
+    while node.children and (isinstance(node, lo.Project) or not is_row_wise(node)):
+        above.append(node)
+        node = node.children[0]
+        if len(above[-1].children) > 1:
+            return plan, ()
+    for each in reversed(above):
+        changed = lo.map_expressions(each, lambda e: _general(e, taken))
+        node = changed.with_children((node,))
+    labels = with_general_labels(plan)[1]
+    return (node, tuple(taken)) if len(taken) > len(labels) else (plan, ())
+
+
+# What is computed in the same way from columns: functions may want constants, or be computed otherwise with them.
+_PLAIN = {
+    "=",
+    "<>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "<=>",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "coalesce",
+    "||",
+    "concat",
+    "and",
+    "or",
+    "not",
+}
+
+
+def _general(expression: Expression, taken: list[Literal]) -> Expression:
+    """With parameters for constants that are taken, unless it could fail only then."""
+    found = list(taken)
+    general = _with_parameters(expression, found)
+    if can_fail(general) and not can_fail(expression):
+        return expression
+    taken[:] = found
+    return general
+
+
+def _with_parameters(expression: Expression, taken: list[Literal]) -> Expression:
+    if isinstance(expression, Literal):
+        if expression.value is None or expression.type == BOOLEAN:
+            return expression
+        taken.append(expression)
+        return Parameter(expression.type, len(taken) - 1)
+    is_plain = type(expression) is Call and expression.function in _PLAIN
+    if is_plain or isinstance(expression, Case | InList | Tried):
+        return expression.with_children(tuple(_with_parameters(child, taken) for child in expression.children))
+    return expression
 
 
 def taken_apart(plan: lo.Node) -> Taken:

@@ -17,7 +17,7 @@ from millstream.kernel.multiway import join_tree, stem_join
 from millstream.kernel.relational import change_log, failures, linear, multiplicity, runs
 from millstream.kernel.scalar import expressions as ex
 from millstream.kernel.scalar.functions_user import UserCall, UserFunction
-from millstream.kernel.sharing import expand, expanded_selection, grouped_selection, keyed_selection
+from millstream.kernel.sharing import expand, expanded_selection, grouped_selection, keyed_selection, query_constants
 from millstream.kernel.windows import elements, sample, streams
 from millstream.kernel.windows import rows as rows_window
 from millstream.kernel.windows import time as window
@@ -50,6 +50,7 @@ TAGS: Mapping[type, str] = {
     window.Tumble: "Tumble",
     window.Unbounded: "Unbounded",
     # physical nodes and what they hold
+    ph.Constants: "Constants",
     ph.Consumer: "Consumer",
     ph.Expand: "Expand",
     ph.Guard: "Guard",
@@ -106,6 +107,7 @@ STEP_TAGS: Mapping[type, str] = {
     rows_window.RowsWindow: "rowswindow",
     sample.Sample: "sample",
     expand.Expand: "expand",
+    query_constants.QueryConstants: "queryconstants",
     expanded_selection.ExpandedSelection: "expandedselection",
     grouped_selection.GroupedSelection: "groupedselection",
     keyed_selection.KeyedSelection: "keyedselection",

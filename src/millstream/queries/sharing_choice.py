@@ -18,7 +18,7 @@ from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, selectivity
 from millstream.plan.explain_groups import lines_of_member, service_of
-from millstream.plan.grouping import Shape, Split, has_many_constants, shape_of, splits
+from millstream.plan.grouping import Shape, Split, constants_of, has_many_constants, shape_of, splits
 from millstream.plan.kept_columns import shared_stems
 from millstream.plan.lowering.lower import Options
 from millstream.plan.nodes import sources
@@ -96,8 +96,8 @@ class SharingChoice:
         """The group that a query should come to, if there is one: one that there is, or that is worth to be begun."""
         there = [each for each in memberships if each.group.edge in self._engine.groups]
         others = [each for each in memberships if self.is_to_share(each.group, settings, each.wanted)]
-        if settings.sharing == "on":
-            others.reverse()
+        if settings.sharing == "on" and any(constants_of(e.split.condition) for e in others if e.split.cut == "from"):
+            others.reverse()  # to the one that most others may come to
         for each in (*there, *others):
             if past is None or not self.differs_by_its_past(each.group, past):
                 return each

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.scalar.expressions import Expression, Parameter
 from millstream.plan.nodes.node import Node, Unary
 from millstream.types import BIGINT, Field, Schema
 
@@ -36,6 +36,18 @@ class Expand(Unary):
     @property
     def schema(self) -> Schema:
         return (QUERY, *self.input.schema)
+
+
+@dataclass(frozen=True)
+class Constants(Unary):
+    """The rows of each query, which stands first, with its constants behind: parameters by their numbers."""
+
+    group: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, *(Field(str(parameter), parameter.type) for parameter in self.parameters))
 
 
 @dataclass(frozen=True)
