@@ -28,7 +28,7 @@ from millstream.queries.planner import Planned, Planner
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice
 from millstream.queries.templates import MODE, NAME, TEXT, GroupTemplate, Templates, table_row
-from millstream.query import Query, QueryContext
+from millstream.query import PlanChange, Query, QueryContext
 from millstream.state.notes import Record
 
 _COUNTS = "exact answers begin once its windows have counted enough rows"
@@ -214,6 +214,8 @@ class Registration:
             engine.attach(bound.plan, options, past.kept)
         own = Eager(engine.reader, kept["edge"], bound.schema, bound.kind == "stream", reason=reason)
         query = self._added(new, own)
+        if new.entry is not None and "replanned" in new.entry:
+            query.plan_change = PlanChange.of(new.entry["replanned"])
         query.finding = partial(found_by_counting, bound.plan, past, options, engine)
         return query
 

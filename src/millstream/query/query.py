@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from millstream.language.instants import shown_instant
 from millstream.plan.analysis.lifetime import OPEN, influence
 from millstream.plan.explain import explain
 from millstream.plan.nodes import Kind
-from millstream.query.context import QueryContext, TemplatePlan
+from millstream.query.context import PlanChange, QueryContext, TemplatePlan
 from millstream.query.instants import QueryInstants
 from millstream.query.reader import ChangeReader
 from millstream.state.snapshot import Snapshot
@@ -56,6 +56,7 @@ class Query:
         # Where the first answerable instant is found by counting: what is found in the state of steps.
         self.finding: Callable[[StateNames], int] | None = None
         self.member_of: Template | None = None
+        self.plan_change: PlanChange | None = None
         self._dropped = False
 
     @property
@@ -206,6 +207,11 @@ class Query:
         self.past = other.past
         self.materialization = other.materialization  # last: whoever finds it has the rest
 
+    def change_plan(self, bound: BoundQuery, materialization: Materialization) -> None:
+        """Go on by another plan, which says the same."""
+        self.common = bound
+        self.materialization = materialization
+
     def follow(self, since: Any = None, timeout: float | None = None) -> Iterator[pa.Table]:
         """The final changes after `since`, as they become final: tables like those of `changes`, none of them empty.
 
@@ -227,7 +233,8 @@ class Query:
         notes = (f"mode {self.mode}: {note}" for note in self.materialization.notes() if self.mode != "eager")
         member = [] if self.member_of is None else [f"template {self.member_of.name}: {len(self.member_of)} queries"]
         shared = [] if self.template is None else [f"sharing: {line}" for line in self.template.explain(self)]
-        return "\n".join([explain(self.bound.plan), *notes, *member, *shared])
+        change = [] if self.plan_change is None else [f"replan: {self.plan_change}"]
+        return "\n".join([explain(self.bound.plan), *notes, *member, *shared, *change])
 
     @under_way
     def stats(self) -> dict[str, Any]:
@@ -251,6 +258,7 @@ class Query:
             **(self.template.sharing(self) if self.template is not None and self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
+            **({"replan": asdict(self.plan_change)} if self.plan_change is not None else {}),
             **self._noticed(),
         }
 

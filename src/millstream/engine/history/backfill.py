@@ -12,7 +12,8 @@ and the next process begins again.
 
 Of steps that other queries share the state is worked out as well, since what is above them needs their past, and then
 left: the live one is the same. Queries of a group have a job of their own, for all that wait: it runs the group's plan
-for them alone, and in the end what it holds for them and what the group holds for the others are put together.
+for them alone, and in the end what it holds for them and what the group holds for the others are put together. So does
+a query that moves to another plan: it goes on by the one it has until the other one is as far (`move`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from millstream.engine.groups.admission import Admission
 from millstream.engine.groups.group import Group, RowsByShape, halves, numbers_of, only_queries
 from millstream.engine.groups.groups import Groups
 from millstream.engine.history.merge_producers import Merger, Newcomers
+from millstream.engine.history.move import Move, after_move
 from millstream.engine.history.replay import HistoryRun, Replay
 from millstream.engine.history.slices import arrivals
 from millstream.engine.past import Pasts, common
@@ -71,6 +73,7 @@ class Job:
 
     run: HistoryRun
     error: Error | None = None  # something else than the queries is wrong
+    move: Move | None = None  # for a query that runs by another plan
 
 
 class Backfills:
@@ -92,6 +95,7 @@ class Backfills:
         self._lock = threading.Lock()  # of what follows; taken after the engine's, never before
         self._waiting: dict[str, Pipeline] = {}  # by edge
         self._waiting_groups: dict[str, tuple[Group, list[set[int]]]] = {}  # all together, or in these parts
+        self._moves: dict[str, Move] = {}  # by the edge that queries move to
         self._job: Job | None = None
         self._broken: dict[str, Error] = {}  # by edge: what stopped its backfill until the database is opened again
         self._thread: threading.Thread | None = None
@@ -109,13 +113,15 @@ class Backfills:
     def __contains__(self, edge: str) -> bool:
         """Whether the past of an edge is still to be worked through."""
         with self._lock:
-            waits = edge in self._waiting or edge in self._waiting_groups
+            waits = edge in self._waiting or edge in self._waiting_groups or edge in self._moves
             return waits or (self._job is not None and edge in self._job.run.shown)
 
     def pipeline_of(self, edge: str) -> Pipeline | None:
         with self._lock:
             if self._job is not None and edge in self._job.run.shown:
                 return self._job.run.pipeline
+            if edge in self._moves:
+                return self._moves[edge].pipeline
             return self._waiting_groups[edge][0].pipeline if edge in self._waiting_groups else self._waiting.get(edge)
 
     def is_broken(self, edge: str, query: int | None = None) -> bool:
@@ -187,6 +193,14 @@ class Backfills:
         if self._is_started:
             self._wake()
 
+    def move(self, move: Move) -> None:
+        """Work through the past of a plan that a query is to go on by, and then have it do so."""
+        with self._lock:
+            self._moves[move.after] = move
+            self._pasts.firsts[move.after] = move.firsts
+        if self._is_started:
+            self._wake()
+
     def start(self) -> None:
         """Begin: all that an earlier process has declared is there."""
         self._is_started = True
@@ -194,12 +208,18 @@ class Backfills:
 
     def _wake(self) -> None:
         with self._lock:
-            if self._thread is None and (self._waiting or self._waiting_groups) and not self._is_closed:
+            waits = self._waiting or self._waiting_groups or self._moves
+            if self._thread is None and waits and not self._is_closed:
                 self._thread = threading.Thread(target=self._work, name="millstream-backfill", daemon=True)
                 self._thread.start()
 
     def cancel(self, edge: str) -> None:
-        """Nobody asks for an edge any more."""
+        """Nobody asks for an edge any more, or wants to move to it."""
+        with self._lock:
+            move = self._moves.pop(edge, None)
+        if move is not None:
+            self._pasts.firsts.pop(edge, None)
+            move.ended(None)
         with self._lock:
             self._waiting.pop(edge, None)
             self._waiting_groups.pop(edge, None)
@@ -301,7 +321,7 @@ class Backfills:
         """All that wait, as one job, or all of a group; the thread ends where there is none."""
         owner = f"backfill {next(self._numbers)}/"
         with self._commits.lock, self._lock:
-            if self._is_closed or not (self._waiting or self._waiting_groups):
+            if self._is_closed or not (self._waiting or self._waiting_groups or self._moves):
                 self._thread = None
                 return None
             if self._waiting:
@@ -312,6 +332,10 @@ class Backfills:
                 for edge in alike:
                     pipeline = pipeline.with_steps(self._waiting.pop(edge).steps)
                 self._job = Job(HistoryRun(pipeline, frozenset(alike), owner, firsts))
+            elif not self._waiting_groups:
+                edge, move = next(iter(self._moves.items()))
+                del self._moves[edge]
+                self._job = Job(HistoryRun(move.pipeline, frozenset([edge]), owner, move.firsts), move=move)
             else:
                 self._job = Job(self._next_of(next(iter(self._waiting_groups)), owner))
             self._background_runner = self._runner.background_runner(self._pause)
@@ -335,7 +359,7 @@ class Backfills:
         with commits.lock:
             commits.unpin(job)
             with self._lock:
-                if job.error is not None and not self._is_over(job):
+                if job.error is not None and job.move is None and not self._is_over(job):
                     stuck = (
                         [*run.shown]
                         if run.group is None
@@ -348,6 +372,8 @@ class Backfills:
                 if edge not in self:
                     self._pasts.firsts.pop(edge, None)
             commits.sweep(run.names())
+            if job.move is not None and not self._is_closed:
+                job.move.ended(job.error)
         commits.notifier.notify()
 
     def _is_over(self, job: Job) -> bool:
@@ -433,7 +459,9 @@ class Backfills:
         reach("backfill-finished")
         with self._lock:
             shown = run.shown
-        if run.group is None:
+        if job.move is not None:
+            self._publish_move(job, job.move)
+        elif run.group is None:
             self._publish_edges(run, shown)
         elif shown:
             self._publish_queries(run, run.group)
@@ -448,6 +476,22 @@ class Backfills:
             Newcomers(run.pipeline.only(needed), made, _only(run.states, needed), _only(run.results, made)),
             lambda snapshot: snapshot.with_failures(failed).without_backfills(shown),
         )
+
+    def _publish_move(self, job: Job, move: Move) -> None:
+        """From this commit on the query runs by its new plan; that of its past stays which the new one cannot tell."""
+        run, catalog = job.run, move.catalog()
+        if move.after in run.failures:
+            job.error = run.failures[move.after]
+        elif catalog is not None and run.shown:
+            with self._commits.writing() as written:
+                self._merger.admit(
+                    Newcomers(run.pipeline, run.shown, dict(run.states), run.results),
+                    lambda snapshot: after_move(snapshot, move, self._commits.store, written).with_catalog(catalog),
+                )
+            with self._lock:
+                self._job = None  # whoever asks for the edge need not wait any more
+            reach("plan-moved")
+            move.moved()
 
     def _publish_queries(self, run: HistoryRun, group: Group) -> None:
         """The queries that are still there take part, or have failed; where it may be one of several, they go on

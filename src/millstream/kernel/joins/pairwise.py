@@ -8,7 +8,7 @@ Stored rows lie in segments sorted by a 64-bit key, where rows find their partne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -26,16 +26,16 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.columns import frame_of, stacked, with_columns
+from millstream.kernel.columns import frame_of, is_small, numbered, positions, stacked, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.joins.stem import Arrangement, arranged_by
-from millstream.kernel.keys import Positions, are_codes_exact
+from millstream.kernel.keys import Positions, Ticks, are_codes_exact
 from millstream.kernel.operator import Horizons, KeptInput, Operator, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
-from millstream.kernel.storage.synopsis import Consolidated, Synopsis, retain, retained
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis, lets_go, retain, retained
 from millstream.types import Schema
 
 _ROW = "_row"
@@ -60,6 +60,8 @@ class KeyedJoin(Operator):
         self._columns = (value_columns(len(left_schema)), value_columns(len(right_schema)))
         self._key_columns = [[value_column(key[side]) for key in keys] for side in (0, 1)]
         self._bands = [None if keys else find_band(residual, len(left_schema), side) for side in (0, 1)]
+        self._arrangements = [self._arrangement(side) for side in (0, 1)]
+        self._is_restricted = residual != TRUE
 
     @property
     def distribution(self) -> Distribution:
@@ -70,7 +72,7 @@ class KeyedJoin(Operator):
 
     def _arrange(self, batch: Batch, side: int) -> Segment:
         """The rows that can match at all, sorted by key."""
-        return arranged_by(batch, self._arrangement(side))
+        return arranged_by(batch, self._arrangements[side])
 
     def _arrangement(self, side: int) -> Arrangement:
         keys, band = tuple(self._key_columns[side]), self._bands[side]
@@ -102,13 +104,13 @@ class KeyedJoin(Operator):
 
     def _values(self, left: pl.DataFrame, right: pl.DataFrame, i: Positions, j: Positions) -> list[pl.Series]:
         """The columns of the concatenated rows."""
-        width = len(self._columns[0])
-        of_right = gather(right, self._columns[1], j)
-        renamed = [series.alias(value_column(width + number)) for number, series in enumerate(of_right)]
-        return gather(left, self._columns[0], i) + renamed
+        width, (of_left, of_right) = len(self._columns[0]), positions(i, j)
+        found = gather(right, self._columns[1], of_right)
+        renamed = [series.alias(value_column(width + number)) for number, series in enumerate(found)]
+        return gather(left, self._columns[0], of_left) + renamed
 
     def _satisfying(self, frame: Batch) -> Batch:
-        return frame if self.residual == TRUE or not frame.height else select_attempted(frame, self.residual)
+        return select_attempted(frame, self.residual) if self._is_restricted and frame.height else frame
 
 
 class InnerJoin(KeyedJoin):
@@ -145,8 +147,11 @@ class InnerJoin(KeyedJoin):
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         left, right = self._arrange(inputs[0], 0), self._arrange(inputs[1], 1)
         before = state.get("left", ()), state.get("right", ())
-        pieces = [piece for stored in (*before[1], right) for piece in self._product(left, stored, 1)]
-        pieces += [piece for stored in before[0] for piece in self._product(stored, right, 0)]
+        pieces: list[Batch] = []
+        for stored in (*before[1], *([right] if right.height else [])) if left.height else ():
+            pieces += self._product(left, stored, 1)
+        for stored in before[0] if right.height else ():
+            pieces += self._product(stored, right, 0)
         after = {
             kept.synopsis: retained(
                 self.synopses[side], before[side], (left, right)[side], kept, progress.shared.get(side)
@@ -155,36 +160,52 @@ class InnerJoin(KeyedJoin):
         }
         return concat(pieces, self._empty(BORN in left.columns or BORN in right.columns)), after
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not any(
+            lets_go(self.synopses[side], state.get(kept.synopsis, ()), kept, progress.shared.get(side))
+            for side, kept in self.kept_inputs(progress).items()
+        )
+
     def kept_inputs(self, progress: Progress) -> dict[int, KeptInput]:
         """A row is of use as long as the other input may still bring partners for it."""
         return {
             side: KeptInput(
                 ("left", "right")[side],
-                (self._arrangement(side), self.synopses[side]),
+                (self._arrangements[side], self.synopses[side]),
                 Horizons(horizon_of(progress.before[1 - side]), horizon_of(progress.after[1 - side])),
             )
             for side in (0, 1)
         }
 
     def _product(self, left: Segment, right: Segment, stored_side: int) -> Iterator[Batch]:
-        if not left.height or not right.height:
-            return
         probe, stored = (left, right) if stored_side == 1 else (right, left)
         for probing, found in self._candidates(probe, stored, stored_side):
             i, j = (probing, found) if stored_side == 1 else (found, probing)
             start = np.maximum(numbers(left, START)[i], numbers(right, START)[j])
             end = np.minimum(numbers(left, END)[i], numbers(right, END)[j])
-            kept = np.flatnonzero(start < end)
-            kept = self._agreeing(left, right, i, j, kept)
-            i, j, start, end = i[kept], j[kept], start[kept], end[kept]
+            kept = self._agreeing(left, right, i, j, (start < end).nonzero()[0])
+            if not kept.size:
+                continue
+            i, j = i[kept], j[kept]
             weight = numbers(left, WEIGHT)[i] * numbers(right, WEIGHT)[j]
-            columns = self._values(left, right, i, j)
-            columns += [pl.Series(START, start), pl.Series(END, end), pl.Series(WEIGHT, weight)]
+            intervals = {START: start[kept], END: end[kept], WEIGHT: weight}
             sides = ((left, i), (right, j))
-            born = [numbers(side, BORN)[rows] for side, rows in sides if BORN in side.columns]
-            if born:
-                columns.append(pl.Series(BORN, reduce(np.maximum, born)))
-            yield self._satisfying(frame_of(columns))
+            if born := [numbers(side, BORN)[rows] for side, rows in sides if BORN in side.columns]:
+                intervals[BORN] = reduce(np.maximum, born)
+            yield self._satisfying(self._side_by_side(left, right, i, j, intervals))
+
+    def _side_by_side(
+        self, left: Segment, right: Segment, i: Positions, j: Positions, intervals: Mapping[str, Ticks]
+    ) -> Batch:
+        """The concatenated rows with their intervals."""
+        columns = [(left.get_column(name), i) for name in self._columns[0]]
+        columns += [(right.get_column(name), j) for name in self._columns[1]]
+        are_plain = all(column.dtype == pl.Int64 and not column.null_count() for column, _ in columns)
+        if not is_small(i.size) or not are_plain:
+            return frame_of([*self._values(left, right, i, j), *numbered(intervals)])
+        # Integers are made together with the intervals: to make a series of an array is what costs most.
+        values = {value_column(place): column.to_numpy()[rows] for place, (column, rows) in enumerate(columns)}
+        return frame_of(numbered({**values, **intervals}))
 
 
 class NonRetroactiveJoin(KeyedJoin):

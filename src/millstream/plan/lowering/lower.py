@@ -43,7 +43,7 @@ from millstream.kernel.scalar.expressions import (
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
-from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
+from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.kernel.sharing.query_constants import QueryConstants
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis
 from millstream.kernel.windows.elements import Elements
@@ -539,15 +539,7 @@ def _selecting(
 ) -> GroupedSelection | KeyedSelection:
     if key is None:
         return GroupedSelection(schema, shapes)
-    return KeyedSelection(schema, key, {name: _split_key(shape, key) for name, shape in shapes.items()})
-
-
-def _split_key(shape: Expression, key: Expression) -> tuple[Expression, Expression]:
-    """What a shape wants the key to be equal to, and the rest of it."""
-    found = equality_key(shape)
-    if found is None or found[0] != key:
-        raise AssertionError(f"{shape} does not ask for {key}")
-    return found[1], found[2]
+    return KeyedSelection(schema, key, shapes)
 
 
 def _is_base(stream: lo.Node) -> bool:
