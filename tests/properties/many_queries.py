@@ -485,7 +485,9 @@ class ScheduleMaker:
 
     def _skeleton(self) -> Skeleton:
         dice = self.dice
-        form = dice.pick(("select", "select", "group", "global", "distinct", "join", "self join", "table", "both"))
+        form = dice.pick(
+            ("select", "select", "group", "global", "distinct", "join", "self join", "table", "both", "beside")
+        )
         if form in ("join", "table", "self join"):
             return self._join(form)
         leaf, cql = self._windowed("S", S)
@@ -499,6 +501,8 @@ class ScheduleMaker:
                 key = dice.pick(scope[:3])
                 listed, tail = [(key.name, key.kind), *self._aggregates()], f" GROUP BY {key.name}"
                 tail += dice.pick(("", "", " HAVING COUNT(*) > 1", " HAVING {having}", " HAVING {having}"))
+            case "beside":
+                return self._with_partners(leaf, cql)
             case "global":
                 listed, tail = self._aggregates(), dice.pick(("", "", " HAVING {having}"))
             case _:
@@ -535,6 +539,30 @@ class ScheduleMaker:
         leaves = tuple(dict.fromkeys((leaf, other)))
         return self._finished("", listed, origin, scope, tail, leaves, None, first)
 
+    def _with_partners(self, leaf: Leaf, cql: str) -> Skeleton:
+        """Rows with partners, or without any, among others that are the same for all queries."""
+        dice, scope = self.dice, _under("r", S)
+        other, right = self._windowed("U", U)
+        leaves, listed = tuple(dict.fromkeys((leaf, other))), [(c.name, c.kind) for c in dice.some(scope, 1, 2)]
+        if dice.chance(40):
+            texts = [
+                f"{one} AS r LEFT JOIN {two} AS o ON r.a = o.a" for one, two in ((cql, right), (leaf.name, other.name))
+            ]
+            listed.append(("o.e", Kind.INTEGER))
+            return self._finished("", listed, Text(*texts), scope, "", leaves, None)
+        word = dice.pick(("EXISTS", "NOT EXISTS", "r.a IN", "r.a NOT IN"))
+        having = dice.pick((NOTHING, _both(f"o.e {dice.pick(_ORDERS)} §0§", None, Kind.INTEGER)))
+        where = "{having}" if having.kinds else "o.e > 0"
+        where = f"o.a = r.a AND {where}" if "EXISTS" in word else where
+        origin = Text(f"{cql} AS r", f"{leaf.name} AS r")
+        found = self._finished("", listed, origin, scope, " AND {partners}", leaves, None, having=having)
+        partners = [f"{word} (SELECT o.a FROM {name} AS o WHERE {where})" for name in (right, other.name)]
+        return replace(
+            found,
+            cql=found.cql.replace("{partners}", partners[0]),
+            duck=found.duck.replace("{partners}", partners[1]),
+        )
+
     def _finished(
         self,
         word: str,
@@ -545,8 +573,9 @@ class ScheduleMaker:
         leaves: tuple[Leaf, ...],
         fails: str | None,
         first: str = "",
+        having: Pattern = NOTHING,
     ) -> Skeleton:
-        own, having = NOTHING, self._having() if "{having}" in tail else NOTHING
+        own, having = NOTHING, self._having() if "{having}" in tail else having
         if self.dice.chance(35):
             own, kind = self._own_column([text for text, kind in listed if kind is Kind.INTEGER])
             listed = [*listed, ("{own}", kind)]
@@ -591,14 +620,16 @@ class ScheduleMaker:
         )
 
     def _nested(self, leaf: Leaf, cql: str) -> Skeleton:
-        """A set operation on two selections, of which the first is the one that differs."""
+        """A set operation on two selections, of which the first differs, and perhaps the second."""
         other, right = self._windowed("U", U)
         word = self.dice.pick(("UNION", "UNION ALL", "EXCEPT", "INTERSECT"))
         one = [f"SELECT r.a AS c0 FROM {name} AS r WHERE {{}}" for name in (cql, leaf.name)]
-        two = [f"SELECT o.a AS c0 FROM {name} AS o WHERE o.e > 0" for name in (right, other.name)]
+        having = self.dice.pick((NOTHING, _both(f"o.e {self.dice.pick(_ORDERS)} §0§", None, Kind.INTEGER)))
+        where = "{having}" if having.kinds else "o.e > 0"
+        two = [f"SELECT o.a AS c0 FROM {name} AS o WHERE {where}" for name in (right, other.name)]
         cql, duck = (f"{left} {word} {right}" for left, right in zip(one, two, strict=True))
         leaves = tuple(dict.fromkeys((leaf, other)))
-        return Skeleton(cql, duck, tuple(_under("r", S)), (Column("c0", Kind.INTEGER),), leaves)
+        return Skeleton(cql, duck, tuple(_under("r", S)), (Column("c0", Kind.INTEGER),), leaves, having=having)
 
 
 def _under(alias: str, columns: Sequence[Column]) -> list[Column]:

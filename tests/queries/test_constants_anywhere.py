@@ -189,6 +189,30 @@ def test_what_groups_are_made_of_may_be_more_than_a_from_list() -> None:
         assert [answers(query) for query in queries] == [[(1, "x")] * 3, []]
 
 
+# Rows that are looked for in what all queries have in common
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT s.u, t.a FROM s [RANGE 5] LEFT JOIN s [RANGE 2] AS t ON t.u = s.u AND t.i > 2 WHERE s.i > ?",
+        "SELECT u, a FROM s [RANGE 5] WHERE i > ? AND EXISTS (SELECT * FROM s [RANGE 2] AS t WHERE t.u = s.u)",
+        "SELECT u, a FROM s [RANGE 5] WHERE i > ? AND u NOT IN (SELECT u FROM s [RANGE 2] AS t WHERE t.i > 3)",
+        "SELECT u, count(*) AS n FROM s [RANGE 5] WHERE i > ? AND a < (SELECT max(a) FROM s [RANGE 2] AS t) GROUP BY u",
+    ],
+)
+def test_selections_beside_subqueries(text: str) -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        queries = db.register_many(text, [(0,), (2,), (3,)])
+        db.execute("SET sharing = 'off'")
+        own = alone(db, text, [(0,), (2,), (3,)])
+        filled(db)
+        assert is_shared(queries)
+        for at in (1, 3, 4, 6, 9):
+            assert [answers(query, at) for query in queries] == [answers(query, at) for query in own]
+
+
 # Above the selection, where each query has rows of its own
 
 
@@ -297,3 +321,90 @@ def test_they_are_there_again_after_a_restart(text: str, tmp_path: Path) -> None
             db.execute("SET sharing = 'off'")
             assert answers(db.register(query.cql)) == alone[query.name]
         assert db.query("late").edge == before["q11"]
+
+
+# On several sides of set operations, joins and subqueries
+
+
+SIDES = [
+    (
+        "SELECT u FROM s [RANGE 5] WHERE i > ? UNION SELECT i FROM s [RANGE 3] WHERE a > ?",
+        [(2, 4), (3, 6), (0, 0)],
+    ),
+    (
+        "SELECT u FROM s [RANGE 5] WHERE i > ? UNION ALL SELECT i FROM s [RANGE 3] WHERE a > ?",
+        [(2, 4), (3, 6), (0, 0)],
+    ),
+    (
+        "SELECT u FROM s [RANGE 5] WHERE i > ? EXCEPT SELECT i FROM s [RANGE 3] WHERE a > ?",
+        [(2, 4), (3, 6), (0, 0)],
+    ),
+    ("SELECT u FROM s [RANGE 5] EXCEPT SELECT i FROM s [RANGE 3] WHERE a > ?", [(4,), (6,), (0,)]),
+    (
+        "SELECT u, i FROM s [RANGE 5] WHERE i > ? AND EXISTS (SELECT * FROM s [RANGE 3] AS t WHERE "
+        "t.u = s.u AND t.i > ?)",
+        [(2, 2), (1, 3), (0, 0)],
+    ),
+    (
+        "SELECT u, i FROM s [RANGE 5] WHERE u NOT IN (SELECT u FROM s [RANGE 3] AS t WHERE t.i > ?)",
+        [(2,), (3,), (9,)],
+    ),
+    (
+        "SELECT u, ? AS l FROM s [RANGE 5] WHERE i > (SELECT avg(i) FROM s [RANGE 3] AS t WHERE t.u = ?)",
+        [("x", 1), ("y", 2), ("z", 5)],
+    ),
+    (
+        "SELECT s.u, t.i FROM s [RANGE 5] LEFT JOIN (SELECT u, i FROM s [RANGE 3] WHERE i > ?) AS t ON t.u = s.u",
+        [(2,), (3,), (9,)],
+    ),
+    (
+        "SELECT t.n, s.i FROM s [RANGE 5], (SELECT u, count(*) AS n FROM s [RANGE 3] WHERE i > ? "
+        "GROUP BY u) AS t WHERE t.u = s.u AND s.i > ?",
+        [(2, 1), (0, 0), (9, 1)],
+    ),
+    (
+        "SELECT ISTREAM(x.u) FROM (SELECT u FROM s [RANGE 5] WHERE i > ? UNION SELECT i AS u FROM "
+        "s [RANGE 3] WHERE a > ?) AS x WHERE x.u < ?",
+        [(2, 4, 9), (3, 6, 3), (0, 0, 3)],
+    ),
+    (
+        "SELECT count(*) AS n FROM (SELECT u FROM s [RANGE 5] WHERE i > ? UNION ALL SELECT i AS u "
+        "FROM s [RANGE 3] WHERE a > ?) AS x",
+        [(2, 4), (3, 6), (9, 9)],
+    ),
+]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("template", "rows"), SIDES)
+def test_constants_on_several_sides(template: str, rows: list[tuple[object, ...]], late: bool) -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        if late:
+            filled(db)
+        queries = db.register_many(template, rows)
+        db.execute("SET sharing = 'on'")
+        singles = alone(db, template, rows)
+        db.execute("SET sharing = 'off'")
+        own = alone(db, template, rows)
+        if not late:
+            filled(db)
+        assert is_shared(queries)
+        assert is_shared(singles)
+        for query, single, other in zip(queries, singles, own, strict=True):
+            assert _all_of(query) == _all_of(single) == _all_of(other)
+
+
+def _all_of(query: ms.Query) -> list[list[str]]:
+    instants = (0, 1, 2, 3, 4, 6, 9) if query.kind == "relation" else (None,)
+    return [sorted(map(str, query.result(at).to_pylist())) for at in instants]
+
+
+def test_what_could_fail_on_one_of_several_sides_has_plans_of_its_own() -> None:
+    template = "SELECT u FROM s [RANGE 5] WHERE 9 / i > ? UNION SELECT i FROM s [RANGE 3] WHERE a > ?"
+    with ms.connect(engine="inprocess") as db:
+        db.execute(STREAM)
+        queries = db.register_many(template, [(1, 2), (2, 3)])
+        filled(db)
+        assert all(query.number is None for query in queries)
+        assert [answers(query) for query in queries] == [[(1,), (2,), (3,), (4,)], [(1,), (2,), (3,), (4,)]]

@@ -14,7 +14,7 @@ core. What columns are made of by a query's own constants is left for its reader
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal as OneOf
@@ -46,17 +46,18 @@ from millstream.plan.fingerprint import fingerprint
 from millstream.plan.own_columns import (
     Taken,
     is_parametrised,
+    kept_apart,
     taken_apart,
     with_general_constants,
     with_general_labels,
 )
+from millstream.plan.parted import PartRows, part_schema, put_together
 from millstream.plan.tags import TAGS
-from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field
+from millstream.types import BOOLEAN, STRING, DataType
 
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 # Aggregates that do not see NULL, so that a row of NULLs makes a group exist and changes nothing else.
 _BLIND_TO_NULL = {"count", "sum", "avg", "min", "max", *VARIANCES, *BOOLEANS}
-_PRESENT = Literal(BIGINT, 1)
 _MANY_CONSTANTS = 1_000
 QUERY_ROWS = "_queries-"  # what the names of query tables as sources begin with
 
@@ -91,6 +92,12 @@ class Split:
         return isinstance(self.core, lo.Join | ph.ManyJoin)
 
 
+def _as_such(node: lo.Node) -> tuple[object, ...]:
+    """An operator, whatever it stands on."""
+    own = (part.name for part in fields(node) if part.compare and part.name != "input")
+    return TAGS[type(node)], *(getattr(node, name) for name in own)
+
+
 def splits(plan: lo.Node) -> list[Split]:
     """The ways in which a plan can be split, those that have more in common first."""
     return [found for cut in CUTS if (found := split(plan, cut)) is not None]
@@ -99,9 +106,9 @@ def splits(plan: lo.Node) -> list[Split]:
 def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
     """None where there is nothing to take out, or something that cannot keep queries apart."""
     if cut == "anywhere":
-        plan, constants = with_general_constants(plan, _is_row_wise)
-        if not constants:
-            return None  # nor are there others than in WHERE
+        plan, constants = with_general_constants(plan, _differs_in_selections)
+        if not constants and not any(is_parametrised(e) for node in plan.walk() for e in node.computed):
+            return None  # there are no others than in WHERE
     else:
         plan, constants = with_general_labels(plan)
     found = _split(taken_apart(plan), cut)
@@ -115,7 +122,7 @@ def _split(taken: Taken, cut: Cut) -> Split | None:
     node = taken.plan
     while not (isinstance(node, lo.Filter | lo.Project) if cut == "computed" else _is_row_wise(node)):
         if not _can_be_lifted(node):
-            return None
+            return _split_in_parts(taken) if cut == "anywhere" else None
         above.append(node)
         node = node.children[0]
     leaf = _computed_leaf(node) if cut == "computed" else None
@@ -133,18 +140,59 @@ def _split(taken: Taken, cut: Cut) -> Split | None:
     return Split(pulled.core, condition, tuple(pulled.columns), names, tuple(above), taken.own_columns)
 
 
+def _split_in_parts(taken: Taken) -> Split | None:
+    """Where queries differ on several sides of joins and set operations, and nothing can fail."""
+    if any(isinstance(n, lo.Checked | lo.Failing) or any(map(can_fail, n.computed)) for n in taken.plan.walk()):
+        return None
+    parts: list[PartRows] = []
+    above = _with_parts(taken.plan, parts, expanded=True)
+    if above is None or not parts:
+        return None
+    together = put_together(parts)
+    core = together.core
+    if not any(isinstance(n, lo.StreamScan) for n in core.walk()):
+        return None
+    columns = tuple(Column(f.type, index, f.name) for index, f in enumerate(core.schema))
+    core_names = tuple(column.name for column in columns)
+    parted = ph.Parted(core, above, together.slots)
+    return Split(core, conjunction(together.conditions), columns, core_names, (parted,), taken.own_columns)
+
+
+def _with_parts(node: lo.Node, parts: list[PartRows], *, expanded: bool) -> lo.Node | None:
+    """The plan over scans of parts, which are added to those; where it is `expanded`, as rows of each query."""
+    leaf = node
+    while isinstance(leaf, lo.Filter | lo.Project):
+        leaf = leaf.input
+    if not expanded and _is_common(node):
+        return node
+    is_common = leaf.kind == "relation" and _is_common(leaf)
+    if is_common or _is_row_wise(node):
+        pulled = _pull(node, leaf if is_common else None)
+        kept, columns = kept_apart([(column, is_parametrised(column)) for column in pulled.columns])
+        parts.append(PartRows(pulled.core, conjuncts(pulled.condition), kept))
+        scan = ph.PartScan(len(parts) - 1, part_schema(kept))
+        return lo.Project(scan, columns, tuple(f.name for f in node.schema))
+    match node:
+        case lo.SetOperation():
+            sides = [_with_parts(child, parts, expanded=True) for child in node.children]
+        case lo.Join(join="inner") if not is_parametrised(node.condition):
+            sides = [_with_parts(child, parts, expanded=False) for child in node.children]
+        case lo.Join(join="left" | "semi" | "anti") if not is_parametrised(node.condition):
+            sides = [_with_parts(node.left, parts, expanded=True), _with_parts(node.right, parts, expanded=False)]
+        case _ if _can_be_lifted(node) and len(node.children) == 1:
+            sides = [_with_parts(node.children[0], parts, expanded=True)]
+        case _:
+            return None
+    found = [side for side in sides if side is not None]
+    return node.with_children(tuple(found)) if len(found) == len(sides) else None
+
+
 def _computed_leaf(node: lo.Node) -> lo.Node | None:
     """What selections and projections on the top of a plan read, if it is more than a FROM list and the same for all
     queries. What can fail there fails for reasons of its own."""
     while isinstance(node, lo.Filter | lo.Project):
         node = node.input
-    if _is_row_wise(node) or node.kind != "relation":
-        return None
-    for below in node.walk():
-        fails = isinstance(below, lo.Checked | lo.Failing) or any(map(can_fail, below.computed))
-        if fails or is_non_retroactive(below):
-            return None
-    return node
+    return node if node.kind == "relation" and not _is_row_wise(node) and _is_common(node) else None
 
 
 def _with_indexes(condition: Expression) -> Expression:
@@ -216,7 +264,8 @@ def _is_equality(expression: Expression) -> bool:
 
 
 def _is_row_wise(node: lo.Node) -> bool:
-    """Selections, projections and inner joins of windows on base streams and of tables."""
+    """Selections, projections and inner joins of windows on base streams and of tables; and such rows with partners, or
+    without any, among others that are the same for all queries: LEFT JOIN, EXISTS and IN leave them as they are."""
     match node:
         case lo.Filter() | lo.Project():
             return _is_row_wise(node.input)
@@ -224,6 +273,8 @@ def _is_row_wise(node: lo.Node) -> bool:
             return not any(is_non_retroactive(child) for child in node.children) and all(
                 _is_row_wise(child) for child in node.children
             )
+        case lo.Join(join="left" | "semi" | "anti"):
+            return _is_row_wise(node.left) and _is_common(node.right)
         case lo.Window():
             return isinstance(node.input, lo.StreamScan | lo.Sample) and all(
                 isinstance(below, lo.StreamScan | lo.Sample) for below in node.input.walk()
@@ -234,6 +285,23 @@ def _is_row_wise(node: lo.Node) -> bool:
             return True
         case _:
             return False
+
+
+def _differs_in_selections(node: lo.Node) -> bool:
+    """Whether it is row-wise, and has no constants in what its rows are looked for in."""
+    sides = (n.right for n in node.walk() if isinstance(n, lo.Join) and n.join != "inner")
+    constants = (e for side in sides for below in side.walk() for e in below.computed if constants_of(e))
+    return _is_row_wise(node) and next(constants, None) is None
+
+
+def _is_common(node: lo.Node) -> bool:
+    """Whether it is the same for all queries, and nothing in it can fail."""
+    return not any(
+        isinstance(below, lo.Checked | lo.Failing)
+        or is_non_retroactive(below)
+        or any(can_fail(e) or is_parametrised(e) for e in below.computed)
+        for below in node.walk()
+    )
 
 
 def _can_be_lifted(node: lo.Node) -> bool:
@@ -271,6 +339,8 @@ def _pull(node: lo.Node, leaf: lo.Node | None = None) -> _Pulled:
         case lo.Project():
             below = _pull(node.input, leaf)
             return replace(below, columns=[_over(e, below.columns) for e in node.expressions])
+        case lo.Join(join="left" | "semi" | "anti"):
+            return _pull_left(node)
         case lo.Join() | ph.ManyJoin():
             return _pull_join(node)
         case _:
@@ -301,6 +371,15 @@ def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
     else:
         core = lo.Join(cores[0], cores[1], "inner", condition)
     return _Pulled(core, conjunction(conditions), columns)
+
+
+def _pull_left(node: lo.Join) -> _Pulled:
+    """What is selected of the left rows is so of what becomes of them."""
+    left = _pull(node.left)
+    width = len(left.core.schema)
+    right = [Column(f.type, width + index, f.name) for index, f in enumerate(node.right.schema)]
+    core = replace(node, left=left.core, condition=_over(node.condition, [*left.columns, *right]))
+    return _Pulled(core, left.condition, [*left.columns, *right] if node.join == "left" else left.columns)
 
 
 def _over(expression: Expression, columns: Sequence[Expression]) -> Expression:
@@ -382,135 +461,3 @@ def _prefix(node: Expression) -> str | None:
         return None
     begin = pattern.value[:-1]
     return None if any(sign in begin for sign in "%_\\") else begin
-
-
-# Lifting: the skeleton over the rows of many queries
-
-
-@dataclass(frozen=True)
-class Lifted:
-    """A plan for all queries of a group. Where it is `expanded`, the query is the first column of its rows; else rows
-    carry the set of queries that want them. `group` names the rows of QueryRows, if it has such."""
-
-    plan: lo.Node
-    expanded: bool
-    group: str
-
-
-def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression]) -> Lifted:
-    group = QUERY_ROWS + fingerprint((split.skeleton, key))
-    if split.above and isinstance(split.above[0], ph.Matches):
-        matches = split.above[0]
-        held = matches.instants, matches.kept, matches.timed
-        plan = ph.MatchedSelection(split.core, group, key, split.columns, *held, split.names, shapes)
-        return Lifted(plan, expanded=False, group=group)
-    if split.above and isinstance(split.above[0], ph.RankedTree):
-        tree = split.above[0]
-        asked = tree.instants, tree.keys, tree.calls, tree.kept, tree.shifts
-        trees = ph.TreeSelection(split.core, group, key, split.columns, *asked, split.names, shapes)
-        return Lifted(trees, expanded=False, group=group)
-    lifting = _Lifting(ph.Selection(split.core, group, key, shapes), key is not None, group)
-    lifting.project(split.columns, split.names)
-    for node in split.above:
-        lifting.add(node, last=node is split.above[-1])
-    return Lifted(lifting.plan, lifting.expanded, lifting.group)
-
-
-def _as_such(node: lo.Node) -> tuple[object, ...]:
-    """An operator, whatever it stands on."""
-    own = (part.name for part in fields(node) if part.compare and part.name != "input")
-    return TAGS[type(node)], *(getattr(node, name) for name in own)
-
-
-class _Lifting:
-    def __init__(self, plan: lo.Node, expanded: bool, group: str) -> None:
-        self.plan, self.expanded, self.group = plan, expanded, group
-
-    def project(self, columns: Sequence[Expression], names: Sequence[str]) -> None:
-        columns = self._over_rows(columns)
-        if self.expanded:
-            columns, names = [_query(), *columns], [ph.QUERY.name, *names]
-        indexes = [e.index if isinstance(e, Column) else None for e in columns]
-        if indexes != list(range(len(self.plan.schema))):
-            self.plan = lo.Project(self.plan, tuple(columns), tuple(names))
-
-    def _over_rows(self, expressions: Sequence[Expression]) -> list[Expression]:
-        """Expressions over the rows as they are here; where a query has constants in them, these are joined."""
-        parts = (part for expression in expressions for part in expression.walk())
-        used = sorted({part for part in parts if isinstance(part, Parameter)}, key=lambda part: part.index)
-        if not used:
-            return [shift_columns(expression, int(self.expanded)) for expression in expressions]
-        self.expand()
-        width = len(self.plan.schema)
-        places: dict[Expression, Expression] = {
-            parameter: Column(parameter.type, width + place, str(parameter)) for place, parameter in enumerate(used)
-        }
-        self.plan = ph.Constants(self.plan, self.group, tuple(used))
-        return [shift_columns(e, 1).transform(lambda part: places.get(part, part)) for e in expressions]
-
-    def _select(self, condition: Expression) -> None:
-        before = self.plan
-        (own,) = self._over_rows([condition])
-        selected = lo.Filter(self.plan, own)
-        if self.plan is before:
-            self.plan = selected
-            return
-        kept = self.plan.children[0].schema  # without constants
-        columns = tuple(Column(f.type, index, f.name) for index, f in enumerate(kept))
-        self.plan = lo.Project(selected, columns, tuple(f.name for f in kept))
-
-    def expand(self) -> None:
-        if not self.expanded:
-            self.plan, self.expanded = ph.Expand(self.plan), True
-
-    def add(self, node: lo.Node, *, last: bool) -> None:
-        match node:
-            case lo.Filter():
-                self._select(node.condition)
-            case lo.Project():
-                self.project(node.expressions, node.names)
-            case lo.RelationToStream(operator="rstream") if last:
-                self.plan = lo.RelationToStream(self.plan, "rstream")
-            case lo.Aggregate():
-                self._aggregate(node)
-            case lo.Window(window=Rows() as window):
-                self.expand()
-                apart = replace(window, partition=(0, *(column + 1 for column in window.partition)))
-                self.plan = lo.Window(self.plan, apart)
-            case _:
-                self.expand()
-                self.plan = node.with_children((self.plan,))
-
-    def _aggregate(self, node: lo.Aggregate) -> None:
-        """Only what the aggregate reads is expanded, so that equal rows of a query have become one before."""
-        needed = [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
-        columns = list(dict.fromkeys(needed))
-        self.project(columns, [str(column) for column in columns])
-        self.expand()
-        if not node.keys:
-            self._keep_all_queries()
-        places = {expression: index + 1 for index, expression in enumerate(columns)}
-        keys = (_query(), *(_column(key, places[key]) for key in node.keys))
-        calls = []
-        for call in node.calls:
-            argument = None if call.argument is None else _column(call.argument, places[call.argument])
-            if argument is None and not node.keys:
-                argument = Column(BIGINT, len(columns) + 1, "*")
-            calls.append(replace(call, argument=argument))
-        self.plan = lo.Aggregate(self.plan, keys, tuple(calls))
-
-    def _keep_all_queries(self) -> None:
-        """Without keys there is one row always: a row of NULLs for each query that no function sees makes it so."""
-        schema = self.plan.schema
-        columns = (*(Column(f.type, index, f.name) for index, f in enumerate(schema)), _PRESENT)
-        real = lo.Project(self.plan, columns, (*(f.name for f in schema), "*"))
-        always = ph.QueryRows(self.group, (*schema[1:], Field("*", BIGINT)))
-        self.plan = lo.SetOperation("union all", real, always)
-
-
-def _query() -> Column:
-    return Column(ph.QUERY.type, 0, ph.QUERY.name)
-
-
-def _column(expression: Expression, index: int) -> Column:
-    return Column(expression.type, index, str(expression))

@@ -75,10 +75,11 @@ def with_general_constants(
     while node.children and (isinstance(node, lo.Project) or not is_row_wise(node)):
         above.append(node)
         node = node.children[0]
-        if len(above[-1].children) > 1:
-            return plan, ()
+        if len(above[-1].children) > 1:  # they may differ on all sides
+            changed = plan.transform(lambda n: n if isinstance(n, lo.Join) else lo.map_expressions(n, _taking(taken)))
+            return (changed, tuple(taken)) if taken else (plan, ())
     for each in reversed(above):
-        changed = lo.map_expressions(each, lambda e: _general(e, taken))
+        changed = lo.map_expressions(each, _taking(taken))
         node = changed.with_children((node,))
     labels = with_general_labels(plan)[1]
     return (node, tuple(taken)) if len(taken) > len(labels) else (plan, ())
@@ -107,13 +108,17 @@ _PLAIN = {
 }
 
 
-def _general(expression: Expression, taken: list[Literal]) -> Expression:
-    """With parameters for constants that are taken, unless it could fail only then."""
-    found = list(taken)
-    general = _with_parameters(expression, found)
-    if can_fail(general) and not can_fail(expression):
-        return expression
-    taken[:] = found
+def _taking(taken: list[Literal]) -> Callable[[Expression], Expression]:
+    """Gives expressions with parameters for constants that are taken, unless they could fail only then."""
+
+    def general(expression: Expression) -> Expression:
+        found = list(taken)
+        changed = _with_parameters(expression, found)
+        if can_fail(changed) and not can_fail(expression):
+            return expression
+        taken[:] = found
+        return changed
+
     return general
 
 
@@ -137,15 +142,20 @@ def taken_apart(plan: lo.Node) -> Taken:
     columns = [(column, _can_be_left(column, compared=compared)) for column in projection.expressions]
     if not any(is_left for _, is_left in columns):
         return Taken(plan)
-    read = sorted({index for column, is_left in columns if is_left for index in columns_used(column)})
-    below = [Column(projection.input.schema[index].type, index, projection.input.schema[index].name) for index in read]
+    kept, own_columns = kept_apart(columns)
+    return Taken(_under(above, lo.Project(projection.input, kept, tuple(map(str, kept)))), own_columns)
+
+
+def kept_apart(
+    columns: Sequence[tuple[Expression, bool]],
+) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """Columns of which some are left for later: what is kept for them, and all of them over what is kept."""
+    read = {e.index: e for column, is_left in columns if is_left for e in column.walk() if isinstance(e, Column)}
+    below = [read[index] for index in sorted(read)]
     kept = list(dict.fromkeys((*(column for column, is_left in columns if not is_left), *below)))
     places = {column: Column(column.type, place, str(column)) for place, column in enumerate(kept)}
-    own_columns = tuple(
-        map_columns(column, lambda own: places[own]) if is_left else places[column] for column, is_left in columns
-    )
-    kept = kept or [_SOMETHING]
-    return Taken(_under(above, lo.Project(projection.input, tuple(kept), tuple(map(str, kept)))), own_columns)
+    own = (map_columns(column, lambda own: places[own]) if is_left else places[column] for column, is_left in columns)
+    return tuple(kept) or (_SOMETHING,), tuple(own)
 
 
 def _top(plan: lo.Node) -> tuple[list[lo.Node], lo.Project | None]:

@@ -58,6 +58,8 @@ TAGS: Mapping[type, str] = {
     ph.MatchScan: "MatchScan",
     ph.MatchedSelection: "MatchedSelection",
     ph.Matches: "Matches",
+    ph.PartScan: "PartScan",
+    ph.Parted: "Parted",
     ph.QueryRows: "QueryRows",
     ph.RankedTree: "RankedTree",
     ph.Selection: "Selection",

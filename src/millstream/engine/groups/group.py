@@ -11,7 +11,8 @@ from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import physical as ph
-from millstream.plan.grouping import Lifted, Shape, Split, lift
+from millstream.plan.grouping import Shape, Split
+from millstream.plan.lifting import Lifted, lift
 from millstream.plan.lowering.lower import Lowering, Options
 from millstream.types import Schema
 

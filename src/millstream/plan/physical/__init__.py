@@ -3,7 +3,7 @@
 They stand in a plan beside the logical ones, and are compared and named in the same way.
 """
 
-from millstream.plan.physical.groups import QUERY, Constants, Expand, QueryRows, Selection
+from millstream.plan.physical.groups import QUERY, Constants, Expand, Parted, PartScan, QueryRows, Selection
 from millstream.plan.physical.joins import Consumer, JoinTree, ManyJoin, StemJoin, without_consumers
 from millstream.plan.physical.matches import Guard, MatchedSelection, Matches, MatchScan, RankedTree, TreeSelection
 from millstream.plan.physical.windows import Shortened, Stamped
@@ -19,6 +19,8 @@ __all__ = [
     "MatchScan",
     "MatchedSelection",
     "Matches",
+    "PartScan",
+    "Parted",
     "QueryRows",
     "RankedTree",
     "Selection",

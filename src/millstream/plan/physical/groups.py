@@ -51,6 +51,31 @@ class Constants(Unary):
 
 
 @dataclass(frozen=True)
+class PartScan(Node):
+    """The rows of a part of a plan in which queries differ in several places, before it is lifted."""
+
+    number: int
+    columns: Schema = field(compare=False)
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class Parted(Unary):
+    """A plan over parts, whose rows come from one input: of each part, where that has its columns. It is lifted, and
+    never run."""
+
+    plan: Node
+    slots: tuple[tuple[int, ...], ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.plan.schema
+
+
+@dataclass(frozen=True)
 class QueryRows(Node):
     """One row from instant 0 on for each query of a group: the query, then NULLs."""
 
