@@ -61,10 +61,11 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"nodes"},
         {"physical"},
         {"definitions", "tags", "analysis", "parameters", "own_columns", "parted"},
-        {"fingerprint", "algebra", "explain", "verify", "explain_groups"},
+        {"fingerprint", "algebra", "cells", "explain", "verify", "explain_groups"},
         {"cost", "grouping"},
         {"kept_columns", "just_in_time", "lifting"},
-        {"rules", "comparison"},
+        {"comparison"},
+        {"rules"},
         {"rewrite", "lowering"},
     ),
     "engine": (

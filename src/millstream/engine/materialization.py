@@ -10,13 +10,13 @@ NONE over a history that is too large for this process is a job of the engine's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 from millstream.engine.extents import Extent, Wanted
-from millstream.engine.groups.many import Numbered
+from millstream.engine.groups.many import Numbers
 from millstream.engine.history.evaluation import computed
 from millstream.engine.plans import lowered
 from millstream.engine.reader import Reader
@@ -50,9 +50,11 @@ class Answer:
 
 
 class Materialization(Protocol):
-    """What a query has; `edges` are those that it shows."""
+    """What a query has; `edges` are those that it shows, `number` that of the row that it has in the query table of its
+    group, if it is in one."""
 
     edges: tuple[str, ...]
+    number: int | None
 
     @property
     def inputs(self) -> frozenset[str]:
@@ -93,8 +95,8 @@ class OwnColumns(Protocol):
         """The rows of the query itself."""
         ...
 
-    def own_of_many(self, rows: Batch, queries: Numbered) -> Batch:
-        """Those of queries of the same template, the place of the query in front."""
+    def own_of_many(self, rows: Batch, places: Numbers, queries: Sequence[int]) -> Batch:
+        """Those of queries of the same template, the place of the query in front; these are given, places sorted."""
         ...
 
 
@@ -138,6 +140,10 @@ class Eager:
     def _answer(self, snapshot: Snapshot, span: Span, whole: bool) -> Answer:
         self.reader.check(self.edge, self.number)
         since, until = span(self.reader.final(self.inputs, snapshot))
+        if self.number is not None:
+            made = self.reader.combined(snapshot, self.edge, self.number, since, until)
+            if made is not None:
+                return Answer(made, until, snapshot)
         wanted = wanted_segments(self.stream, since, until, whole=whole)
         rows = self.reader.rows_in(snapshot, self.edge, self._kept, self.number, wanted, after=since)
         return Answer(rows, until, snapshot)
@@ -145,6 +151,9 @@ class Eager:
     def held(self, snapshot: Snapshot) -> int:
         if self.number is None:
             return self.reader.height(self.edge)
+        parts = self.reader.parts_of(snapshot, self.edge, self.number)
+        if parts is not None:
+            return parts
         return self.reader.rows_in(snapshot, self.edge, self._kept, self.number).height
 
     def notes(self) -> list[str]:
@@ -272,6 +281,7 @@ class Unmaterialized:
     options: Options
     values: tuple[object, ...] | None = None
     edges: tuple[str, ...] = field(default=())
+    number: int | None = None
 
     @cached_property
     def plan(self) -> lo.Node:

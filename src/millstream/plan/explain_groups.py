@@ -51,10 +51,11 @@ def service_of(condition: Expression, *, keyed: bool, constants: Sequence[object
 
 
 def lines_of_member(
-    service: IndexUse, own_columns: Sequence[Expression], constants: Sequence[object], others: int
+    service: IndexUse, own_columns: Sequence[Expression], constants: Sequence[object], others: int, equal: int = 0
 ) -> list[str]:
     """What a query shares that is a row of a query table, and what is its own."""
     fellows = f"with {others} other{'s' * (others > 1)}" if others else "of its own, which others may join"
     own = [str(with_values(column, constants)) for column in own_columns if is_parametrised(column)]
     read = [f"computed when it is read: {', '.join(own)}"] if own else []
-    return [f"a row of the query table of a group {fellows}", *service.lines(), *read]
+    same = [f"the same row as {equal} of these, which select{'s' * (equal == 1)} the same"] if equal else []
+    return [f"a row of the query table of a group {fellows}", *same, *service.lines(), *read]

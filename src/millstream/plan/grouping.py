@@ -87,6 +87,13 @@ class Split:
         """What queries of a group have in common."""
         return self.core, self.columns, tuple(_as_such(node) for node in self.above)
 
+    @cached_property
+    def parameters(self) -> tuple[int, ...]:
+        """Those that stand in what is made of the selected rows, and not in the condition alone."""
+        nodes = [node for each in self.above for node in (each.plan.walk() if isinstance(each, ph.Parted) else (each,))]
+        expressions = (*self.columns, *(e for node in nodes for e in node.computed))
+        return tuple(sorted({e.index for each in expressions for e in each.walk() if isinstance(e, Parameter)}))
+
     @property
     def is_join(self) -> bool:
         return isinstance(self.core, lo.Join | ph.ManyJoin)

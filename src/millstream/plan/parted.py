@@ -68,8 +68,8 @@ def put_together(parts: Sequence[PartRows]) -> PutTogether:
             own = map_columns(condition, lambda c, places=places: Column(c.type, places[c], c.name))  # type: ignore[misc]
             conditions.append(chained("or", [other, own]))
     core = cores[0]
-    for another in cores[1:]:
-        core = lo.SetOperation("union all", core, another)
+    for further in cores[1:]:
+        core = lo.SetOperation("union all", core, further)
     slots = (tuple(places[column] for column in part.columns) for part, places in zip(parts, needed, strict=True))
     return PutTogether(core, conditions, tuple(slots))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from millstream.engine.groups.many import Numbered
+from millstream.engine.groups.many import Numbers
 from millstream.kernel.batch import Batch, value_column
 from millstream.kernel.operator import NO_STATE, Progress
 from millstream.kernel.relational.linear import Project
@@ -42,12 +42,11 @@ class MemberColumns:
     def own(self, rows: Batch) -> Batch:
         return _projected(rows, self.template.bound.schema, self._columns)
 
-    def own_of_many(self, rows: Batch, queries: Numbered) -> Batch:
+    def own_of_many(self, rows: Batch, places: Numbers, queries: Sequence[int]) -> Batch:
         """With the constants of each row's query beside it."""
         template, width = self.template, 1 + len(self.kept)
-        constants = template.constants(queries.numbers.tolist())
-        order = np.argsort(queries.places)
-        at = order[np.searchsorted(queries.places[order], numbers(rows, value_column(0)))]
+        constants = template.constants(queries)
+        at = np.searchsorted(places, numbers(rows, value_column(0)))
         own_constants = [
             own.alias(value_column(width + place)) for place, own in enumerate(gather(constants, constants.columns, at))
         ]

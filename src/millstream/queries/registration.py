@@ -17,6 +17,7 @@ from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
 from millstream.engine.materialization import Eager, Lazy, Materialization, Unmaterialized
 from millstream.engine.past import Past
+from millstream.engine.query_tables import NAME
 from millstream.errors import Place
 from millstream.language import statements as st
 from millstream.language.statement_parser import check_text, parse, parse_query
@@ -24,10 +25,10 @@ from millstream.plan.grouping import has_many_constants, shape_of, splits
 from millstream.queries.known_texts import KnownTexts
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in
-from millstream.queries.planner import Planned, Planner
+from millstream.queries.planner import ORDERED, Planned, Planner
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice
-from millstream.queries.templates import MODE, NAME, TEXT, GroupTemplate, Templates, table_row
+from millstream.queries.templates import MODE, TEXT, GroupTemplate, Templates, table_row
 from millstream.query import PlanChange, Query, QueryContext
 from millstream.state.notes import Record
 
@@ -166,6 +167,7 @@ class Registration:
     def recover(self, entry: Entry) -> Query:
         """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""
         text, planner = entry["text"], self._planner.under(self._session.settings_of(entry))
+        planner = planner.ordering_joins(entry.get(ORDERED, False))
         planned = planner.plan(text, statement_of(text).query, statistics=entry["statistics"])
         return self._admit(Candidate(entry["shown"], entry["mode"], text, planned, past_in(entry), entry))
 

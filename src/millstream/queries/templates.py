@@ -22,6 +22,7 @@ from millstream.engine.groups.group import Group
 from millstream.engine.materialization import Eager, Lazy, Materialization
 from millstream.engine.past import Past
 from millstream.engine.plans import steps_name
+from millstream.engine.query_tables import NAME
 from millstream.kernel.batch import value_column, value_columns
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.language.bind_parameters import filled
@@ -46,7 +47,7 @@ from millstream.settings import Settings
 from millstream.state.notes import Record
 from millstream.types import DataType, to_polars
 
-NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
+MODE, TEXT, TEMPLATE = "mode", "text", "template"
 CUT = "cut"  # in an entry: where its queries differ, if not in what they select of the FROM list
 DROPPED = "dropped"  # in a record: the query that is gone
 _TEXTS = {column: pl.String() for column in (NAME, MODE, TEXT, TEMPLATE)}
@@ -130,6 +131,7 @@ class GroupTemplate:
         service = self._service(query)
         return {
             "shared_by": self.planned.planner.engine.shared_plan.shown[query.edge],
+            "equal": self._equal(query),
             "indexes": [service.key] if service.key is not None else list(service.attributes),
             "unindexed": list(service.residual),
         }
@@ -137,8 +139,12 @@ class GroupTemplate:
     def explain(self, query: Query) -> list[str]:
         """The same in words."""
         others = self.planned.planner.engine.shared_plan.shown[query.edge] - 1
-        constants = self.constants([query.number]).row(0)
-        return lines_of_member(self._service(query), self.shape.own_columns, constants, others)
+        constants, equal = self.constants([query.number]).row(0), self._equal(query)
+        return lines_of_member(self._service(query), self.shape.own_columns, constants, others, equal)
+
+    def _equal(self, query: Query) -> int:
+        """How many others have the same row of the query table."""
+        return 0 if query.row is None else self.group.equal.number_of_names(query.row) - 1
 
     def _service(self, query: Query) -> IndexUse:
         """By which conditions a query is found, with its own constants."""
@@ -294,11 +300,12 @@ class Templates:
 
     def _materialization(self, template: GroupTemplate, number: int) -> Materialization:
         bound, group = template.bound, template.group
+        row = group.equal.row_of(number)
         if template.lazy is None:
             columns = MemberColumns(template, number) if template.shape.own_columns else None
-            return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", number, columns)
+            return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", row, columns)
         reader, edges = self._engine.reader, (group.edge,)
-        return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, number)
+        return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, row)
 
     def drop(self, query: Query, template: GroupTemplate, *, recorded: bool = False) -> None:
         """A query is gone, and with the last one its template; where there is a record of it, the caller commits."""

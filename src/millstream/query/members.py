@@ -48,7 +48,7 @@ class Members:
         self._groups = {edge: self._numbered(places) for edge, places in of_groups.items()}
 
     def _numbered(self, places: list[int]) -> Numbered:
-        found = np.array([self.queries[place].number for place in places], np.int64)
+        found = np.array([self.queries[place].row for place in places], np.int64)
         return Numbered.of(found, np.array(places, np.int64))
 
     def __len__(self) -> int:
@@ -125,15 +125,14 @@ class Members:
             except kind as stopped:
                 found.update(dict.fromkeys(queries.places.tolist(), stopped))
                 continue
-            at = np.searchsorted(queries.numbers, np.array([*errors], np.int64))
-            for place, (number, error) in zip(at.tolist(), errors.items(), strict=True):
-                if place < len(queries.numbers) and queries.numbers[place] == number:
-                    found[int(queries.places[place])] = error
+            at, places = queries.find(np.array([*errors], np.int64))
+            by_position = [*errors.values()]
+            found.update((place, by_position[n]) for n, place in zip(at.tolist(), places.tolist(), strict=True))
         for place in self._singles:
             query = self.queries[place]
             try:
                 for edge in query.materialization.edges:
-                    reader.check(edge, query.number)
+                    reader.check(edge, query.row)
                 if not query.materialization.edges:
                     query.materialization.check()
             except kind as error:
@@ -171,10 +170,7 @@ class Members:
         def read(snapshot: Snapshot) -> tuple[list[tuple[str, Batch]], dict[int, EvaluationError]]:
             failed, reader = self.failed(snapshot), self._engine.reader
             return [
-                (
-                    edge,
-                    reader.rows_of_many(snapshot, edge, queries, wanted, since, until),
-                )
+                (edge, reader.rows_of_many(snapshot, edge, queries, wanted, since, until))
                 for edge, queries in self._groups.items()
                 if len(failed) < len(queries.places) or not failed.keys() >= set(queries.places.tolist())
             ], failed
@@ -192,17 +188,20 @@ class Members:
     def _with_own_columns(self, edge: str, rows: Batch) -> list[Batch]:
         """The rows that a group keeps as its queries have them."""
         found = []
-        for columns, queries in self._by_columns[edge]:
+        for columns, places in self._by_columns[edge]:
             of_these = rows
             if len(self._by_columns[edge]) > 1:
-                of_these = only(rows, np.isin(numbers(rows, value_column(0)), queries.places))
-            found.append(of_these if columns is None else columns.own_of_many(of_these, queries))
+                of_these = only(rows, np.isin(numbers(rows, value_column(0)), places))
+            if columns is not None:
+                own = [number for place in places if (number := self.queries[place].number) is not None]
+                of_these = columns.own_of_many(of_these, places, own)
+            found.append(of_these)
         return found
 
     @cached_property
-    def _by_columns(self) -> dict[str, list[tuple[OwnColumns | None, Numbered]]]:
+    def _by_columns(self) -> dict[str, list[tuple[OwnColumns | None, Numbers]]]:
         """By group: what makes rows of queries of those that are kept, and these queries."""
-        found: dict[str, list[tuple[OwnColumns | None, Numbered]]] = {}
+        found: dict[str, list[tuple[OwnColumns | None, Numbers]]] = {}
         for edge, queries in self._groups.items():
             alike: dict[int, tuple[OwnColumns | None, list[int]]] = {}
             for place in sorted(queries.places.tolist()):
@@ -210,7 +209,7 @@ class Members:
                 columns = own.own_columns if isinstance(own, Eager) else None
                 key = -1 if columns is None else id(columns.template)
                 alike.setdefault(key, (columns, []))[1].append(place)
-            found[edge] = [(columns, self._numbered(places)) for columns, places in alike.values()]
+            found[edge] = [(columns, np.array(places, np.int64)) for columns, places in alike.values()]
         return found
 
     def _single(self, place: int, start: int, since: int, until: int, like: Batch) -> Batch:

@@ -94,6 +94,11 @@ class Query:
         return self.materialization.edges[0] if self.materialization.edges else ""
 
     @property
+    def row(self) -> int | None:
+        """The row that it has in the query table of its group: its own, or that of a query that selects the same."""
+        return self.materialization.number
+
+    @property
     def schema(self) -> pa.Schema:
         return arrow_schema(self.common.schema)
 
@@ -131,10 +136,10 @@ class Query:
     def is_filling(self) -> bool:
         """Whether the past that is kept is still being worked through in the background."""
         engine = self._engine
-        if self.number is None:
+        if self.row is None:
             return any(edge in engine.backfills for edge in self.materialization.edges)
-        is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
-        return is_among and not engine.backfills.is_broken(self.edge, self.number)
+        is_among = self.edge in engine.groups and self.row in engine.groups[self.edge].filling
+        return is_among and not engine.backfills.is_broken(self.edge, self.row)
 
     @under_way
     def wait(self, timeout: float | None = None) -> bool:
@@ -244,7 +249,7 @@ class Query:
             epoch = engine.snapshot.epoch
             stats = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
             return {**stats, **self._noticed()}
-        snapshot, notice = engine.snapshot, engine.enforcement.notices.get((self.edge, self.number))
+        snapshot, notice = engine.snapshot, engine.enforcement.notices.get((self.edge, self.row))
         if (error := self.error) is not None:
             stats = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
             return {**stats, "approximate": False, **self._noticed()}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import polars as pl
 
+from millstream.engine.groups.equal_queries import EqualQueries
+from millstream.engine.plans import lowered
+from millstream.kernel.aggregation.combined import CombinedAggregate
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
@@ -15,6 +19,35 @@ from millstream.plan.grouping import Shape, Split
 from millstream.plan.lifting import Lifted, lift
 from millstream.plan.lowering.lower import Lowering, Options
 from millstream.types import Schema
+
+
+@dataclass(frozen=True)
+class Upper:
+    """What is done with the totals of cells when queries are asked: `rows` go in, the place of a query in front, and
+    rows of its own schema come out, behind the place too."""
+
+    edge: str
+    pipeline: Pipeline
+    rows: Schema
+    schema: Schema
+
+    @cached_property
+    def combining(self) -> Step:
+        """The first step, which puts the totals of each query together."""
+        (step,) = (step for step in self.pipeline.steps if isinstance(step.operator, CombinedAggregate))
+        return step
+
+    @property
+    def combined(self) -> CombinedAggregate:
+        if not isinstance(self.combining.operator, CombinedAggregate):
+            raise AssertionError("nothing is put together")
+        return self.combining.operator
+
+    @cached_property
+    def rest(self) -> Pipeline:
+        """What is done after it."""
+        return Pipeline(tuple(step for step in self.pipeline.steps if step is not self.combining))
+
 
 RowsByShape = Mapping[str, pl.DataFrame]  # of the query table, by shape
 
@@ -31,6 +64,7 @@ class Group:
     shapes: dict[str, Shape] = field(default_factory=dict)
     following: int = 0  # the number of the next query
     filling: set[int] = field(default_factory=set)  # queries whose past is worked through in the background
+    equal: EqualQueries = field(default_factory=EqualQueries)
     lifted: Lifted = field(init=False)
     edge: str = field(init=False)
     selection: str = field(init=False)
@@ -55,8 +89,9 @@ class Group:
 
     @property
     def kept(self) -> Schema:
-        """The columns of the rows that are kept for its queries."""
-        return self.lifted.plan.schema[int(self.lifted.expanded) :]
+        """The columns of the rows that its queries have, before they make columns of their own."""
+        lifted = self.lifted
+        return lifted.plan.schema[int(lifted.expanded) :] if lifted.upper is None else lifted.upper.schema[1:]
 
     def add(self, shape: Shape) -> None:
         if shape.name not in self.shapes:
@@ -67,6 +102,16 @@ class Group:
         come meanwhile."""
         lifted = lift(self.split, self.key, dict(self._conditions))
         return Pipeline(tuple(Lowering(lifted.plan, self.options).steps.values()))
+
+    @cached_property
+    def upper(self) -> Upper:
+        """Of a group whose results are totals of cells."""
+        plan = self.lifted.upper
+        if plan is None:
+            raise AssertionError("no totals of cells")
+        (combined,) = (node for node in plan.walk() if isinstance(node, ph.Combined))
+        steps = lowered(plan, replace(self.options, lenient=True))
+        return Upper(*steps, combined.input.schema, plan.schema[1:])
 
 
 def _above(pipeline: Pipeline, selection: str) -> frozenset[str]:

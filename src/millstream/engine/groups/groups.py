@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from millstream.engine.commits import Commits
+from millstream.engine.groups.equal_queries import EqualQueries
 from millstream.engine.groups.group import Group, RowsByShape, numbers_of, only_queries
 from millstream.engine.groups.tables import QueryTables, without
 from millstream.engine.past import Pasts, by_beginning
@@ -73,6 +74,7 @@ class Groups:
         """The last query is gone."""
         self._groups.pop(group.edge, None)
         self._known.clear()
+        group.equal = EqualQueries()
 
     def move(self, selection: str, edge: str, group: Group, chosen: pl.Expr, catalog: tuple[Any, ...]) -> None:
         """Let queries that another version kept under other names wait to be admitted here. What is left there is
@@ -124,6 +126,8 @@ class Groups:
 
     def rows_of(self, group: Group, schema: Schema, query: int, frames: Iterable[pl.DataFrame]) -> list[Batch]:
         """One query's rows of the group's results, with the query's own columns."""
+        if group.lifted.upper is not None:
+            raise AssertionError("totals of cells are no rows of queries")
         shift = int(group.lifted.expanded)
         columns = {value_column(index + shift): value_column(index) for index in range(len(schema))}
         columns |= {name: name for name in (START, END, WEIGHT)}

@@ -29,7 +29,7 @@ from typing import Any
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.runner import BackgroundRunner, Runner
 from millstream.engine.epochs.task import EpochTask
-from millstream.engine.groups.admission import Admission
+from millstream.engine.groups.admission import Admission, NewQueries
 from millstream.engine.groups.group import Group, RowsByShape, halves, numbers_of, only_queries
 from millstream.engine.groups.groups import Groups
 from millstream.engine.history.merge_producers import Merger, Newcomers
@@ -46,6 +46,7 @@ from millstream.kernel.pipeline import Pipeline
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.state.faults import reach
 from millstream.state.snapshot import Snapshot
+from millstream.state.written import Written
 
 _SMALLEST_SLICE, _LARGEST_SLICE = 1_000, 4_000_000  # rows
 _SHRINKING = 0.7  # what is left must have become so much less in a round, or else ingest is as fast as we are
@@ -255,29 +256,35 @@ class Backfills:
                 raise run.failures[edge]
             self._merger.admit(Newcomers(pipeline, run.shown, dict(run.states), run.results), changed)
 
-    def admit(self, group: Group) -> None:
-        """Let those of a group take part that wait and that nobody is busy with."""
-        self._commits.commit_pending()
-        for rows in self._groups.by_past(group, self._groups.waiting(group)):
-            self._admit(group, rows)
-
-    def _admit(self, group: Group, rows: RowsByShape) -> None:
-        """Commits for each part of the queries that can be admitted at once; one that fails is kept as failed."""
+    def admit(self, waiting: Sequence[tuple[Group, RowsByShape]]) -> None:
+        """Let queries of groups take part that wait and that nobody is busy with: all of them by one commit, but for
+        those that fail."""
+        parts = [(group, rows) for group, found in waiting for rows in self._groups.by_past(group, found)]
         with self._commits.writing() as written:
-            run = self._run_for(group, group.pipeline, rows, "admission/")
-            written.add(run.names())
-            if run.once or any(self._commits.snapshot.history.get(source) for source in run.sources):
-                self._finish(run)
-            written.add(run.names())
-            if group.edge not in run.failures:
-                results, segments = run.results.get(group.edge, ()), run.tables.get(group.selection, ())
-                self._admission.admit(group, rows, run.states, results, segments)
-                return
-        if run.has_common_failure or len(numbers_of(rows)) == 1:
-            self._admission.fail(group, rows, run.failures[group.edge])
-        else:
-            for half in halves(rows):
-                self._admit(group, half)
+            runs = [self._run_through(group, rows, written) for group, rows in parts]
+            filled = [
+                NewQueries(group, rows, run.states, run.results.get(group.edge, ()), run.tables[group.selection])
+                for (group, rows), run in zip(parts, runs, strict=True)
+                if group.edge not in run.failures
+            ]
+            if filled:
+                self._admission.admit(*filled)
+        for (group, rows), run in zip(parts, runs, strict=True):
+            if group.edge in run.failures:
+                if run.has_common_failure or len(numbers_of(rows)) == 1:
+                    self._admission.fail(group, rows, run.failures[group.edge])
+                else:
+                    for half in halves(rows):
+                        self.admit([(group, half)])
+
+    def _run_through(self, group: Group, rows: RowsByShape, written: Written) -> HistoryRun:
+        """The past of queries of a group."""
+        run = self._run_for(group, group.pipeline, rows, "admission/")
+        written.add(run.names())
+        if run.once or any(self._commits.snapshot.history.get(source) for source in run.sources):
+            self._finish(run)
+        written.add(run.names())
+        return run
 
     def _run_for(self, group: Group, pipeline: Pipeline, rows: RowsByShape, owner: str = "") -> HistoryRun:
         """For some queries of a group."""
@@ -504,7 +511,7 @@ class Backfills:
             if rows and group.edge in run.failures:
                 self._admission.fail(group, rows, run.failures[group.edge])
             elif rows:
-                self._admission.admit(group, rows, run.states, run.results.get(group.edge, ()))
+                self._admission.admit(NewQueries(group, rows, run.states, run.results.get(group.edge, ())))
             group.filling -= queries
         if group.edge in groups and groups.waiting(group, filling=True):
             self.add_group(group)  # some have come meanwhile

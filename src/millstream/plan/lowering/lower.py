@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.errors import BindError
+from millstream.kernel.aggregation.accumulators import Accumulator
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.combined import CellAggregate, CombinedAggregate
 from millstream.kernel.joins.existence import ExistenceJoin
 from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
@@ -40,6 +42,7 @@ from millstream.kernel.scalar.expressions import (
     conjuncts,
     possible,
 )
+from millstream.kernel.sharing.cells import CELL, CellSelection
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
@@ -174,6 +177,10 @@ class Lowering:
                 fields = {parameter.index: Field(str(parameter), parameter.type) for parameter in node.parameters}
                 edge = self.lower(node.input)
                 return self._step(node, QueryConstants(node.input.schema, fields), edge, table_of=self.selection)
+            case ph.CellSelection():
+                return self._cell_selection(node)
+            case ph.Combined():
+                return self._combined(node)
             case ph.QueryRows():
                 return self._marked(node.group, False)
             case ph.Matches():
@@ -280,6 +287,20 @@ class Lowering:
         self.selection = self._step(node, operator, self.lower(below.input))
         return self.selection
 
+    def _cell_selection(self, node: ph.CellSelection) -> str:
+        selection = GroupedSelection(node.input.schema, node.shapes)
+        projection = linear.Project(node.schema[len(CELL) :], node.columns)
+        self.selection = self._step(node, CellSelection(selection, projection), self.lower(node.input))
+        return self.selection
+
+    def _combined(self, node: ph.Combined) -> str:
+        rows = node.input.schema
+        columns = [Column(f.type, index, f.name) for index, f in enumerate((*rows[: node.keys], *node.arguments))]
+        sums = {Accumulator(kind, argument): column for kind, argument, column in node.sums}
+        calls = _calls(node.calls, columns)
+        operator = CombinedAggregate(rows, node.keys, node.arguments, calls, sums, always=node.always)
+        return self._marked(self._step(node, operator, self.lower(node.input)), True)
+
     def _generated(self, node: lo.Node, edge: str) -> str:
         """Where instants of generation count: the edge with those of rows that come and never go."""
         if not self._born or edge in self._retracting or is_non_retroactive(node):
@@ -371,7 +392,8 @@ class Lowering:
         keys = tuple(columns.index(key) for key in node.keys)
         calls = _calls(node.calls, columns)
         retractions = edge in self._retracting or self.options.strategy != "upa"
-        operator = Aggregate(computed.schema, keys, calls, retractions=retractions)
+        aggregate = CellAggregate if isinstance(node.input, ph.CellSelection) else Aggregate
+        operator = aggregate(computed.schema, keys, calls, retractions=retractions)
         return self._marked(self._step(node, operator, edge), True)
 
     def _join(self, node: lo.Join) -> str:
