@@ -47,6 +47,7 @@ from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
+from millstream.kernel.sharing.query_constants import QueryConstants
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis
 from millstream.kernel.windows.elements import Elements
 from millstream.kernel.windows.rows import RowsWindow
@@ -68,7 +69,7 @@ from millstream.plan.fingerprint import Fingerprints, producer_of
 from millstream.plan.lowering.variants import DETECTIONS, synopsis_by_pattern
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 from millstream.plan.tags import STEP_TAGS
-from millstream.types import Schema
+from millstream.types import Field, Schema
 
 CLOCK = "_clock"  # the source that carries no rows, only how far time has come
 
@@ -172,6 +173,10 @@ class Lowering:
                 return self._selection(node)
             case ph.Expand():
                 return self._expand(node)
+            case ph.Constants():
+                fields = {parameter.index: Field(str(parameter), parameter.type) for parameter in node.parameters}
+                edge = self.lower(node.input)
+                return self._step(node, QueryConstants(node.input.schema, fields), edge, table_of=self.selection)
             case ph.CellSelection():
                 return self._cell_selection(node)
             case ph.Combined():
@@ -491,17 +496,21 @@ class Lowering:
             return Consolidated()
         return synopsis_by_pattern(plan, self.options.expiry_groups, self.options.lazy_interval)
 
-    def _step(self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
+    def _step(
+        self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
+    ) -> str:
         name = f"{STEP_TAGS[type(operator)]}-{self._fingerprints.of(node)}"
-        return self._named(name, operator, *inputs, awaited=awaited)
+        return self._named(name, operator, *inputs, awaited=awaited, table_of=table_of)
 
-    def _named(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
+    def _named(
+        self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
+    ) -> str:
         if self.options.strategy != "upa" or self._born:
             # The same plan run in another way keeps other state: it must not be taken for the usual one.
             name = f"{name}-{self.options.strategy}{'-born' if self._born else ''}"
         if self.options.apart:
             name = f"{name}~{self.options.apart}"
-        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited))
+        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited, table_of=table_of))
         return self._marked(name, bool(self._retracting.intersection(inputs)))
 
     def _marked(self, edge: str, retracting: bool) -> str:
