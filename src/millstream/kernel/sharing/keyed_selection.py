@@ -71,15 +71,27 @@ def _is_of_query(operand: Expression) -> bool:
     return bool(parameters_used(operand)) and not columns_used(operand) and never_fails(operand)
 
 
+KeyedShapes = Mapping[str, tuple[Expression, Expression]]  # by name: the operand, and the rest of the condition
+
+
 @dataclass(frozen=True)
-class _Table:
+class QueriesByKey:
     """The queries of all shapes by key: `found` has the operand, and which row of which part the query is."""
 
     found: Segment
     parts: tuple[tuple[Expression, pl.DataFrame], ...]
 
 
-_tables: Recent[_Table] = Recent(1 << 29, lambda made: 64 + int(made.found.estimated_size()))
+_tables: Recent[QueriesByKey] = Recent(1 << 29, lambda made: 64 + int(made.found.estimated_size()))
+
+
+def queries_by_key(table: Sequence[Segment], shapes: KeyedShapes) -> QueriesByKey | None:
+    """The queries of a query table; None where there are none."""
+    tables = [(*shapes[shape], rows) for shape, found in by_shape(table, shapes).items() for rows in found]
+    if not tables:
+        return None
+    numbers = tuple((number_of(operand), number_of(rest), serial_of(part)) for operand, rest, part in tables)
+    return _tables.get(numbers, lambda: _table(tables))
 
 
 def with_query(schema: Schema) -> Schema:
@@ -109,7 +121,7 @@ class KeyedSelection(Operator):
     (3, 5, 70, [0, 9), +1)
     """
 
-    def __init__(self, schema: Schema, key: Expression, shapes: Mapping[str, tuple[Expression, Expression]]) -> None:
+    def __init__(self, schema: Schema, key: Expression, shapes: KeyedShapes) -> None:
         self.schema = with_query(schema)
         self.key = key
         self.shapes = dict(shapes)
@@ -123,23 +135,17 @@ class KeyedSelection(Operator):
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
         empty = expanded(pl.Series([], dtype=pl.Int64), batch.clear().get_columns())
-        tables = [
-            (*self.shapes[shape], rows)
-            for shape, found in by_shape(state.get(QUERIES, ()), self.shapes).items()
-            for rows in found
-        ]
         errors: list[Batch] = []
-        if not batch.height or not tables:
+        table = queries_by_key(state.get(QUERIES, ()), self.shapes) if batch.height else None
+        if table is None:
             return empty, awaited(state, errors, self.first, progress.low, [ERROR_QUERY])
-        numbers = tuple((number_of(operand), number_of(rest), serial_of(part)) for operand, rest, part in tables)
-        table = _tables.get(numbers, lambda: _table(tables))
         pieces = self._pieces(batch, table, errors)
         return concat(pieces, empty), awaited(state, errors, self.first, progress.low, [ERROR_QUERY])
 
     def of_queries(self, state: State, queries: pl.Series) -> State:
         return pending_of_queries(state, queries)
 
-    def _pieces(self, batch: Batch, table: _Table, errors: list[Batch]) -> list[Batch]:
+    def _pieces(self, batch: Batch, table: QueriesByKey, errors: list[Batch]) -> list[Batch]:
         probes = evaluate(batch, [self.key], [_OPERAND])
         known = np.flatnonzero(probes[_OPERAND].is_not_null().to_numpy())
         probes = pl.DataFrame(gather(probes, [_OPERAND], known))
@@ -152,7 +158,9 @@ class KeyedSelection(Operator):
             pieces.append(self._satisfying(batch, table, known[i], j, errors))
         return pieces
 
-    def _satisfying(self, batch: Batch, table: _Table, rows: Positions, found: Positions, errors: list[Batch]) -> Batch:
+    def _satisfying(
+        self, batch: Batch, table: QueriesByKey, rows: Positions, found: Positions, errors: list[Batch]
+    ) -> Batch:
         part, row = (series.to_numpy()[found] for series in (table.found[_PART], table.found[_ROW]))
         kept = np.ones(rows.size, np.bool_)
         order = np.argsort(part, kind="stable")
@@ -165,7 +173,7 @@ class KeyedSelection(Operator):
         return expanded(queries, gather(batch, batch.columns, rows[kept]))
 
 
-def _table(tables: Sequence[tuple[Expression, Expression, Segment]]) -> _Table:
+def _table(tables: Sequence[tuple[Expression, Expression, Segment]]) -> QueriesByKey:
     frames = []
     for number, (operand, _, segment) in enumerate(tables):
         operands = evaluate(segment, [parameters_as_columns(operand, 0)], [_OPERAND]).to_series()
@@ -176,4 +184,4 @@ def _table(tables: Sequence[tuple[Expression, Expression, Segment]]) -> _Table:
     codes = key_codes(found, [_OPERAND])
     order = stable_order(codes)
     arranged = pl.DataFrame([*gather(found, found.columns, order), pl.Series(KEY, codes[order])])
-    return _Table(arranged, tuple((rest, segment) for _, rest, segment in tables))
+    return QueriesByKey(arranged, tuple((rest, segment) for _, rest, segment in tables))

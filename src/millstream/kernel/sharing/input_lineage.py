@@ -1,0 +1,321 @@
+"""Lineage below a join: which rows of its inputs, and which pairs of them, some query of a group wants.
+
+    a b   is made only where   some q of Q has conditions on A that hold on a, and conditions on B that hold on b
+
+The clauses that ask about one input are CACQ's grouped filters of that input. Where a row lies on the axes of their
+attributes is its signature, a number; the signature decides which queries want the row, as far as the input can tell.
+Rows that nobody wants are not sent, and those that are stored lie apart from the ones that are found. When rows meet,
+the queries of their signatures are ANDed. What asks about several inputs, or could fail, is left to the selection that
+stands above the join.
+
+SteMs keep all rows, whoever wants them, so that queries come and go without touching them. What is wanted of a segment
+goes with one version of the query table and one role of the input: it is made when it is first needed, and lasts as
+long as the segment.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from operator import is_
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.kernel.columns import only, with_columns
+from millstream.kernel.keys import Codes, Positions, key_codes
+from millstream.kernel.operator import Segment
+from millstream.kernel.scalar.evaluate import evaluate
+from millstream.kernel.scalar.expressions import Expression, columns_used, shift_columns
+from millstream.kernel.sharing.identity import Recent
+from millstream.kernel.sharing.index import Axis, BlockFilter, Index, index_of
+from millstream.kernel.sharing.keyed_selection import KeyedShapes, QueriesByKey, queries_by_key
+from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
+from millstream.kernel.sharing.parameters import by_shape
+from millstream.kernel.sharing.predicates import shape_of
+from millstream.kernel.storage.memory import can_keep_index
+from millstream.kernel.storage.segments import codes_of
+
+SIGNATURE = "_signature"
+_TABLE = 1 << 13  # signatures up to which the bits of all of them are kept
+_FLAGS = 1 << 18  # signatures, or combinations of some, up to which it is kept for each whether somebody wants it
+_MOST = 1 << 62  # signatures are numbers
+_ROWS = 1 << 12  # rows whose bits are looked at together: they stay in the cache
+_SAMPLE = 1 << 10  # combinations that tell how many of them are wanted
+_VERSIONS = 256  # of query tables that are remembered
+_WORTH_IT = 0.75  # where more are wanted, looking for the others costs more than making them
+
+Signatures = npt.NDArray[np.int64]
+
+
+class InputSelections:
+    """What the queries of a selection, a step, ask of the inputs of a join, which have so many columns each: by the
+    conditions of their shapes, or by a key that each asks for a value of."""
+
+    def __init__(
+        self,
+        selection: str,
+        widths: Sequence[int],
+        shapes: Mapping[str, Expression],
+        key: tuple[Expression, KeyedShapes] | None = None,
+    ) -> None:
+        self.selection, self.widths = selection, tuple(widths)
+        self.shapes, self.key = dict(shapes), key
+        self._last: tuple[tuple[Segment, ...], InputLineage] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_last": None}
+
+    def at(self, table: tuple[Segment, ...]) -> InputLineage:
+        """For a version of the query table."""
+        if self._last is None or len(table) != len(self._last[0]) or not all(map(is_, table, self._last[0])):
+            self._last = table, self._lineage(table)
+        return self._last[1]
+
+    def _lineage(self, table: tuple[Segment, ...]) -> InputLineage:
+        queries: Index | QueriesByKey | None
+        if self.key is not None:
+            queries = queries_by_key(table, self.key[1])
+        else:
+            parts = by_shape(table, self.shapes)
+            queries = index_of([(shape_of(self.shapes[name]), rows) for name, found in parts.items() for rows in found])
+        return _lineages.get((self.selection, id(queries)), lambda: self._made(queries))
+
+    def _made(self, queries: Index | QueriesByKey | None) -> InputLineage:
+        inputs = [
+            self._indexed(queries, source) if isinstance(queries, Index) else self._keyed(queries, source)
+            for source in range(len(self.widths))
+        ]
+        return InputLineage(self.selection, inputs, queries)
+
+    def _own(self, attribute: Expression, source: int) -> Expression | None:
+        """An attribute as a column of the input; None where it is one of another."""
+        first = sum(self.widths[:source])
+        read = columns_used(attribute)
+        is_own = all(first <= column < first + self.widths[source] for column in read)
+        return shift_columns(attribute, -first) if is_own else None
+
+    def _keyed(self, asked: QueriesByKey | None, source: int) -> Input:
+        own = None if self.key is None else self._own(self.key[0], source)
+        if own is None:
+            return _Everything()
+        return _KeyedInput(own, np.zeros(0, np.uint64) if asked is None else codes_of(asked.found))
+
+    def _indexed(self, index: Index, source: int) -> Input:
+        axes: dict[int, Axis] = {}
+        for number, axis in enumerate(index.axes):
+            attribute = self._own(axis.attribute, source)
+            size = prod(known.cuts.size + 2 for known in axes.values())
+            if attribute is not None and size * (axis.cuts.size + 2) < _MOST:
+                axes[number] = replace(axis, attribute=attribute)
+        filters = [
+            [each for each in block.filters if all(lookup.axis in axes for lookup in each.lookups)]
+            for block in index.blocks
+        ]
+        if index.blocks and not any(filters):
+            return _Everything()
+        return _IndexedInput(axes, filters, [block.members for block in index.blocks])
+
+
+class Input(Protocol):
+    """What is asked of one input."""
+
+    def find(self, rows: Segment) -> tuple[Flags | None, Signatures | None]:
+        """Which rows some query may want (None: all of them), and their signatures, if they have such."""
+        ...
+
+
+class _Everything:
+    """Nothing is asked that the input alone could tell."""
+
+    def find(self, rows: Segment) -> tuple[Flags | None, Signatures | None]:
+        return None, None
+
+
+class _KeyedInput:
+    """The input with the key: its values that some query asks for are known by their codes, in order."""
+
+    def __init__(self, key: Expression, codes: Codes) -> None:
+        self.key, self.codes = key, codes
+
+    def find(self, rows: Segment) -> tuple[Flags | None, Signatures | None]:
+        if not self.codes.size:
+            return np.zeros(rows.height, np.bool_), None
+        asked = evaluate(rows, [self.key], ["key"])
+        codes = key_codes(asked, ["key"])
+        places = np.minimum(self.codes.searchsorted(codes), self.codes.size - 1)
+        return (self.codes[places] == codes) & asked["key"].is_not_null().to_numpy(), None
+
+
+class _IndexedInput:
+    """The axes of an input, by their numbers in the index, and the filters on them, block by block."""
+
+    def __init__(
+        self, axes: Mapping[int, Axis], filters: Sequence[Sequence[BlockFilter]], members: Sequence[Bitmaps]
+    ) -> None:
+        self.axes, self.filters = dict(axes), filters
+        sizes = [axis.cuts.size + 2 for axis in axes.values()]
+        self.count = prod(sizes)
+        self._places = {
+            number: (prod(sizes[place + 1 :]), sizes[place]) for place, number in enumerate(self.axes)
+        }  # of an axis in a signature: what its rank is multiplied by, and how many ranks it has
+        self._tables: dict[int, Bitmaps] = {}
+        # A query that asks nothing of the input wants all its rows.
+        self._wants_all = any(
+            any_bit(all_of[None] & ~_relevant(each, all_of)[None])[0]
+            for each, all_of in zip(filters, members, strict=True)
+        )
+
+    def find(self, rows: Segment) -> tuple[Flags | None, Signatures | None]:
+        signatures = np.zeros(rows.height, np.int64)
+        for number, axis in self.axes.items():
+            signatures += axis.ranks(rows) * self._places[number][0]
+        if self._wants_all:
+            return None, signatures
+        return self.wanted(signatures), signatures
+
+    def wanted(self, signatures: Signatures) -> Flags:
+        if self.count <= _FLAGS:
+            return self._flags.take(signatures)
+        return self._wanted(signatures)
+
+    @cached_property
+    def _flags(self) -> Flags:
+        return self._wanted(np.arange(self.count))
+
+    def _wanted(self, signatures: Signatures) -> Flags:
+        return wanted_together([(self, signatures)], len(self.filters))
+
+    def bits(self, block: int, signatures: Signatures) -> Bitmaps | None:
+        """The queries of a block that want rows of these signatures; None where the input says nothing of any."""
+        if not self.filters[block]:
+            return None
+        if self.count > _TABLE:
+            return self._bits(block, signatures)
+        if block not in self._tables:
+            self._tables[block] = self._bits(block, np.arange(self.count))
+        return self._tables[block].take(signatures, axis=0)
+
+    def _bits(self, block: int, signatures: Signatures) -> Bitmaps:
+        found: Bitmaps | None = None
+        for each in self.filters[block]:
+            accepted: Bitmaps | None = None
+            for lookup in each.lookups:
+                stride, size = self._places[lookup.axis]
+                bits = lookup.bits.take(lookup.rows(signatures // stride % size), axis=0)
+                accepted = bits if accepted is None else np.bitwise_or(accepted, bits, out=accepted)
+            assert accepted is not None
+            found = accepted if found is None else np.bitwise_and(found, accepted, out=found)
+        assert found is not None
+        return found
+
+
+def _relevant(filters: Sequence[BlockFilter], members: Bitmaps) -> Bitmaps:
+    found = np.zeros_like(members)
+    for each in filters:
+        found |= each.relevant
+    return found
+
+
+def wanted_together(parts: Sequence[tuple[_IndexedInput, Signatures]], blocks: int) -> Flags:
+    """Which combinations of rows, one of each input, some query wants, as far as these inputs can tell."""
+    count = parts[0][1].size
+    wanted = np.zeros(count, np.bool_)
+    for low in range(0, count, _ROWS):
+        left: Positions = np.arange(low, min(low + _ROWS, count))
+        for block in range(blocks):
+            found: Bitmaps | None = None
+            for own, signatures in parts:
+                bits = own.bits(block, signatures[left])
+                if bits is not None:
+                    found = bits if found is None else np.bitwise_and(found, bits, out=found)
+            flags = np.ones(left.size, np.bool_) if found is None else any_bit(found)
+            wanted[left[flags]] = True
+            left = left[~flags]
+            if not left.size:
+                break
+    return wanted
+
+
+class InputLineage:
+    """What is wanted of the inputs of a join, by one version of the query table."""
+
+    def __init__(self, selection: str, inputs: Sequence[Input], queries: Index | QueriesByKey | None) -> None:
+        self.selection, self.inputs = selection, inputs
+        self._queries = queries  # held, so that nothing else gets its identity meanwhile
+        self._blocks = len(queries.blocks) if isinstance(queries, Index) else 0
+        self._is_paired = sum(isinstance(own, _IndexedInput) for own in inputs) > 1
+        self._flags: dict[tuple[int, ...], Flags] = {}
+
+    def wanted(self, source: int, segment: Segment) -> Segment:
+        """Of a segment of an input the rows that some query may want, with signatures where pairs of rows are looked
+        at; they are kept beside the segment."""
+        if not segment.height or isinstance(self.inputs[source], _Everything):
+            return segment
+        versions = _wanted_rows.get(id(segment))
+        if versions is None:
+            versions = _wanted_rows[id(segment)] = {}
+            weakref.finalize(segment, _wanted_rows.pop, id(segment), None)
+        before = versions.get((self.selection, source))
+        if before is not None and before[0] is self:
+            return segment if before[1] is None else before[1]
+        rows = self._rows(source, segment)
+        size = 0 if rows is None else int(rows.estimated_size())
+        counted = 0 if before is None else before[2]
+        versions.pop((self.selection, source), None)
+        if size <= counted or can_keep_index(segment, size - counted):
+            versions[self.selection, source] = self, rows, max(size, counted)
+        return segment if rows is None else rows
+
+    def _rows(self, source: int, segment: Segment) -> Segment | None:
+        """None for the segment itself."""
+        flags, signatures = self.inputs[source].find(segment)
+        if signatures is None or not self._is_paired:
+            return None if flags is None or flags.all() else only(segment, flags)
+        signed = with_columns(segment, pl.Series(SIGNATURE, signatures))
+        return signed if flags is None else only(signed, flags)
+
+    def together(self, signatures: Mapping[int, Signatures]) -> Flags | None:
+        """Which combinations of rows of some inputs may be wanted; None where most of them are."""
+        parts = [
+            (own, signatures[source])
+            for source, own in enumerate(self.inputs)
+            if source in signatures and isinstance(own, _IndexedInput)
+        ]
+        if len(parts) < 2:
+            return None
+        count, all_of = parts[0][1].size, prod(own.count for own, _ in parts)
+        among = tuple(sorted(signatures))
+        if among in self._flags or all_of <= min(_FLAGS, 4 * count):
+            if among not in self._flags:
+                self._flags[among] = self._grid([own for own, _ in parts])
+            places = np.zeros(count, np.int64)
+            for own, each in parts:
+                places = places * own.count + each
+            return self._flags[among].take(places)
+        if count > 4 * _SAMPLE:
+            some = np.arange(0, count, count // _SAMPLE)
+            sampled = wanted_together([(own, each[some]) for own, each in parts], self._blocks)
+            if np.count_nonzero(sampled) >= _WORTH_IT * some.size:
+                return None
+        return wanted_together(parts, self._blocks)
+
+    def _grid(self, inputs: Sequence[_IndexedInput]) -> Flags:
+        """Of all combinations of signatures, those that are wanted."""
+        places = np.arange(prod(own.count for own in inputs))
+        parts = []
+        for number, own in enumerate(inputs):
+            stride = prod(other.count for other in inputs[number + 1 :])
+            parts.append((own, places // stride % own.count))
+        return wanted_together(parts, self._blocks)
+
+
+_lineages: Recent[InputLineage] = Recent(_VERSIONS, lambda made: 1)
+# What is wanted of segments, by their identity and then by selection and input: the version, the rows (None: all of the
+# segment) and the bytes that are accounted for.
+_wanted_rows: dict[int, dict[tuple[str, int], tuple[InputLineage, Segment | None, int]]] = {}
