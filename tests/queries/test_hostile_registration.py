@@ -6,7 +6,7 @@ import errno
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
@@ -205,20 +205,71 @@ def test_a_full_disk_leaves_all_queries_as_they_were(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int, action: str, sharing: str, mode: str
 ) -> None:
     """Wherever it happens; and the same works once there is room."""
-    for place in range(9):
+
+    def begin(db: ms.Database) -> None:
+        db.execute(f"SET sharing = '{sharing}'")
+        for number in range(others):
+            db.register(selection(number), f"q{number}", mode)
+
+    names = {f"q{number}" for number in range(others)}
+    then = names - {"q0"} if action == "drop" else names | {"q50"}
+    wherever_it_is_full(tmp_path, monkeypatch, begin, lambda db: ACTIONS[action](db, mode), then, names)
+
+
+def template_of(db: ms.Database, queries: dict[str, int], text: str = "", mode: str | None = None) -> None:
+    text = text or db.template("t").text
+    rows = [(constant,) * text.count("?") for constant in queries.values()]
+    db.register_many(text, rows, [*queries], mode, template="t")
+
+
+OF_TEMPLATES: dict[str, tuple[Callable[[ms.Database], object], set[str]]] = {
+    "more": (lambda db: template_of(db, {"q50": 50}), {"q0", "q1", "q50"}),
+    "drop one": (lambda db: db.drop_query("q0"), {"q1"}),
+    "drop template": (lambda db: db.template("t").drop(), set()),
+}
+
+
+@pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
+@pytest.mark.parametrize("text", [selection(0)[:-1] + "?", "SELECT greatest(a, ?) AS a FROM s [RANGE 99] WHERE a > ?"])
+@pytest.mark.parametrize("action", OF_TEMPLATES)
+def test_a_full_disk_leaves_a_template_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, action: str, text: str, mode: str
+) -> None:
+    def begin(db: ms.Database) -> None:
+        template_of(db, {"q0": 0, "q1": 1}, text, mode)
+
+    wherever_it_is_full(tmp_path, monkeypatch, begin, *OF_TEMPLATES[action])
+
+
+def wherever_it_is_full(
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    begin: Callable[[ms.Database], object],
+    do: Callable[[ms.Database], object],
+    after: Set[str],
+    before: Set[str] = frozenset({"q0", "q1"}),
+) -> None:
+    for place in range(20):
         with monkeypatch.context() as patched:
             disk = FullDisk(place)
             patched.setattr(os, "fsync", disk)
             patched.setattr(os, "fdatasync", disk, raising=False)
-            if not refused_then_done(tmp_path / f"{place}", disk, others, action, sharing, mode):
+            if not refused_then_done(directory / f"{place}", disk, begin, do, before, after):
                 assert place
                 return
+    raise AssertionError("it never ends")
 
 
-def refused_then_done(path: Path, disk: FullDisk, others: int, action: str, sharing: str, mode: str) -> bool:
+def refused_then_done(
+    path: Path,
+    disk: FullDisk,
+    begin: Callable[[ms.Database], object],
+    do: Callable[[ms.Database], object],
+    before: Set[str],
+    after: Set[str],
+) -> bool:
     """Whether the disk was full too early for the action."""
-    names = {f"q{number}" for number in range(others)}
-    rows = [3, 1]
+    names, rows = before, [3, 1]
 
     def check(db: ms.Database) -> None:
         assert {query.name for query in db.queries()} == names
@@ -226,13 +277,12 @@ def refused_then_done(path: Path, disk: FullDisk, others: int, action: str, shar
         assert {name: answer(db.query(name)) for name in names} == wanted
 
     with ms.connect(path, engine="inprocess") as db:
-        db.execute(f"CREATE STREAM s (a INT) TIMESTAMP BY ts; SET sharing = '{sharing}'")
+        db.execute("CREATE STREAM s (a INT) TIMESTAMP BY ts")
         db.insert("s", [(3, 1), (1, 1)])
-        for number in range(others):
-            db.register(selection(number), f"q{number}", mode)
+        begin(db)
         disk.is_full = True
         try:
-            ACTIONS[action](db, mode)
+            do(db)
         except ms.StateError:
             pass
         else:
@@ -242,8 +292,8 @@ def refused_then_done(path: Path, disk: FullDisk, others: int, action: str, shar
         rows.append(60)
         db.advance(to=3)
         check(db)
-        ACTIONS[action](db, mode)
-        names = names - {"q0"} if action == "drop" else names | {"q50"}
+        do(db)
+        names = after
         check(db)
     with ms.connect(path, engine="inprocess") as db:
         check(db)

@@ -121,7 +121,7 @@ def test_changes_beyond_what_is_final_are_refused(db: ms.Database) -> None:
 @pytest.mark.parametrize("mode", ["eager", "lazy"])
 def test_a_failed_query_says_so(db: ms.Database, mode: str) -> None:
     query = db.register("SELECT 10 / a AS b FROM S [RANGE 5]", mode=mode)
-    assert query.stats()["state"] == "active"
+    assert query.stats()["state"] == "running"
     assert query.error is None
     db.insert("S", [(0, 1)])
     db.advance("S", to=2)

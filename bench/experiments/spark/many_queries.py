@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AT_ONCE, BY_FILE, SEPARATE = "1,000 queries, one trigger", "1,000 queries, a file per trigger", "50 queries"
-WANTED = {AT_ONCE: 10.0, BY_FILE: 7.0, SEPARATE: 7.0}  # times plain Spark
+ONE_BY_ONE = "1,000 queries of mixed shapes, each by a call of its own, one trigger"
+WANTED = {AT_ONCE: 10.0, ONE_BY_ONE: 10.0, BY_FILE: 7.0, SEPARATE: 7.0}  # times plain Spark
 COLUMNS = "idx BIGINT, a INT, b INT, c INT, d INT, e INT"
 # Each query counts its matches; the count is shown once, when the input is over.
 ATTRIBUTES = "abcde"
@@ -52,14 +53,36 @@ def rules(count: int) -> list[Rule]:
     return found
 
 
+def text(rule: Rule, size: int) -> str:
+    """A rule as a query with the conditions only that it has."""
+    bounds = [(name, rule[2 * place], rule[2 * place + 1]) for place, name in enumerate(ATTRIBUTES)]
+    parts = [f"{name} > {low}" for name, low, _ in bounds if low >= 0]
+    parts += [f"{name} < {high}" for name, _, high in bounds if high < 100]
+    return f"SELECT COUNT(*) AS n FROM s [TUMBLE {size}] WHERE {' AND '.join(parts)}"
+
+
+def in_bulk(db: ms.Database, queries: Sequence[Rule], size: int) -> Sequence[ms.Query]:
+    return db.register_many(TEMPLATE.format(size), queries)
+
+
+def one_by_one(db: ms.Database, queries: Sequence[Rule], size: int) -> Sequence[ms.Query]:
+    return [db.register(text(rule, size)) for rule in queries]
+
+
 def on_millstream(
-    spark: SparkSession, place: Path, directory: Path, files: int | None, size: int, queries: Sequence[Rule]
+    spark: SparkSession,
+    place: Path,
+    directory: Path,
+    files: int | None,
+    size: int,
+    queries: Sequence[Rule],
+    register: Callable[[ms.Database, Sequence[Rule], int], Sequence[ms.Query]] = in_bulk,
 ) -> tuple[float, int]:
     """The seconds to take all files in, and how many matches all queries counted together."""
     shutil.rmtree(place, ignore_errors=True)
     with ms.connect(place, spark=spark) as db:
         db.execute(source("s", COLUMNS, directory, files).format("idx"))
-        registered = db.register_many(TEMPLATE.format(size), queries)
+        registered = register(db, queries, size)
 
         def fed() -> int:
             db.run(until="idle")
@@ -80,6 +103,7 @@ def trials(settings: Settings) -> list[Trial]:
     separate = partial(plain_spark.job_per_rule, spark, directory, root / "checkpoint", few)
     cases: list[tuple[str, Callable[[], tuple[float, int]], Callable[[], int]]] = [
         (AT_ONCE, lambda: ours(None, size, many), lambda: theirs(None, many)),
+        (ONE_BY_ONE, lambda: ours(None, size, many, one_by_one), lambda: theirs(None, many)),
         (BY_FILE, lambda: ours(1, size, many), lambda: theirs(1, many)),
         (SEPARATE, lambda: ours(None, size, few), separate),
     ]

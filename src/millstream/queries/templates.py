@@ -29,7 +29,7 @@ from millstream.language.binder import BoundQuery
 from millstream.language.expanded_texts import ExpandedTexts, texts_of_template
 from millstream.language.statement_parser import parse, parse_query
 from millstream.language.type_names import stored_text
-from millstream.plan.explain_groups import service_of
+from millstream.plan.explain_groups import IndexUse, service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import Shape
 from millstream.plan.lowering.matches import LazyPlan
@@ -121,7 +121,7 @@ class GroupTemplate:
 
     def sharing(self, query: Query) -> dict[str, Any]:
         """What a query of the group shares, and what serves it."""
-        service = service_of(self.shape.condition, keyed=self.group.key is not None)
+        service = self._service(query)
         return {
             "shared_by": self.planned.planner.engine.shared_plan.shown[query.edge],
             "indexes": [service.key] if service.key is not None else list(service.attributes),
@@ -129,12 +129,16 @@ class GroupTemplate:
         }
 
     def explain(self, query: Query) -> list[str]:
-        """The same in words, with the query's own constants."""
-        rows = self._rows([query]).select(value_columns(len(self.shape.parameters)))
-        service = service_of(self.shape.condition, keyed=self.group.key is not None, constants=rows.row(0))
+        """The same in words."""
+        service = self._service(query)
         count = self.planned.planner.engine.shared_plan.shown[query.edge] - 1
         others = f"with {count} other{'s' * (count > 1)}" if count else "of its own, which others may join"
         return [f"a row of the query table of a group {others}", *service.lines()]
+
+    def _service(self, query: Query) -> IndexUse:
+        """By which conditions a query is found, with its own constants."""
+        rows = self._rows([query]).select(value_columns(len(self.shape.parameters)))
+        return service_of(self.shape.condition, keyed=self.group.key is not None, constants=rows.row(0))
 
 
 class Templates:

@@ -242,7 +242,7 @@ class Query:
             stats = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
             return {**stats, "approximate": False, **self._noticed()}
         return {
-            "state": "active",
+            "state": "running",
             "final": self.final,
             "epoch": snapshot.epoch,
             "rows": engine.reader.read(self.materialization.held),

@@ -16,12 +16,13 @@ from millstream.service import documents as doc
 from millstream.service.answers import NotThere, as_json, described, rows
 from millstream.service.events import Body, EventStream, Follows
 from millstream.service.gate import RequestRefused
+from millstream.service.many import Limit, Offset, body_of, listed, registration
 from millstream.service.roles import needed_for
 from millstream.service.tokens import Role
 from millstream.service.work import DatabaseService
 from millstream.statements.result import Result
 from millstream.wire.media import RowFormat, accepted, sent
-from millstream.wire.rows import columns_of, decode, encode, from_arrow_stream
+from millstream.wire.rows import columns_of, decode, encode
 from millstream.wire.values import instant_of
 
 At = Annotated[str | None, Query(description="An instant: a number of ticks, or a timestamp's text.", max_length=64)]
@@ -133,17 +134,8 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         return await do(lambda: rows(request, ask(found)))
 
     @router.get("/queries", response_model=doc.Listed, summary="All queries", dependencies=[needs(Role.READ)])
-    async def queries(
-        offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
-        limit: Annotated[int | None, Query(ge=0, le=1 << 31)] = None,
-    ) -> Response:
-        def work() -> Response:
-            found = database.queries()
-            shown = found[offset:] if limit is None else found[offset : offset + limit]
-            listed = [{"name": query.name, "kind": query.kind, "mode": query.mode} for query in shown]
-            return as_json({"queries": listed, "total": len(found)})
-
-        return await service.read(work)
+    async def queries(offset: Offset = 0, limit: Limit = None) -> Response:
+        return await service.read(lambda: listed(database.queries(), offset, limit))
 
     @router.post(
         "/queries",
@@ -166,26 +158,18 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         description="As JSON, or as an Arrow stream of parameters whose schema's metadata has `template`, `names` and "
         "`mode` as JSON under the key `millstream`.",
         dependencies=[needs(Role.WRITE)],
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {
-                    str(RowFormat.JSON): {"schema": doc.Registrations.model_json_schema()},
-                    str(RowFormat.ARROW): {"schema": {"type": "string", "format": "binary"}},
-                },
-            }
-        },
+        openapi_extra=body_of(doc.Registrations),
     )
     async def register_many(request: Request) -> Response:
         body = await request.body()
 
         def work() -> Response:
-            template, parameters, names, mode = _template(body, sent(request.headers.get("content-type")))
-            made = database.register_many(template, parameters, names, mode)
+            asked, given = registration(request, body, doc.Registrations)
+            made = database.register_many(asked.template, given, asked.names, asked.mode)
             kind, columns = (made[0].kind, columns_of(made[0].schema)) if made else (None, [])
             notices = [query.notices for query in made] if any(query.notices for query in made) else []
-            names, shown_mode = [query.name for query in made], mode.lower()
-            said = {"names": names, "kind": kind, "mode": shown_mode, "columns": columns, "notices": notices}
+            names, mode = [query.name for query in made], asked.mode.lower()
+            said = {"names": names, "kind": kind, "mode": mode, "columns": columns, "notices": notices}
             return as_json(said, 201)
 
         return await service.write(work)
@@ -283,16 +267,6 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         return await service.write(work)
 
     return router
-
-
-def _template(body: bytes, form: RowFormat) -> tuple[str, Any, list[str] | None, str]:
-    if form == RowFormat.ARROW:
-        parameters, said = from_arrow_stream(body)
-        asked = doc.Registrations.model_validate({"mode": "eager", **said, "rows": []})
-        return asked.template, parameters, asked.names, asked.mode
-    asked = doc.Registrations.model_validate_json(body)
-    given = [tuple(row) if isinstance(row, list) else row for row in asked.rows]
-    return asked.template, given, asked.names, asked.mode
 
 
 def _inputs(service: DatabaseService) -> APIRouter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import pyarrow as pa
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from millstream import query as standing
@@ -13,11 +14,11 @@ from millstream.errors import LimitError, NameError
 from millstream.service import documents as doc
 from millstream.service.answers import NotThere, as_json, rows
 from millstream.service.events import Body, EventStream, Follows
+from millstream.service.many import Limit, Offset, body_of, listed, registration
 from millstream.service.routes import ROWS, At, instant, needs
 from millstream.service.tokens import Role
 from millstream.service.work import DatabaseService
-from millstream.wire.media import RowFormat, sent
-from millstream.wire.rows import columns_of, from_arrow_stream
+from millstream.wire.rows import columns_of
 
 
 def _template(database: Database, name: str) -> standing.Template:
@@ -50,6 +51,13 @@ def described(template: standing.Template) -> dict[str, Any]:
 def template_routes(service: DatabaseService, follows: Callable[[], Follows]) -> APIRouter:
     router, database = APIRouter(prefix="/v1", tags=["templates"]), service.database
 
+    async def answer(request: Request, name: str, ask: Callable[[standing.Template], pa.Table]) -> Response:
+        found = _template(database, name)
+        await service.until_idle(lambda: bool(found.members.filling().any()))
+        # What is kept is read; what is computed from history leaves the threads that read to others.
+        do = service.write if found.mode == "none" else service.read
+        return await do(lambda: rows(request, ask(found)))
+
     @router.get("/templates", response_model=doc.Templates, summary="All templates", dependencies=[needs(Role.READ)])
     async def templates() -> Response:
         return await service.read(lambda: as_json({"templates": [*map(described, database.templates())]}))
@@ -62,26 +70,13 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         description="As JSON, or as an Arrow stream of parameters whose schema's metadata has `name`, `text`, `names` "
         "and `mode` as JSON under the key `millstream`.",
         dependencies=[needs(Role.WRITE)],
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": {
-                    str(RowFormat.JSON): {"schema": doc.TemplateRegistration.model_json_schema()},
-                    str(RowFormat.ARROW): {"schema": {"type": "string", "format": "binary"}},
-                },
-            }
-        },
+        openapi_extra=body_of(doc.TemplateRegistration),
     )
     async def register(request: Request) -> Response:
         body = await request.body()
 
         def work() -> Response:
-            if sent(request.headers.get("content-type")) == RowFormat.ARROW:
-                given, said = from_arrow_stream(body)
-                asked = doc.TemplateRegistration.model_validate({**said, "rows": []})
-            else:
-                asked = doc.TemplateRegistration.model_validate_json(body)
-                given = [tuple(row) if isinstance(row, list) else row for row in asked.rows]
+            asked, given = registration(request, body, doc.TemplateRegistration)
             made = database.register_many(asked.text, given, asked.names, asked.mode, template=asked.name)
             return as_json(described(made), 201)
 
@@ -93,18 +88,8 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         summary="The queries of a template",
         dependencies=[needs(Role.READ)],
     )
-    async def queries(
-        name: str,
-        offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
-        limit: Annotated[int | None, Query(ge=0, le=1 << 31)] = None,
-    ) -> Response:
-        def work() -> Response:
-            found = [*_template(database, name)]
-            shown = found[offset:] if limit is None else found[offset : offset + limit]
-            listed = [{"name": query.name, "kind": query.kind, "mode": query.mode} for query in shown]
-            return as_json({"queries": listed, "total": len(found)})
-
-        return await service.read(work)
+    async def queries(name: str, offset: Offset = 0, limit: Limit = None) -> Response:
+        return await service.read(lambda: listed([*_template(database, name)], offset, limit))
 
     @router.get(
         "/templates/{name:path}/result",
@@ -114,10 +99,7 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         dependencies=[needs(Role.READ)],
     )
     async def result(request: Request, name: str, at: At = None) -> Response:
-        found = _template(database, name)
-        await service.until_idle(lambda: bool(found.members.filling().any()))
-        do = service.write if found.mode == "none" else service.read
-        return await do(lambda: rows(request, found.result(instant(at))))
+        return await answer(request, name, lambda template: template.result(instant(at)))
 
     @router.get(
         "/templates/{name:path}/changes",
@@ -127,10 +109,7 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         dependencies=[needs(Role.READ)],
     )
     async def changes(request: Request, name: str, since: At = None) -> Response:
-        found = _template(database, name)
-        await service.until_idle(lambda: bool(found.members.filling().any()))
-        do = service.write if found.mode == "none" else service.read
-        return await do(lambda: rows(request, found.changes(instant(since))))
+        return await answer(request, name, lambda template: template.changes(instant(since)))
 
     @router.get(
         "/templates/{name:path}/follow",
