@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,7 +20,7 @@ from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import Operator, Progress, State
 from millstream.kernel.scalar.expressions import Column, Parameter
 from millstream.kernel.scalar.functions import call
-from millstream.kernel.sharing import input_lineage
+from millstream.kernel.sharing import input_lineage, signature_classes
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.input_lineage import InputSelections
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
@@ -152,6 +153,47 @@ def test_a_pair_is_made_only_if_one_query_wants_both_rows() -> None:
     )[0]
     assert made.filter((pl.col("c1") >= 10) & (pl.col("c3") < 990)).is_empty()
     assert made.height == 2 * 10 * 10
+
+
+@pytest.mark.parametrize("queries", [1, 3, 70, 1500])
+@pytest.mark.parametrize("probes", [1 << 18, 7])
+def test_of_rows_with_many_partners_only_pairs_that_are_wanted_are_looked_at(
+    queries: int, probes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranges of both inputs: few rows are wanted by the same query."""
+    monkeypatch.setattr(signature_classes, "_PROBES", probes)
+    dice = np.random.default_rng(queries)
+    wide = 2_000 // queries + 1
+    bounds = [(low, low + wide) for low in dice.integers(0, 2_000, queries).tolist()]
+    place = {name: Column(BIGINT, at, name) for name, at in ROLES.items()}
+    condition = call(
+        "and", [call(">=", [place["v"], Parameter(BIGINT, 0)]), call("<", [place["v"], Parameter(BIGINT, 1)])]
+    )
+    condition = call("and", [condition, call(">=", [place["w"], Parameter(BIGINT, 2)])])
+    condition = call("and", [condition, call("<", [place["w"], Parameter(BIGINT, 3)])])
+    columns = {QUERY: range(queries), "c0": [low for low, _ in bounds], "c1": [high for _, high in bounds]}
+    rows = pl.DataFrame(columns | {"c2": columns["c0"][::-1], "c3": columns["c1"][::-1]})
+    table: State = {QUERIES: (rows.with_columns(pl.lit("both").alias(SHAPE)),)}
+    join = InnerJoin(LEFT, RIGHT, ((0, 0),), selections=InputSelections("selection", (2, 2), {"both": condition}))
+    nothing, first, second = numbered(0, 1), numbered(1_000, 5), numbered(2_000, 5)
+    steps = [[first, nothing], [nothing, second], [first, first]]
+    looked_at = []
+    found = signature_classes.SignatureClasses._found
+
+    def counted(*given: Any) -> Iterator[Any]:
+        for pairs in found(*given):
+            looked_at.append(pairs[0].size)
+            yield pairs
+
+    monkeypatch.setattr(signature_classes.SignatureClasses, "_found", counted)
+    narrow, wide_join = run(join, steps, [table] * 3), run(InnerJoin(LEFT, RIGHT, ((0, 0),)), steps, [table] * 3)
+    selection = GroupedSelection(LEFT + RIGHT, {"both": condition})
+    for few, many in zip(narrow, wide_join, strict=True):
+        of_few, of_many = (selection.step([batch], table, Progress((0,), (0,)))[0] for batch in (few, many))
+        assert of_few.sort(of_few.columns[:-1]).equals(of_many.sort(of_many.columns[:-1]))
+        assert few.n_unique() == of_few[few.columns].n_unique()  # each is wanted by some query
+    if queries in (3, 70):
+        assert 0 < sum(looked_at) < sum(batch.height for batch in wide_join) / 2
 
 
 def test_what_is_kept_does_not_depend_on_who_asks() -> None:

@@ -33,8 +33,9 @@ from millstream.kernel.keys import Positions, are_codes_exact
 from millstream.kernel.operator import Horizons, KeptInput, Operator, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
-from millstream.kernel.sharing.input_lineage import SIGNATURE, InputLineage, InputSelections
+from millstream.kernel.sharing.input_lineage import InputLineage, InputSelections
 from millstream.kernel.sharing.parameters import QUERIES
+from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, retain, retained
@@ -184,15 +185,17 @@ class InnerJoin(KeyedJoin):
             left, right = (left, stored) if stored_side == 1 else (stored, right)
         if not left.height or not right.height:
             return
-        for probing, found in self._candidates(probe, stored, stored_side):
+        candidates = lineage.candidates(probe, stored, stored_side) if lineage is not None and self.keys else None
+        paired = lineage if candidates is None and SIGNATURE in left.columns else None
+        for probing, found in candidates or self._candidates(probe, stored, stored_side):
             i, j = (probing, found) if stored_side == 1 else (found, probing)
             start = np.maximum(numbers(left, START)[i], numbers(right, START)[j])
             end = np.minimum(numbers(left, END)[i], numbers(right, END)[j])
             kept = np.flatnonzero(start < end)
             kept = self._agreeing(left, right, i, j, kept)
-            if lineage is not None and SIGNATURE in left.columns:
+            if paired is not None:
                 both = numbers(left, SIGNATURE)[i[kept]], numbers(right, SIGNATURE)[j[kept]]
-                wanted = lineage.together(dict(enumerate(both)))
+                wanted = paired.together(dict(enumerate(both)))
                 kept = kept if wanted is None else kept[wanted]
             i, j, start, end = i[kept], j[kept], start[kept], end[kept]
             weight = numbers(left, WEIGHT)[i] * numbers(right, WEIGHT)[j]

@@ -48,8 +48,9 @@ from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Horizons, KeptInput, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import attempt
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
-from millstream.kernel.sharing.input_lineage import SIGNATURE, InputLineage, InputSelections
+from millstream.kernel.sharing.input_lineage import InputLineage, InputSelections
 from millstream.kernel.sharing.parameters import QUERIES
+from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.segments import gather, horizon_of, numbers
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, merged, retained
 from millstream.types import Schema

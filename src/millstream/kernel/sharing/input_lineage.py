@@ -16,15 +16,14 @@ long as the segment.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from operator import is_
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.columns import only, with_columns
@@ -38,19 +37,22 @@ from millstream.kernel.sharing.keyed_selection import KeyedShapes, QueriesByKey,
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
 from millstream.kernel.sharing.parameters import by_shape
 from millstream.kernel.sharing.predicates import shape_of
+from millstream.kernel.sharing.signature_classes import SIGNATURE, SignatureClasses, Signatures
 from millstream.kernel.storage.memory import can_keep_index
+from millstream.kernel.storage.probing import Pairs
 from millstream.kernel.storage.segments import codes_of
 
-SIGNATURE = "_signature"
 _TABLE = 1 << 13  # signatures up to which the bits of all of them are kept
 _FLAGS = 1 << 18  # signatures, or combinations of some, up to which it is kept for each whether somebody wants it
 _MOST = 1 << 62  # signatures are numbers
 _ROWS = 1 << 12  # rows whose bits are looked at together: they stay in the cache
 _SAMPLE = 1 << 10  # combinations that tell how many of them are wanted
+_PROBED = 256  # rows that tell how many partners a row has
+# Pairs, and pairs of each row, from which it is worth while to look for those that somebody wants by classes.
+_FEW_PAIRS, _FEW_PARTNERS = 1 << 12, 2
+_FLAGS_EACH = 4  # pairs of classes that may be compared for each pair that is looked at
 _VERSIONS = 256  # of query tables that are remembered
 _WORTH_IT = 0.75  # where more are wanted, looking for the others costs more than making them
-
-Signatures = npt.NDArray[np.int64]
 
 
 class InputSelections:
@@ -119,7 +121,7 @@ class InputSelections:
         ]
         if index.blocks and not any(filters):
             return _Everything()
-        return _IndexedInput(axes, filters, [block.members for block in index.blocks])
+        return IndexedInput(axes, filters, [block.members for block in index.blocks])
 
 
 class Input(Protocol):
@@ -152,7 +154,19 @@ class _KeyedInput:
         return (self.codes[places] == codes) & asked["key"].is_not_null().to_numpy(), None
 
 
-class _IndexedInput:
+@dataclass(frozen=True)
+class SignaturesByQueries:
+    """Signatures that the same queries want are of one class: the class of each, and one of each class."""
+
+    of: Positions
+    signatures: Signatures
+
+    @property
+    def count(self) -> int:
+        return self.signatures.size
+
+
+class IndexedInput:
     """The axes of an input, by their numbers in the index, and the filters on them, block by block."""
 
     def __init__(
@@ -191,6 +205,14 @@ class _IndexedInput:
     def _wanted(self, signatures: Signatures) -> Flags:
         return wanted_together([(self, signatures)], len(self.filters))
 
+    def classes(self) -> SignaturesByQueries:
+        every = np.arange(self.count)
+        bits = [self.bits(block, every) for block in range(len(self.filters))]
+        together = np.ascontiguousarray(np.hstack([each for each in bits if each is not None]))
+        rows = together.view(np.dtype((np.void, together.itemsize * together.shape[1])))[:, 0]
+        _, signatures, of = np.unique(rows, return_index=True, return_inverse=True)
+        return SignaturesByQueries(of, signatures)
+
     def bits(self, block: int, signatures: Signatures) -> Bitmaps | None:
         """The queries of a block that want rows of these signatures; None where the input says nothing of any."""
         if not self.filters[block]:
@@ -222,7 +244,7 @@ def _relevant(filters: Sequence[BlockFilter], members: Bitmaps) -> Bitmaps:
     return found
 
 
-def wanted_together(parts: Sequence[tuple[_IndexedInput, Signatures]], blocks: int) -> Flags:
+def wanted_together(parts: Sequence[tuple[IndexedInput, Signatures]], blocks: int) -> Flags:
     """Which combinations of rows, one of each input, some query wants, as far as these inputs can tell."""
     count = parts[0][1].size
     wanted = np.zeros(count, np.bool_)
@@ -249,8 +271,9 @@ class InputLineage:
         self.selection, self.inputs = selection, inputs
         self._queries = queries  # held, so that nothing else gets its identity meanwhile
         self._blocks = len(queries.blocks) if isinstance(queries, Index) else 0
-        self._is_paired = sum(isinstance(own, _IndexedInput) for own in inputs) > 1
+        self._is_paired = sum(isinstance(own, IndexedInput) for own in inputs) > 1
         self._flags: dict[tuple[int, ...], Flags] = {}
+        self._paired: SignatureClasses | None = None
 
     def wanted(self, source: int, segment: Segment) -> Segment:
         """Of a segment of an input the rows that some query may want, with signatures where pairs of rows are looked
@@ -285,7 +308,7 @@ class InputLineage:
         parts = [
             (own, signatures[source])
             for source, own in enumerate(self.inputs)
-            if source in signatures and isinstance(own, _IndexedInput)
+            if source in signatures and isinstance(own, IndexedInput)
         ]
         if len(parts) < 2:
             return None
@@ -305,7 +328,37 @@ class InputLineage:
                 return None
         return wanted_together(parts, self._blocks)
 
-    def _grid(self, inputs: Sequence[_IndexedInput]) -> Flags:
+    def candidates(self, probe: Segment, stored: Segment, source: int) -> Iterator[Pairs] | None:
+        """(row of the probe, row of what is stored of one of two inputs) of equal codes, only where some query may want
+        both; None where it costs less to look at all."""
+        if SIGNATURE not in probe.columns or not stored.height:
+            return None
+        some = codes_of(probe)[:: max(1, probe.height // _PROBED)]
+        codes = codes_of(stored)
+        found = codes.searchsorted(some, side="right") - codes.searchsorted(some)
+        looked_at = float(found.mean()) * probe.height
+        if looked_at < _FEW_PARTNERS * probe.height or looked_at < _FEW_PAIRS:
+            return None
+        classes = self._classes(looked_at)
+        return None if classes is None else classes.candidates(probe, stored, source, looked_at)
+
+    def _classes(self, looked_at: float) -> SignatureClasses | None:
+        """Of two inputs; made when so many pairs are looked at that it pays."""
+        if self._paired is None:
+            inputs = [own for own in self.inputs if isinstance(own, IndexedInput)]
+            if len(inputs) != 2 or any(own.count > _TABLE for own in inputs):
+                return None
+            own = [own.classes() for own in inputs]
+            if own[0].count * own[1].count > min(_FLAGS, _FLAGS_EACH * looked_at):
+                return None
+            places = np.arange(own[0].count * own[1].count)
+            ranks = places // own[1].count, places % own[1].count
+            parts = [(one, each.signatures[rank]) for one, each, rank in zip(inputs, own, ranks, strict=True)]
+            wanted = wanted_together(parts, self._blocks).reshape(own[0].count, own[1].count)
+            self._paired = SignatureClasses(own[0].of, own[1].of, wanted)
+        return self._paired
+
+    def _grid(self, inputs: Sequence[IndexedInput]) -> Flags:
         """Of all combinations of signatures, those that are wanted."""
         places = np.arange(prod(own.count for own in inputs))
         parts = []

@@ -247,7 +247,7 @@ class Lowering:
 
     def _selected(self, node: lo.Node, operator: Operator, selection: SelectionNode) -> str:
         """The step of a node that selects for all queries of a group. Of a join it reads what one of them may want."""
-        asked = input_selections(self._name(node, operator), selection)
+        asked = input_selections(self._apart(self._name(node, operator)), selection)
         edge = self._join_for_queries(selection.input, asked, self._fingerprints.of(node))
         self.selection = self._step(node, operator, edge)
         return self.selection
@@ -503,24 +503,22 @@ class Lowering:
         return synopsis_by_pattern(plan, self.options.expiry_groups, self.options.lazy_interval)
 
     def _step(self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
-        return self._put(self._name(node, operator), operator, *inputs, awaited=awaited)
-
-    def _named(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
-        return self._put(self._apart(name), operator, *inputs, awaited=awaited)
+        return self._named(self._name(node, operator), operator, *inputs, awaited=awaited)
 
     def _name(self, node: lo.Node, operator: Operator) -> str:
-        return self._apart(f"{STEP_TAGS[type(operator)]}-{self._fingerprints.of(node)}")
+        return f"{STEP_TAGS[type(operator)]}-{self._fingerprints.of(node)}"
+
+    def _named(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
+        name = self._apart(name)
+        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited))
+        return self._marked(name, bool(self._retracting.intersection(inputs)))
 
     def _apart(self, name: str) -> str:
-        """A name of a step, with what keeps it apart from others."""
+        """The name of a step, with what keeps it apart from others."""
         if self.options.strategy != "upa" or self._born:
             # The same plan run in another way keeps other state: it must not be taken for the usual one.
             name = f"{name}-{self.options.strategy}{'-born' if self._born else ''}"
         return f"{name}~{self.options.apart}" if self.options.apart else name
-
-    def _put(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
-        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited))
-        return self._marked(name, bool(self._retracting.intersection(inputs)))
 
     def _marked(self, edge: str, retracting: bool) -> str:
         """Note whether an edge may carry negative weights; operators that pass rows on do as their inputs."""

@@ -8,6 +8,7 @@ from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.input_lineage import InputSelections
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, KeyedShapes, equality_key
+from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.types import Schema
 
@@ -20,6 +21,14 @@ def selecting(
     if key is None:
         return GroupedSelection(schema, shapes)
     return KeyedSelection(schema, key, _keyed(key, shapes))
+
+
+def has_lineage(core: lo.Node) -> bool:
+    """Whether the join of a group makes only what its queries want: not where it stores what inner joins make, which is
+    for everybody, or holds rows back just in time."""
+    if isinstance(core, lo.Join):
+        return not any(isinstance(node, lo.Join | ph.ManyJoin) for child in core.children for node in child.walk())
+    return isinstance(core, ph.StemJoin) and not core.jit
 
 
 def input_selections(step: str, node: SelectionNode) -> InputSelections:
