@@ -64,7 +64,7 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"fingerprint", "algebra", "explain", "verify"},
         {"cost", "grouping"},
         {"kept_columns", "just_in_time"},
-        {"rules"},
+        {"rules", "comparison"},
         {"rewrite", "lowering"},
     ),
     "engine": (

@@ -13,8 +13,7 @@ from millstream.kernel.eddy.filters import EddyMemory
 from millstream.kernel.eddy.policies import policy
 from millstream.kernel.sharing.eddy import Eddy
 from millstream.kernel.sharing.index import index_of
-from millstream.kernel.sharing.parameters import QUERIES, by_shape
-from millstream.kernel.sharing.predicates import shape_of
+from millstream.kernel.sharing.parameters import QUERIES
 
 
 class Routed:
@@ -26,12 +25,7 @@ class Routed:
 
     def step(self, queries: Queries, batch: Batch) -> dict[str, int]:
         """How many rows entered each filter."""
-        tables = [
-            (shape_of(queries.shapes[name]), rows)
-            for name, found in by_shape(queries.state[QUERIES]).items()
-            for rows in found
-        ]
-        index = index_of(tables)
+        index = index_of(queries.shapes, queries.state[QUERIES])
         ranks: list[npt.NDArray[np.intp]] = [axis.ranks(batch) for axis in index.axes]
         eddy = Eddy(self.policy, self.memory, next(self.seeds))
         for block in index.blocks:

@@ -69,6 +69,7 @@ class Database:
         self.engine.commits.commit_pending()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
+        self.engine.on_epoch = self._queries.replanning.notice
         self.sinks.flush()
 
     # Statements

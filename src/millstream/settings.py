@@ -33,6 +33,7 @@ class Settings:
     shedding: str = field(default="off", metadata={"choices": ("off", "sample")})
     shedding_lag: int = field(default=10, metadata={"least": 0})  # seconds that a source's epoch may take
     sharing: str = field(default="auto", metadata={"choices": ("auto", "on", "off")})  # of plans, between queries
+    replan: str = field(default="auto", metadata={"choices": ("auto", "off")})  # whether plans follow the data
     background_rows: int = field(default=200_000, metadata={"least": 0})  # of history from which on queries do not wait
     max_queries: int = field(default=1_000_000, metadata={"least": 1})
     max_query_rows: int = field(default=0, metadata={"least": 0})  # of one query's result; 0: no limit

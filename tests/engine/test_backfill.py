@@ -186,6 +186,7 @@ def test_a_query_that_fails_fails_alone() -> None:
 def test_damage_is_told_to_whoever_asks(tmp_path: Path) -> None:
     with opened(tmp_path / "db") as db:
         feed(db, range(20))
+        db.engine.sources.statistics()  # which looks at the newest
         first = db.engine.snapshot.history["s"][0].name.partition("#")[0]
         file = tmp_path / "db" / first
         file.write_bytes(file.read_bytes()[:-1] + b"?")

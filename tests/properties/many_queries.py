@@ -281,6 +281,8 @@ class ScheduleMaker:
     _living: list[str] = field(default_factory=list)
     _free: list[str] = field(default_factory=list)
     _names: int = 0
+    _asked: dict[str, tuple[Skeleton, Pattern, Sequence[Any]]] = field(default_factory=dict)  # by name, the last one
+    _made_last: tuple[Skeleton, Pattern, Sequence[Any]] | None = None
 
     def schedule(self) -> Schedule:
         dice = self.dice
@@ -317,6 +319,8 @@ class ScheduleMaker:
         options += ["drop"] * 3 if full else []
         options += ["reopen"] if in_directory else []
         options += ["again"] if self._living and not full else []
+        options += ["same", "same"] if self._known() and not full else []
+        options += ["drop first"] if self._equal() else []
         match dice.pick(options):
             case "insert":
                 return [self._insert("S", S)]
@@ -337,6 +341,10 @@ class ScheduleMaker:
             case "again":
                 dropped = self._drop(1)
                 return [dropped, self._register(1, names=dropped.names)]
+            case "same":
+                return [self._register_same()]
+            case "drop first":
+                return [self._drop_named(dice.pick(self._equal())[: dice.pick((1, 1, 2))])]
             case "one":
                 return [self._register(1)]
             case "some":
@@ -371,10 +379,39 @@ class ScheduleMaker:
 
     def _drop(self, count: int) -> Drop:
         chosen = [self.dice.pick(self._living) for _ in range(count)] if count < 100 else list(self._living)
-        names = tuple(dict.fromkeys(chosen))
+        return self._drop_named(tuple(dict.fromkeys(chosen)))
+
+    def _drop_named(self, names: Sequence[str]) -> Drop:
         self._living = [name for name in self._living if name not in names]
         self._free += names
-        return Drop(names)
+        return Drop(tuple(names))
+
+    def _known(self) -> list[str]:
+        """Those that may come again under another name."""
+        return [name for name in self._living if name in self._asked]
+
+    def _equal(self) -> list[list[str]]:
+        """Names of queries that ask for the same, in the order in which they came."""
+        found: dict[str, list[str]] = {}
+        for name in self._known():
+            skeleton, shape, values = self._asked[name]
+            found.setdefault(repr((id(skeleton), shape.kinds, shape.text, values)), []).append(name)
+        return [names for names in found.values() if len(names) > 1]
+
+    def _register_same(self) -> Register:
+        """Queries that ask for what another one does, perhaps in other words."""
+        dice, known = self.dice, self._asked[self.dice.pick(self._known())]
+        skeleton, shape, values = known
+        queries = []
+        for _ in range(dice.number(1, 4)):
+            words = dice.pick(("{}", "{}", "NOT (NOT ({}))", "({}) AND ({})", "TRUE AND ({})", "({}) OR FALSE"))
+            before, *others = words.split("{}")
+            text = same(before) + shape.text + others[0]
+            text = text if len(others) == 1 else text + shape.text + others[1]
+            named = self._named()
+            queries.append((named, self._with(skeleton, replace(shape, text=text), values)))
+            self._asked[named] = known
+        return Register(tuple(queries), dice.pick(self._tail), dice.pick(("eager",) * 6 + ("lazy", "none")))
 
     def _named(self) -> str:
         if self._free and self.dice.chance(50):
@@ -386,11 +423,19 @@ class ScheduleMaker:
 
     def _register(self, count: int, copies: int = 1, names: Sequence[str] = ()) -> Register:
         dice = self.dice
-        queries = [query for query in (self._query() for _ in range(count)) for _ in range(copies)]
+        queries, asked = list[Query](), list[tuple[Skeleton, Pattern, Sequence[Any]] | None]()
+        for _ in range(count):
+            self._made_last = None
+            queries += [self._query()] * copies
+            asked += [self._made_last] * copies
         if names:
             self._free = [name for name in self._free if name not in names]
             self._living += names
         chosen = list(names) or [self._named() for _ in queries]
+        for name, known in zip(chosen, asked, strict=True):
+            self._asked.pop(name, None)
+            if known is not None:
+                self._asked[name] = known
         mode = dice.pick(("eager",) * 6 + ("lazy", "none"))
         return Register(tuple(zip(chosen, queries, strict=True)), dice.pick(self._tail), mode)
 
@@ -414,7 +459,9 @@ class ScheduleMaker:
         queries = [self._with(skeleton, shape, row) for row in rows]
         template = skeleton.cql.replace("{}", re.sub(r"§\d+§", "?", shape.text.cql))
         mode = dice.pick(("eager",) * 6 + ("lazy", "none"))
-        return RegisterMany(template, tuple(rows), tuple((self._named(), query) for query in queries), mode)
+        names = [self._named() for _ in queries]
+        self._asked |= {name: (skeleton, shape, row) for name, row in zip(names, rows, strict=True)}
+        return RegisterMany(template, tuple(rows), tuple(zip(names, queries, strict=True)), mode)
 
     def _value(self, kind: Kind | str, *, nulls: bool = True) -> Any:
         options = _PATTERNS if isinstance(kind, str) else _CONSTANTS[kind]
@@ -438,7 +485,9 @@ class ScheduleMaker:
         return Shapes(dice, skeleton.scope).shape()
 
     def _made(self, skeleton: Skeleton, shape: Pattern) -> Query:
-        return self._with(skeleton, shape, [self._value(kind) for kind in shape.kinds])
+        values = tuple(self._value(kind) for kind in shape.kinds)
+        self._made_last = skeleton, shape, values
+        return self._with(skeleton, shape, values)
 
     def _with(self, skeleton: Skeleton, shape: Pattern, values: Sequence[Any]) -> Query:
         constants = [constant(value, kind) for value, kind in zip(values, shape.kinds, strict=True)]

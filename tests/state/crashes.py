@@ -12,7 +12,8 @@ from tests.support import feeder
 
 import millstream as ms
 
-OF_OTHERS = ("sink-written", "backfill-slice-run", "backfill-finished")  # reached by sinks and late queries only
+# Reached by sinks, late queries and plans that follow the data only.
+OF_OTHERS = ("sink-written", "backfill-slice-run", "backfill-finished", "plan-moved")
 
 
 def feed(path: Path, fault: str = "") -> int:

@@ -17,7 +17,7 @@ from bench.harness.pictures import lines
 from millstream.kernel.batch import batch_schema
 from millstream.kernel.scalar.expressions import Column, Parameter
 from millstream.kernel.scalar.functions import call
-from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
+from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE
 from millstream.types import BIGINT, DOUBLE, Field
 
@@ -52,10 +52,7 @@ def _trial(size: int, settings: Settings) -> Trial:
 def _operator() -> KeyedSelection:
     user, amount = Column(BIGINT, 0, "user_id"), Column(DOUBLE, 1, "amount")
     condition = call("and", [call("=", [user, Parameter(BIGINT, 0)]), call(">", [amount, Parameter(DOUBLE, 1)])])
-    found = equality_key(condition)
-    assert found is not None
-    key, operand, rest = found
-    return KeyedSelection(SCHEMA, key, {"q": (operand, rest)})
+    return KeyedSelection(SCHEMA, user, {"q": condition})
 
 
 def bars(measurements: Sequence[Measurement]) -> list[Bar]:

@@ -18,8 +18,7 @@ from bench.workloads.shared_queries import VALUES, Queries, condition, stream
 
 from millstream.kernel.sharing.index import index_of
 from millstream.kernel.sharing.lineage import LINEAGE
-from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE, by_shape
-from millstream.kernel.sharing.predicates import shape_of
+from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,10 +48,9 @@ def _queries(count: int) -> Queries:
 
 def _measured(size: int) -> list[Measurement]:
     queries = _queries(size // SOURCES)
-    found = by_shape(queries.state[QUERIES])
-    tables = [(shape_of(queries.shapes[name]), part) for name, parts in found.items() for part in parts]
-    index = index_of(tables).size
-    stored = sum(part.estimated_size() for _, part in tables)
+    tables = queries.state[QUERIES]
+    index = index_of(queries.shapes, tables).size
+    stored = sum(table.estimated_size() for table in tables)
     selection, batch = Stepping(queries.operator(), queries.state), stream(ROWS)
     output, _ = selection.operator.step([batch], queries.state, NO_TIME)
     lineage = output[LINEAGE].estimated_size() / ROWS

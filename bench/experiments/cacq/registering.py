@@ -73,7 +73,8 @@ def one_by_one(case: str, count: int, *, flowing: bool) -> list[Measurement]:
         asked = texts(count)
         calls = [partial(db.register, text, name=f"q{number}") for number, text in enumerate(asked)]
         registered = _measured(case, REGISTER, calls, flow)
-        dropped = _measured(case, DROP, [partial(db.drop_query, f"q{number}") for number in range(count)], flow)
+        drops = [partial(db.drop_query, f"q{number}") for number in range(count)]
+        dropped = _measured(case, DROP, drops, lambda number: flow(count + number))
         return [registered, dropped]
 
 

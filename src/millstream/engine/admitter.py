@@ -14,10 +14,12 @@ import polars as pl
 
 from millstream.engine.background import Background
 from millstream.engine.commits import Commits
+from millstream.engine.groups.equal_queries import Departure
 from millstream.engine.groups.group import Group, RowsByShape, numbers_of
 from millstream.engine.groups.groups import Groups
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.past import WHOLE, Past, Pasts
+from millstream.engine.query_tables import NAME, failure_key
 from millstream.engine.shared_plan import SharedPlan
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan.grouping import Shape
@@ -56,25 +58,33 @@ class Admitter:
         commits, tables = self._commits, self._groups.tables
         with commits.lock:
             self._groups.open(group, shape)
-            self._pasts.note(group.edge, dict.fromkeys(rows[QUERY], past))
-            tables.enqueue(group, shape.name, rows)
+            own = tables.enqueue(group, shape, rows, past, partial(self._is_over, group.edge))
+            self._pasts.note(group.edge, dict.fromkeys(own[QUERY], past))
             try:
                 self._keep(catalog, record)
             except BaseException:
-                tables.dequeue(group)
-                self._pasts.forget(group.edge, rows[QUERY])
+                tables.dequeue(group, rows)
+                self._pasts.forget(group.edge, own[QUERY])
                 raise
             self._plan.shown[group.edge] += rows.height
-            self._hand_over(group, {shape.name: rows})
+            if own.height:
+                self._hand_over(group, {shape.name: own})
+
+    def _is_over(self, edge: str, row: int) -> bool:
+        """Whether a row of a group's query table has failed, or nobody works through its past any more."""
+        return failure_key(edge, row) in self._commits.snapshot.failures or self._backfills.is_broken(edge, row)
 
     def recover(self, group: Group, shapes: Collection[Shape], chosen: pl.Expr) -> RowsByShape:
-        """A group as the snapshot has it; gives the rows of its query tables of some shapes that are chosen."""
+        """A group as the snapshot has it; gives the rows of its queries of some shapes that are chosen."""
         with self._commits.lock:
+            if group.edge not in self._groups:
+                self._groups.tables.recover_equal(group)
             for shape in shapes:
                 self._groups.open(group, shape)
             self._groups.attach(group)
             tables = self._groups.tables.rows(group)
-            rows = {shape.name: tables[shape.name].filter(chosen) for shape in shapes}
+            named = chosen & pl.col(NAME).is_not_null()
+            rows = {shape.name: tables[shape.name].filter(named) for shape in shapes}
             self._plan.shown[group.edge] += sum(frame.height for frame in rows.values())
             return rows
 
@@ -85,15 +95,22 @@ class Admitter:
             if not remaining:
                 self._close(group, catalog)
                 return
-            self._groups.tables.take_out(group, queries)
+            departure = group.equal.departure(queries)
+            self._groups.tables.take_out(group, departure)
             try:
                 self._keep(catalog, record)
             except BaseException:
-                self._groups.tables.put_back(group, queries)
+                self._groups.tables.put_back(group, departure)
                 raise
-            group.filling.difference_update(queries)
-            self._pasts.forget(edge, queries)
+            self._have_gone(group, departure)
             self._plan.shown[edge] = remaining
+
+    def leave_out(self, group: Group, queries: Sequence[int]) -> None:
+        """Queries of a group could not be opened, and are there no more; the caller commits."""
+        with self._commits.lock:
+            departure = group.equal.departure(queries)
+            self._groups.tables.take_out(group, departure)
+            self._have_gone(group, departure)
 
     def dismiss_all(self, queries: Mapping[str, Sequence[int]], edges: Counter[str], catalog: Catalog) -> None:
         """Queries of groups are gone, by edge, and queries that show edges of their own: all by one commit."""
@@ -102,14 +119,15 @@ class Admitter:
             shown = plan.shown - edges - Counter({edge: len(numbers) for edge, numbers in queries.items()})
             staying = {edge: numbers for edge, numbers in queries.items() if edge in shown}
             ending, needed = {*queries, *edges} - shown.keys(), self.needed(shown)
-            for edge, numbers in staying.items():
-                tables.take_out(self._groups[edge], numbers)
+            departures = {edge: self._groups[edge].equal.departure(numbers) for edge, numbers in staying.items()}
+            for edge, departure in departures.items():
+                tables.take_out(self._groups[edge], departure)
             forgotten = [tables.forget(self._groups[edge]) for edge in ending if edge in queries]
             try:
                 commits.commit(commits.snapshot.only(shown, needed).with_catalog(catalog))
             except BaseException:
-                for edge, numbers in staying.items():
-                    tables.put_back(self._groups[edge], numbers)
+                for edge, departure in departures.items():
+                    tables.put_back(self._groups[edge], departure)
                 for changes in forgotten:
                     tables.remember(changes)
                 raise
@@ -120,9 +138,13 @@ class Admitter:
                     self._pasts.forget_all(edge)
             plan.keep_only(needed)
             plan.shown = shown
-            for edge, numbers in staying.items():
-                self._groups[edge].filling.difference_update(numbers)
-                self._pasts.forget(edge, numbers)
+            for edge, departure in departures.items():
+                self._have_gone(self._groups[edge], departure)
+
+    def _have_gone(self, group: Group, departure: Departure) -> None:
+        group.equal.leave(departure)
+        group.filling -= departure.gone
+        self._pasts.forget(group.edge, departure.gone)
 
     def _keep(self, catalog: Catalog, record: Record | None) -> None:
         commits = self._commits
@@ -163,18 +185,19 @@ class Admitter:
     def _admit_those_of(self, edge: str) -> None:
         with self._commits.lock:
             if edge in self._groups:
-                self._admit(self._groups[edge])
+                self._admit([self._groups[edge]])
 
     def admit(self) -> None:
         """Admit all that wait, those with a long past once that was worked through; and let those go that have gone."""
         if self._groups.tables.is_taking_out:
             self._commits.commit_pending()
-        for group in self._groups:
-            self._admit(group)
+        self._admit(self._groups)
 
-    def _admit(self, group: Group) -> None:
-        if self._groups.is_waited_for(group) and not self._hand_over(group, self._groups.waiting(group)):
-            self._backfills.admit(group)
+    def _admit(self, groups: Iterable[Group]) -> None:
+        waiting = [(group, self._groups.waiting(group)) for group in groups if self._groups.is_waited_for(group)]
+        short = [(group, rows) for group, rows in waiting if not self._hand_over(group, rows)]
+        if short:
+            self._backfills.admit(short)
 
     def _hand_over(self, group: Group, waiting: RowsByShape) -> bool:
         """Have the past of queries worked through in the background, where it is long."""

@@ -1,4 +1,4 @@
-"""The thread that commits for those who read.
+"""The thread that commits for those who read, and looks after plans.
 
 A read never commits: where an answer needs that queries are admitted, or that a clock goes on, the reader asks for it
 and waits, and then reads what is committed. So an interrupt ends the wait and not the commit, and no reader holds the
@@ -30,6 +30,10 @@ class Background:
             work()
             return
         self._submit(work).result()
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Have something done, after what was asked for before; the work itself sees to what fails."""
+        self._submit(work)
 
     def _submit(self, work: Callable[[], None]) -> Future[None]:
         with self._starting:

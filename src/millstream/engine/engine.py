@@ -12,7 +12,7 @@ the kept history, up to exactly the committed snapshot, and goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -32,6 +32,7 @@ from millstream.engine.groups.tables import QueryTables
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.history.evaluation import Evaluation
 from millstream.engine.history.merge_producers import Merger
+from millstream.engine.history.move import Move, after_move
 from millstream.engine.history.replay import Replay
 from millstream.engine.life import Life
 from millstream.engine.limits import Limits
@@ -103,6 +104,7 @@ class Engine:
             self.limits,
         )
         self.commits.on_commit = self.reader.forget
+        self.on_epoch: Callable[[Collection[str]], None] = lambda moved: None  # given the sources that have moved
         self.retention = Retention(*shared, self.reader)
         self._merges = Merges(*shared, self.retention)
 
@@ -191,6 +193,7 @@ class Engine:
             self.reports.count(outcome)
             self.shared_plan.fail(failed)
             self.enforcement.enforce(task.concerned)
+            self.on_epoch(progress.keys())
 
     def count_from(self, edge: str, first: int) -> None:
         """What fails for an edge counts from an instant that was not known until now: what was kept of it is looked at,
@@ -243,6 +246,7 @@ class Engine:
             edge, pipeline = self.plans.lowered(plan, options)
             shown = self.shared_plan.shown
             if not shown[edge]:
+                self.backfills.cancel(edge)  # a query may be about to move there
                 self.pasts.firsts[edge] = firsts
             # A query for all of a source has the source's history as its result.
             if edge in self.sources or shown[edge]:
@@ -254,6 +258,24 @@ class Engine:
                 self.backfills.fill(edge, pipeline, lambda snapshot: snapshot.with_catalog(catalog))
             shown[edge] += 1
             return edge
+
+    def move(self, move: Move) -> None:
+        """Have a query go on by another plan: at once where that runs already, else when its past is worked through."""
+        with self.lock:
+            if not self.shared_plan.shown[move.after]:
+                self.backfills.move(move)
+            elif move.after in self.backfills or (catalog := move.catalog()) is None:
+                move.ended(None)
+            else:
+                with self.commits.writing() as written:
+                    self.commit(after_move(self.snapshot, move, self.store, written).with_catalog(catalog))
+                move.moved()
+
+    def take_over(self, before: str, after: str, catalog: Catalog) -> None:
+        """A query that showed an edge shows another one, by a commit: nobody needs what was only for the former."""
+        with self.lock:
+            self.shared_plan.shown[after] += 1
+            self.hide(before, catalog)
 
     def hide(self, edge: str, catalog: Catalog) -> None:
         """A query over the edge is gone; forget what no other one needs."""

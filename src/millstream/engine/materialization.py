@@ -49,9 +49,11 @@ class Answer:
 
 
 class Materialization(Protocol):
-    """What a query has; `edges` are those that it shows."""
+    """What a query has; `edges` are those that it shows, `number` that of the row that it has in the query table of its
+    group, if it is in one."""
 
     edges: tuple[str, ...]
+    number: int | None
 
     @property
     def inputs(self) -> frozenset[str]:
@@ -243,6 +245,7 @@ class Unmaterialized:
     options: Options
     values: tuple[object, ...] | None = None
     edges: tuple[str, ...] = field(default=())
+    number: int | None = None
 
     @cached_property
     def plan(self) -> lo.Node:

@@ -30,13 +30,13 @@ from millstream.kernel.operator import Operator
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.relational import linear
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import Call, Column, Expression, InList, Literal, conjunction, conjuncts
+from millstream.kernel.scalar.expressions import Call, Column, Expression, InList, Literal, conjuncts
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.kernel.sharing.parameters import never_fails, with_values
 from millstream.kernel.windows.time import TimeWindow
-from millstream.types import BOOLEAN, FLOAT, DataType, to_polars
+from millstream.types import FLOAT, DataType, to_polars
 
 Value = int | str | float | Decimal | dt.date
 Bounds = Mapping[str, tuple[Value, Value] | None]  # per column: None where nothing is known
@@ -122,16 +122,11 @@ def _one(need: Need) -> Needs:
     return (need,) if need else EVERYTHING
 
 
-def _conditions(operator: Operator) -> dict[str, Expression] | None:
+def _conditions(operator: Operator) -> Mapping[str, Expression] | None:
     """Of a selection for many queries: what they ask, by shape."""
     if isinstance(operator, ExpandedSelection | MatchedSelection | TreeSelection):
         operator = operator.selection
-    if isinstance(operator, GroupedSelection):
-        return operator.shapes
-    if isinstance(operator, KeyedSelection):
-        equal = {name: Call(BOOLEAN, "=", (operator.key, operand)) for name, (operand, _) in operator.shapes.items()}
-        return {name: conjunction([equal[name], *conjuncts(rest)]) for name, (_, rest) in operator.shapes.items()}
-    return None
+    return operator.shapes if isinstance(operator, GroupedSelection | KeyedSelection) else None
 
 
 def _of_queries(conditions: Mapping[str, Expression], query_constants: QueryConstants) -> Needs:

@@ -39,6 +39,12 @@ class Past:
         return bool(self.kept or self.counted)
 
     @property
+    def run_with(self) -> tuple[int, tuple[tuple[str, int], ...] | None]:
+        """What queries must have in common that are run over the past together: from when on what fails counts, and
+        where the past begins, if no instant covers that."""
+        return self.counted, None if self.covered else tuple(sorted(self.kept.items()))
+
+    @property
     def lost(self) -> dict[str, int]:
         """The last instant of each stream of which there is nothing."""
         return {source: first - 1 for source, first in self.kept.items()}
@@ -52,12 +58,10 @@ def common(pasts: Iterable[Past]) -> Mapping[str, int]:
 
 
 def by_beginning(pasts: Mapping[int, Past]) -> list[list[int]]:
-    """Queries that can be run over the past together: where it begins matters to those that nothing covers, and from
-    when on it counts to those that can fail."""
-    apart: dict[tuple[int, tuple[tuple[str, int], ...] | None], list[int]] = {}
+    """Queries that can be run over the past together."""
+    apart: dict[object, list[int]] = {}
     for query, past in pasts.items():
-        begins = None if past.covered else tuple(sorted(past.kept.items()))
-        apart.setdefault((past.counted, begins), []).append(query)
+        apart.setdefault(past.run_with, []).append(query)
     return [*apart.values()]
 
 

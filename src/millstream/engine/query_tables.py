@@ -15,6 +15,8 @@ from millstream.state.store import Store
 
 AdmissionState = Literal["admitted", "waiting", "failed"]
 KINDS: tuple[AdmissionState, ...] = "admitted", "waiting", "failed"
+NAME = "name"  # of the query that a row is of; a row that has only the words of one has none
+EQUAL_TO = "equal_to"  # of a query that is equal to another: the number of the row that it has
 
 
 def admitted_tables(snapshot: Snapshot, steps: Collection[str]) -> dict[str, Names]:

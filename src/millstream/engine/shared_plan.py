@@ -45,11 +45,14 @@ class SharedPlan:
     def put(self, steps: Sequence[Step]) -> None:
         """Steps take part, in place of those of the same names."""
         for step in steps:
-            if step.name in self._steps:
-                self._leave(self._steps[step.name])
+            known = self._steps.get(step.name)
+            if known is step:
+                continue
+            if known is not None:
+                self._leave(known)
             self._steps[step.name] = step
             self._use(step)
-        self._pipeline = None
+            self._pipeline = None
 
     def fail(self, steps: Iterable[str]) -> None:
         """Steps run no more."""

@@ -21,7 +21,8 @@ from millstream.plan.lowering.lower import CLOCK
 from millstream.state.snapshot import Catalog, HistoryFile, Snapshot
 from millstream.types import Schema
 
-STATISTICS_ROWS = 50_000
+STATISTICS_ROWS = 50_000  # the newest of a source, by which queries are planned
+_STATISTICS_FILES = 16  # at most, in which these are
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ class Sources:
     # Statistics
 
     def statistics(self, names: Collection[str] | None = None) -> dict[str, SourceStatistics]:
-        """What the planner should know of some sources or all: rates so far, and distinct values in the newest rows."""
+        """What the planner should know of some sources or all, by their newest rows."""
 
         def found(snapshot: Snapshot) -> dict[str, SourceStatistics]:
             known = {name for name, files in snapshot.history.items() if files}
@@ -219,14 +220,28 @@ class Sources:
         return self._commits.read(found)
 
     def _statistics_of(self, name: str, snapshot: Snapshot) -> SourceStatistics:
-        newest = snapshot.history[name][-1]
-        distinct = self._distinct.get(newest.name)
+        newest = _newest(snapshot.history[name])
+        distinct = self._distinct.get(newest[-1].name)
         if distinct is None:
-            rows = read_history(self._store, newest, self._rows[name].schema).head(STATISTICS_ROWS)
-            distinct = tuple(float(rows[column].n_unique()) for column in rows.columns if not column.startswith("_"))
+            schema, left, frames = self._rows[name].schema, STATISTICS_ROWS, list[Batch]()
+            for file in reversed(newest):
+                frames.append(read_history(self._store, file, schema).tail(max(left, 0)))
+                left -= frames[-1].height
+            columns = (column for column in frames[0].columns if not column.startswith("_"))
+            distinct = tuple(float(pl.concat([frame[column] for frame in frames]).n_unique()) for column in columns)
             used = {files[-1].name for files in snapshot.history.values() if files}
             known = {file: counts for file, counts in [*self._distinct.items()] if file in used}
-            self._distinct = {**known, newest.name: distinct}
-        rows_so_far = max(snapshot.progress(name).arrived, 1)
-        rate = rows_so_far / max(snapshot.clock + 1, 1)
-        return SourceStatistics(rate, rows_so_far, distinct)
+            self._distinct = {**known, newest[-1].name: distinct}
+        rows, first = sum(file.rows for file in newest), min(file.first for file in newest)
+        rate = rows / max(max(snapshot.clock, *(file.last for file in newest)) - first + 1, 1)
+        return SourceStatistics(rate, max(snapshot.progress(name).arrived, 1), distinct)
+
+
+def _newest(files: Sequence[HistoryFile]) -> Sequence[HistoryFile]:
+    """The last files, as many as statistics are made of."""
+    rows = 0
+    for count, file in enumerate(reversed(files), start=1):
+        rows += file.rows
+        if rows >= STATISTICS_ROWS or count == _STATISTICS_FILES:
+            return files[-count:]
+    return files

@@ -9,6 +9,7 @@ faster way for many rows only, the rows decide (`is_small`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -42,10 +43,27 @@ def renamed(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
     return frame_of([column.alias(names[column.name]) if column.name in names else column for column in columns])
 
 
-def taken(columns: Sequence[pl.Series], places: Positions) -> list[pl.Series]:
+def taken(columns: Sequence[pl.Series], places: Positions | pl.Series) -> list[pl.Series]:
     """The columns at places, in their order."""
-    chosen = pl.Series(places.astype(np.uint32))
+    chosen = places if isinstance(places, pl.Series) else pl.Series(places.astype(np.uint32))
     return [column[chosen] for column in columns]
+
+
+def positions(*places: Positions) -> list[pl.Series]:
+    """Places as `taken` has them: those of several frames are one series, of which each has a slice."""
+    bounds = [0, *accumulate(map(len, places))]
+    together = pl.Series(np.concatenate(places).astype(np.uint32))
+    return [together.slice(first, past - first) for first, past in pairwise(bounds)]
+
+
+def numbered(columns: Mapping[str, npt.NDArray[np.int64]]) -> list[pl.Series]:
+    """Columns of integers by their names, all of one length. A series of an array costs as much as ten slices of one,
+    so that a few rows are slices of what they have in common."""
+    rows = len(next(iter(columns.values()))) if columns else 0
+    if not is_small(rows):
+        return [pl.Series(name, column) for name, column in columns.items()]
+    together = pl.Series(np.concatenate(list(columns.values())))
+    return [together.slice(place * rows, rows).alias(name) for place, name in enumerate(columns)]
 
 
 def take(frame: pl.DataFrame, places: Positions) -> pl.DataFrame:
@@ -132,6 +150,13 @@ def integers(column: pl.Series) -> npt.NDArray[np.int64]:
     if column.dtype != pl.Int64:
         column = column.to_physical().cast(pl.Int64)
     return column.to_numpy()
+
+
+def bits(column: pl.Series) -> pl.Series:
+    """The column, floats as integers of the same bits: 0.0 and -0.0 differ."""
+    if not column.dtype.is_float():
+        return column
+    return column.reinterpret(dtype=pl.Int64 if column.dtype == pl.Float64 else pl.Int32)
 
 
 def one_zero(column: pl.Series) -> pl.Series:

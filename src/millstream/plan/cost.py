@@ -80,16 +80,17 @@ class Estimate:
 
 
 # What is known of nodes of one plan, by their identities: each is looked at from many above it.
-_Known = dict[int, Estimate]
+Known = dict[int, Estimate]
 
 
 def cost(plan: lo.Node, statistics: Statistics) -> float:
     """Per tick, over all operators of the plan."""
-    known: _Known = {}
-    return sum(_own_cost(node, statistics, known) for node in plan.walk())
+    known: Known = {}
+    return sum(own_cost(node, statistics, known) for node in plan.walk())
 
 
-def _own_cost(node: lo.Node, statistics: Statistics, known: _Known) -> float:
+def own_cost(node: lo.Node, statistics: Statistics, known: Known) -> float:
+    """Of one operator."""
     inputs = [estimate(child, statistics, known) for child in node.children]
     twice = 2 if any(c.kind == "relation" and pattern_of(c) == Pattern.STR for c in node.children) else 1
     match node:
@@ -162,7 +163,7 @@ def is_foretelling_cheaper(join: lo.Join, statistics: Statistics) -> bool:
     return TAKEN_BACK * (negation.premature_if_foretold - negation.premature) < spared
 
 
-def estimate(node: lo.Node, statistics: Statistics, known: _Known | None = None) -> Estimate:
+def estimate(node: lo.Node, statistics: Statistics, known: Known | None = None) -> Estimate:
     """Rate, size and distinct values of a node's output."""
     known = {} if known is None else known
     if id(node) not in known:
@@ -170,7 +171,7 @@ def estimate(node: lo.Node, statistics: Statistics, known: _Known | None = None)
     return known[id(node)]
 
 
-def _estimate(node: lo.Node, statistics: Statistics, known: _Known) -> Estimate:
+def _estimate(node: lo.Node, statistics: Statistics, known: Known) -> Estimate:
     match node:
         case lo.StreamScan() | lo.TableScan():
             return _of_source(node, statistics)
@@ -190,7 +191,7 @@ def _estimate(node: lo.Node, statistics: Statistics, known: _Known) -> Estimate:
         case lo.Join():
             return _of_join(node, statistics, known)
         case ph.ManyJoin():
-            return estimate(_in_pairs(node), statistics)
+            return estimate(in_pairs(node), statistics)
         case lo.Distinct():
             child = estimate(node.input, statistics, known)
             size = child.values(list(range(len(child.distinct))))
@@ -252,7 +253,7 @@ def _fraction(condition: Expression, child: Estimate) -> float:
     return UNKNOWN_SELECTIVITY
 
 
-def _in_pairs(node: ph.ManyJoin) -> lo.Node:
+def in_pairs(node: ph.ManyJoin) -> lo.Node:
     """The inputs joined one after the other, each by what the condition says of those so far."""
     joined, left = node.inputs[0], conjuncts(node.condition)
     for child in node.inputs[1:]:
@@ -263,7 +264,7 @@ def _in_pairs(node: ph.ManyJoin) -> lo.Node:
     return joined
 
 
-def _of_join(node: lo.Join, statistics: Statistics, known: _Known) -> Estimate:
+def _of_join(node: lo.Join, statistics: Statistics, known: Known) -> Estimate:
     left, right = (estimate(child, statistics, known) for child in node.children)
     width = len(left.distinct)
     keys, residual = split_condition(node.condition, width)

@@ -10,7 +10,7 @@ hardly anything is admitted at all, and holding back pays however small the tree
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -33,13 +33,18 @@ class _Size:
 
 def is_just_in_time_cheaper(joins: Sequence[lo.Join], statistics: Statistics) -> bool:
     """Whether some of the joins, of which the outermost is the first, hold enough rows that those above do not need."""
-    useless = 0.0
+    useless = sum(useless_rows(joins, statistics))
+    return useless > (LEAST_ASLEEP if joins and _sleeps(joins[0], statistics) else LEAST_USELESS)
+
+
+def useless_rows(joins: Sequence[lo.Join], statistics: Statistics) -> Iterator[float]:
+    """Of inner joins how many rows they hold, where those above do not need most of them."""
     for join in joins:
         rows = _size(join, statistics).rows
         for made in filter(None, map(_join_below, join.children)):
             size = _size(made, statistics).rows
-            useless += size if rows < MOST_PARTNERS * size else 0.0
-    return useless > (LEAST_ASLEEP if joins and _sleeps(joins[0], statistics) else LEAST_USELESS)
+            if rows < MOST_PARTNERS * size:
+                yield size
 
 
 def _sleeps(join: lo.Join, statistics: Statistics) -> bool:

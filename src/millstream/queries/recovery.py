@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from millstream.catalog.entries import Entry
+from millstream.engine.query_tables import NAME
 from millstream.language.type_names import stored_text
 from millstream.queries.named_templates import KIND as NAMED
 from millstream.queries.named_templates import NamedTemplates
@@ -21,7 +22,7 @@ from millstream.queries.planner import Planner
 from millstream.queries.registration import Registration, statement_of
 from millstream.queries.registry import Registry
 from millstream.queries.template_recovery import TemplateRecovery
-from millstream.queries.templates import DROPPED, MODE, NAME, TEXT
+from millstream.queries.templates import DROPPED, MODE, TEXT
 from millstream.queries.unopened import FAILED, UnopenedQuery, is_about_the_query, without_state
 from millstream.query import Query, QueryContext
 from millstream.state.notes import Record
@@ -44,6 +45,7 @@ class Recovery:
         self._registry, self._registration, self._templates = registry, registration, templates
         self._named, self._context, self._drop = named, context, drop
         self._put_off: list[Entry] = []
+        self._taken_apart: list[Entry] = []  # templates of which these are
         self._records: list[Record] = []
 
     def open(self) -> None:
@@ -67,7 +69,10 @@ class Recovery:
 
     def forget_unshown(self) -> None:
         """What was kept for queries that are put off."""
+        for entry in self._taken_apart:
+            self._templates.leave_out(entry)
         self._commit_declared()
+        self._engine.commits.commit_pending()
         self._engine.forget_unshown()
 
     def register_again(self) -> None:
@@ -110,6 +115,7 @@ class Recovery:
             if not is_about_the_query(error):
                 raise
         own = self._templates.taken_apart(entry) if is_template else [without_state(entry)]
+        self._taken_apart += [entry] if is_template else []
         self._session.declared = self._session.declared.replacing(entry, *own)
         self._put_off += own
 

@@ -17,6 +17,7 @@ from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
 from millstream.engine.materialization import Eager, Lazy, Materialization, Unmaterialized
 from millstream.engine.past import Past
+from millstream.engine.query_tables import NAME
 from millstream.errors import Place
 from millstream.language import statements as st
 from millstream.language.statement_parser import check_text, parse, parse_query
@@ -27,8 +28,8 @@ from millstream.queries.notices import counted_by, found_by_counting, of_the_pas
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice, shareable_plan, wanted_part
-from millstream.queries.templates import MODE, NAME, TEXT, GroupTemplate, Templates, table_row
-from millstream.query import Query, QueryContext
+from millstream.queries.templates import MODE, TEXT, GroupTemplate, Templates, table_row
+from millstream.query import PlanChange, Query, QueryContext
 from millstream.state.notes import Record
 
 _COUNTS = "exact answers begin once its windows have counted enough rows"
@@ -218,6 +219,8 @@ class Registration:
             engine.attach(bound.plan, options, past.kept)
         own = Eager(engine.reader, kept["edge"], bound.schema, bound.kind == "stream", reason=reason)
         query = self._added(new, own)
+        if new.entry is not None and "replanned" in new.entry:
+            query.plan_change = PlanChange.of(new.entry["replanned"])
         query.finding = partial(found_by_counting, bound.plan, past, options, engine)
         return query
 

@@ -53,7 +53,8 @@ class SharingChoice:
             values = None if constants is None else constants[value_column(parameter)]
             known = len(self._values.get((keyed.edge, shape.name), ()))
             known += 1 if values is None else values.n_unique()
-            count = groups.tables.next_query(keyed) + (1 if values is None else len(values))
+            rows = groups.tables.next_query(keyed) - len(keyed.equal)
+            count = rows + (1 if constants is None else constants.n_unique())
             if count <= MOST_PER_VALUE * known:
                 return keyed
         return groups.find(found, None, options)

@@ -16,6 +16,7 @@ from millstream.queries.planner import Planner
 from millstream.queries.recovery import Recovery
 from millstream.queries.registration import Registration
 from millstream.queries.registry import Registry
+from millstream.queries.replanning import Replanning
 from millstream.queries.sharing_choice import SharingChoice
 from millstream.queries.template_recovery import TemplateRecovery
 from millstream.queries.templates import GroupTemplate, Templates
@@ -35,6 +36,7 @@ class StandingQueries:
         self._none_templates = none = NoneTemplates(engine, session, registry, modes, context)
         self.named = named = NamedTemplates(planner, registry, context)
         self.registration = one = Registration(planner, registry, modes, choice, templates, context)
+        self.replanning = Replanning(planner, registry, choice)
         self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one, named)
         recovered = TemplateRecovery(planner, modes, templates, none, named)
         self.recovery = Recovery(planner, registry, one, recovered, named, context, partial(self.drop, recorded=True))
@@ -66,6 +68,7 @@ class StandingQueries:
     def _has_gone(self, query: Query) -> None:
         self.registry.remove(query)
         self.choice.forget(query.name)
+        self.replanning.forget(query)
         if query.member_of is not None:
             query.member_of.remove(query)
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
 
 from millstream.catalog.entries import Entry
 from millstream.engine.groups.group import Group, numbers_of
-from millstream.engine.past import WHOLE
+from millstream.engine.past import WHOLE, Past
 from millstream.engine.plans import steps_name
+from millstream.engine.query_tables import NAME
 from millstream.errors import Error
 from millstream.kernel.batch import value_column, value_columns
 from millstream.kernel.sharing.keyed_selection import equality_key
+from millstream.kernel.sharing.parameters import QUERY
 from millstream.language.bind_parameters import with_constants
 from millstream.language.syntax import numbered_parameters
 from millstream.plan.grouping import Shape, Split, shape_of, split
@@ -26,7 +28,7 @@ from millstream.queries.notices import of_the_past, past_in
 from millstream.queries.parameters import stored_kinds
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.registration import PlannedOtherwise, statement_of
-from millstream.queries.templates import MODE, NAME, TEMPLATE, TEXT, Templates
+from millstream.queries.templates import MODE, TEMPLATE, TEXT, Templates
 
 
 class TemplateRecovery:
@@ -70,12 +72,35 @@ class TemplateRecovery:
             group, entry = self._moved(entry, planned, lambda apart: engine.groups.find(found, key, apart))
         rows = engine.admitter.recover(group, [*planned_shapes], pl.col(TEMPLATE) == entry["name"])
         pasts = {number: past_in(entry, number) for number in numbers_of(rows)} if entry.get("notices") else {}
-        waiting = numbers_of(engine.groups.tables.rows(group, "waiting")) if pasts else ()
-        engine.pasts.note(group.edge, {number: past for number, past in pasts.items() if number in waiting})
+        if pasts:
+            self._note_pasts(group, pasts)
         for shape, planned in planned_shapes.items():
             template = self._templates.add(entry["name"], planned, group, shape, kinds, lazy, entry.get(OF))
             members = self._templates.add_rows(template, rows[shape.name], lambda number: pasts.get(number, WHOLE))
             self._named.join(template.of, members)
+
+    def _note_pasts(self, group: Group, pasts: Mapping[int, Past]) -> None:
+        """What queries have of the past; where they wait, that is worked through."""
+        engine, equal = self._engine, group.equal
+        waiting = numbers_of(engine.groups.tables.rows(group, "waiting"))
+        for number, past in pasts.items():
+            row = equal.row_of(number)
+            if row == number:
+                equal.note_past(row, past)
+            elif not equal.has_lost_its_first(row):
+                continue
+            elif past.covered:
+                past = replace(past, kept={})  # one that came before it, and is gone, may have seen more
+            if row in waiting:
+                engine.pasts.note(group.edge, {row: past})
+
+    def leave_out(self, entry: Entry) -> None:
+        """The queries of a template are in their group no more, since they are put off; others may have their rows."""
+        for group in self._engine.groups:
+            if group.selection == entry.get("selection"):
+                rows = self._engine.groups.tables.of_selection(group.selection).values()
+                numbers = [number for table in rows for number in _of(entry, table)[QUERY]]
+                self._engine.admitter.leave_out(group, numbers)
 
     def _shapes(self, entry: Entry, planned: Planned, found: Split, shape: Shape) -> dict[Shape, Planned]:
         """The shapes that queries of a template have, each with the plan of one of these."""
@@ -147,7 +172,7 @@ class TemplateRecovery:
         tables = [rows_of(entry)] if ROWS in entry else []
         if not tables:
             kept = self._engine.groups.tables.of_selection(entry["selection"]).values()
-            tables = [table.filter(pl.col(TEMPLATE) == entry["name"]) for table in kept]
+            tables = [_of(entry, table) for table in kept]
         common = {"kind": "query", "settings": entry["settings"], "statistics": entry["statistics"]}
         count = len(entry["parameters"])
         for table in tables:
@@ -163,6 +188,11 @@ class TemplateRecovery:
             for table in tables
             for row in table.iter_rows(named=True)
         ]
+
+
+def _of(entry: Entry, table: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a template."""
+    return table.filter(pl.col(TEMPLATE) == entry["name"])
 
 
 def _with_constants(template: str, values: Sequence[object]) -> str:

@@ -22,6 +22,7 @@ from millstream.engine.groups.group import Group
 from millstream.engine.materialization import Eager, Lazy, Materialization
 from millstream.engine.past import Past
 from millstream.engine.plans import steps_name
+from millstream.engine.query_tables import NAME
 from millstream.kernel.batch import value_column, value_columns
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.language.bind_parameters import filled
@@ -45,7 +46,7 @@ from millstream.settings import Settings
 from millstream.state.notes import Record
 from millstream.types import DataType, to_polars
 
-NAME, MODE, TEXT, TEMPLATE = "name", "mode", "text", "template"
+MODE, TEXT, TEMPLATE = "mode", "text", "template"
 DROPPED = "dropped"  # in a record: the query that is gone
 _TEXTS = {column: pl.String() for column in (NAME, MODE, TEXT, TEMPLATE)}
 _QUERY = re.compile(r"\s*REGISTER\s+QUERY\s.*?\sAS\s", re.IGNORECASE | re.DOTALL)  # what stands before a query's text
@@ -124,6 +125,7 @@ class GroupTemplate:
         service = self._service(query)
         return {
             "shared_by": self.planned.planner.engine.shared_plan.shown[query.edge],
+            "equal": self._equal(query),
             "indexes": [service.key] if service.key is not None else list(service.attributes),
             "unindexed": list(service.residual),
         }
@@ -133,7 +135,13 @@ class GroupTemplate:
         service = self._service(query)
         count = self.planned.planner.engine.shared_plan.shown[query.edge] - 1
         others = f"with {count} other{'s' * (count > 1)}" if count else "of its own, which others may join"
-        return [f"a row of the query table of a group {others}", *service.lines()]
+        equal = self._equal(query)
+        same = [f"the same row as {equal} of these, which select{'s' * (equal == 1)} the same"] if equal else []
+        return [f"a row of the query table of a group {others}", *same, *service.lines()]
+
+    def _equal(self, query: Query) -> int:
+        """How many others have the same row of the query table."""
+        return 0 if query.row is None else self.group.equal.number_of_names(query.row) - 1
 
     def _service(self, query: Query) -> IndexUse:
         """By which conditions a query is found, with its own constants."""
@@ -276,7 +284,7 @@ class Templates:
                 name,
                 mode,
                 template.bound,
-                self._materialization(template, number),
+                self._materialization(template, template.group.equal.row_of(number)),
                 number,
                 template,
                 past(number),

@@ -18,7 +18,7 @@ from millstream.state.snapshot import Snapshot
 
 FAILED = "failed"
 # What an entry says of that which is kept for its query.
-_OF_STATE = ("edge", "edges", "steps", "kept", "apart", "past", "notices")
+_OF_STATE = ("edge", "edges", "steps", "kept", "apart", "past", "notices", "replanned")
 
 
 def is_about_the_query(error: Exception) -> bool:
@@ -46,6 +46,7 @@ class Unopened:
     """What is kept for such a query: the reason."""
 
     edges: tuple[str, ...] = ()
+    number: int | None = None
     inputs: frozenset[str] = frozenset()
 
     def __init__(self, entry: Entry) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +25,27 @@ class QueryContext:
     tick_clocks: Callable[[], None]
     drop: Callable[[str], None]
     drop_template: Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PlanChange:
+    """What came of planning a query again by later statistics: it moves to another plan, has moved, or stays; since
+    which epoch, and why."""
+
+    state: str
+    epoch: int
+    reason: str
+
+    @staticmethod
+    def of(entry: Mapping[str, Any]) -> PlanChange:
+        """Of a query that has moved, by its entry."""
+        return PlanChange("moved", entry["epoch"], entry["reason"])
+
+    def entry(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "reason": self.reason}
+
+    def __str__(self) -> str:
+        return f"{self.state} since epoch {self.epoch}: {self.reason}"
 
 
 class TemplatePlan(Protocol):

@@ -39,7 +39,7 @@ class QueryInstants:
         """How far what is committed now is final, without waiting for anything: queries that wait are not admitted."""
         engine = self._engine
         for edge in self._query.materialization.edges:
-            engine.reader.check(edge, self._query.number)
+            engine.reader.check(edge, self._query.row)
         return engine.sources.final(self._query.materialization.inputs, engine.snapshot)
 
     @property

@@ -48,7 +48,7 @@ class Members:
         self._groups = {edge: self._numbered(places) for edge, places in of_groups.items()}
 
     def _numbered(self, places: list[int]) -> Numbered:
-        found = np.array([self.queries[place].number for place in places], np.int64)
+        found = np.array([self.queries[place].row for place in places], np.int64)
         return Numbered.of(found, np.array(places, np.int64))
 
     def __len__(self) -> int:
@@ -125,15 +125,14 @@ class Members:
             except kind as stopped:
                 found.update(dict.fromkeys(queries.places.tolist(), stopped))
                 continue
-            at = np.searchsorted(queries.numbers, np.array([*errors], np.int64))
-            for place, (number, error) in zip(at.tolist(), errors.items(), strict=True):
-                if place < len(queries.numbers) and queries.numbers[place] == number:
-                    found[int(queries.places[place])] = error
+            at, places = queries.find(np.array([*errors], np.int64))
+            by_position = [*errors.values()]
+            found.update((place, by_position[n]) for n, place in zip(at.tolist(), places.tolist(), strict=True))
         for place in self._singles:
             query = self.queries[place]
             try:
                 for edge in query.materialization.edges:
-                    reader.check(edge, query.number)
+                    reader.check(edge, query.row)
                 if not query.materialization.edges:
                     query.materialization.check()
             except kind as error:

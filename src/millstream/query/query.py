@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from millstream.language.instants import shown_instant
 from millstream.plan.analysis.lifetime import OPEN, influence
 from millstream.plan.explain import explain
 from millstream.plan.nodes import Kind
-from millstream.query.context import QueryContext, TemplatePlan
+from millstream.query.context import PlanChange, QueryContext, TemplatePlan
 from millstream.query.instants import QueryInstants
 from millstream.query.reader import ChangeReader
 from millstream.state.snapshot import Snapshot
@@ -56,6 +56,7 @@ class Query:
         # Where the first answerable instant is found by counting: what is found in the state of steps.
         self.finding: Callable[[StateNames], int] | None = None
         self.member_of: Template | None = None
+        self.plan_change: PlanChange | None = None
         self._dropped = False
 
     @property
@@ -91,6 +92,11 @@ class Query:
     def edge(self) -> str:
         """The first of the edges that it shows; nothing where it keeps nothing."""
         return self.materialization.edges[0] if self.materialization.edges else ""
+
+    @property
+    def row(self) -> int | None:
+        """The row that it has in the query table of its group: its own, or that of a query that selects the same."""
+        return self.materialization.number
 
     @property
     def schema(self) -> pa.Schema:
@@ -130,10 +136,10 @@ class Query:
     def is_filling(self) -> bool:
         """Whether the past that is kept is still being worked through in the background."""
         engine = self._engine
-        if self.number is None:
+        if self.row is None:
             return any(edge in engine.backfills for edge in self.materialization.edges)
-        is_among = self.edge in engine.groups and self.number in engine.groups[self.edge].filling
-        return is_among and not engine.backfills.is_broken(self.edge, self.number)
+        is_among = self.edge in engine.groups and self.row in engine.groups[self.edge].filling
+        return is_among and not engine.backfills.is_broken(self.edge, self.row)
 
     @under_way
     def wait(self, timeout: float | None = None) -> bool:
@@ -206,6 +212,11 @@ class Query:
         self.past = other.past
         self.materialization = other.materialization  # last: whoever finds it has the rest
 
+    def change_plan(self, bound: BoundQuery, materialization: Materialization) -> None:
+        """Go on by another plan, which says the same."""
+        self.common = bound
+        self.materialization = materialization
+
     def follow(self, since: Any = None, timeout: float | None = None) -> Iterator[pa.Table]:
         """The final changes after `since`, as they become final: tables like those of `changes`, none of them empty.
 
@@ -227,7 +238,8 @@ class Query:
         notes = (f"mode {self.mode}: {note}" for note in self.materialization.notes() if self.mode != "eager")
         member = [] if self.member_of is None else [f"template {self.member_of.name}: {len(self.member_of)} queries"]
         shared = [] if self.template is None else [f"sharing: {line}" for line in self.template.explain(self)]
-        return "\n".join([explain(self.bound.plan), *notes, *member, *shared])
+        change = [] if self.plan_change is None else [f"replan: {self.plan_change}"]
+        return "\n".join([explain(self.bound.plan), *notes, *member, *shared, *change])
 
     @under_way
     def stats(self) -> dict[str, Any]:
@@ -237,7 +249,7 @@ class Query:
             epoch = engine.snapshot.epoch
             stats = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
             return {**stats, **self._noticed()}
-        snapshot, notice = engine.snapshot, engine.enforcement.notices.get((self.edge, self.number))
+        snapshot, notice = engine.snapshot, engine.enforcement.notices.get((self.edge, self.row))
         if (error := self.error) is not None:
             stats = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
             return {**stats, "approximate": False, **self._noticed()}
@@ -251,6 +263,7 @@ class Query:
             **(self.template.sharing(self) if self.template is not None and self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
+            **({"replan": asdict(self.plan_change)} if self.plan_change is not None else {}),
             **self._noticed(),
         }
 

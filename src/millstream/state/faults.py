@@ -29,6 +29,7 @@ POINTS = (
     "sink-written",
     "backfill-slice-run",
     "backfill-finished",
+    "plan-moved",
 )
 
 _reached: Counter[str] = Counter()

@@ -76,15 +76,17 @@ class SinkCursor:
 
 @dataclass(frozen=True)
 class QueryTable:
-    """The queries of a group, as rows: those that were admitted, those that wait to be, and those that have failed. The
-    rows of a segment have their parameters in common types, and each says its shape."""
+    """The queries of a group, as rows: those that were admitted, those that wait to be, and those that have failed; and
+    those that are equal to one of them, which operators do not see. The rows of a segment have their parameters in
+    common types, and each says its shape."""
 
     admitted: Names = ()
     waiting: Names = ()
     failed: Names = ()
+    equal: Names = ()
 
     def names(self) -> Names:
-        return (*self.admitted, *self.waiting, *self.failed)
+        return (*self.admitted, *self.waiting, *self.failed, *self.equal)
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
         "failures": snapshot.failures,
         "sinks": {name: asdict(cursor) for name, cursor in snapshot.sinks.items()},
         "queries": snapshot.queries,
-        "query_tables": {step: asdict(table) for step, table in snapshot.query_tables.items()},
+        "query_tables": {step: _table_entry(table) for step, table in snapshot.query_tables.items()},
         "backfills": snapshot.backfills,
     }
 
@@ -290,6 +292,11 @@ def _progress(entry: Mapping[str, Any]) -> SourceProgress:
 def _sink_cursor(entry: Mapping[str, Any]) -> SinkCursor:
     spans = ((part, first, past, start) for part, first, past, start in entry.get("spans", ()))
     return SinkCursor(**{**entry, "spans": tuple(spans)})
+
+
+def _table_entry(table: QueryTable) -> dict[str, Names]:
+    equal = {"equal": table.equal} if table.equal else {}
+    return {"admitted": table.admitted, "waiting": table.waiting, "failed": table.failed, **equal}
 
 
 def _query_table(entry: Mapping[str, Any]) -> QueryTable:

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import strategies as st
 
 from millstream.kernel.relational.linear import Project
-from millstream.kernel.scalar.expressions import TRUE, Column, Parameter
+from millstream.kernel.scalar.expressions import Column, Parameter
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
@@ -24,7 +24,7 @@ elements = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 20)), max_size=3
 
 def selection(*, keyed: bool) -> GroupedSelection | KeyedSelection:
     if keyed:
-        return KeyedSelection(SCHEMA, VALUE, {"q": (LOW, TRUE)})
+        return KeyedSelection(SCHEMA, VALUE, {"q": call("=", [VALUE, LOW])})
     return GroupedSelection(SCHEMA, {"q": BETWEEN})
 
 

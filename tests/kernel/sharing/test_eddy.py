@@ -18,7 +18,7 @@ from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing.eddy import Eddy
 from millstream.kernel.sharing.grouped_selection import EDDY, GroupedSelection
 from millstream.kernel.sharing.index import Index, index_of
-from millstream.kernel.sharing.predicates import shape_of
+from millstream.kernel.sharing.parameters import QUERIES
 from millstream.types import BIGINT, Field
 
 NAMES = "abcde"
@@ -41,7 +41,8 @@ def queries(conditions: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[t
 
 
 def index(parts: Sequence[tuple[Expression, pl.DataFrame]]) -> Index:
-    return index_of([(shape_of(condition), table) for condition, table in parts])
+    shapes = {str(i): condition for i, (condition, _) in enumerate(parts)}
+    return index_of(shapes, query_state({str(i): [table] for i, (_, table) in enumerate(parts)})[QUERIES])
 
 
 def rows(count: int, seed: int = 1, low: Sequence[int] = (0,) * 5) -> pl.DataFrame:

@@ -17,11 +17,12 @@ from millstream.kernel.batch import batch_schema
 from millstream.kernel.keys import order_codes
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter
 from millstream.kernel.scalar.functions import call
-from millstream.kernel.sharing import eddy, index
+from millstream.kernel.sharing import block, eddy, index
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.identity import Recent
-from millstream.kernel.sharing.lineage import wanted_by
+from millstream.kernel.sharing.lineage import BLOCK_SIZE, wanted_by
 from millstream.kernel.sharing.parameters import QUERIES, SHAPE
+from millstream.kernel.sharing.predicates import Entries
 from millstream.types import BIGINT, STRING, DataType, Field, to_polars
 
 
@@ -50,13 +51,14 @@ def wanted(kind: DataType, tables: Sequence[pl.DataFrame], values: Sequence[Any]
 def built() -> Any:
     """The blocks that are made, in order."""
     made: list[int] = []
-    original = index._Builder.block
+    original = block.build_filters
 
-    def block(self: Any, number: int, among: Sequence[int]) -> Any:
-        made.append(number)
-        return original(self, number, among)
+    def build(entries: Entries) -> Any:
+        made.append(int(entries.queries[0]) // BLOCK_SIZE)
+        return original(entries)
 
-    with patch.object(index._Builder, "block", block):
+    nothing: Any = {name: Recent[Any](1 << 29, lambda _: 1) for name in ("_blocks", "_blocks_of_pieces", "_indexes")}
+    with patch.multiple(index, build_filters=build, **nothing):
         yield made
 
 
@@ -78,6 +80,33 @@ def test_new_queries_make_only_their_own_block_anew(built: list[int], kind: Data
     expected = {q: [v for v in values if v >= c] for q, c in zip([0, 1024, 1025, 4096], values, strict=True)}
     assert wanted(kind, [first, second], values) == expected
     assert built == [0, 1, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"), [(BIGINT, [30, 10, 20, 25]), (STRING, ["m", "b", "k", "l"])], ids=["numbers", "texts"]
+)
+def test_segments_that_are_merged_or_lose_queries_leave_other_blocks(
+    built: list[int], kind: DataType, values: list[Any]
+) -> None:
+    queries = [0, 1025, 1024, 4096]
+    wanted(kind, [table(kind, queries[:2], values[:2]), table(kind, queries[2:], values[2:])], values)
+    assert built == [0, 1, 4]
+    expected = {q: [v for v in values if v >= c] for q, c in zip(queries, values, strict=True)}
+    assert wanted(kind, [table(kind, queries, values)], values) == expected
+    assert built == [0, 1, 4]
+    del expected[1024]
+    assert wanted(kind, [table(kind, queries[:2] + queries[3:], values[:2] + values[3:])], values) == expected
+    assert built == [0, 1, 4, 1]
+
+
+def test_a_shape_that_is_not_known_yet_or_means_something_else() -> None:
+    """Names of shapes are the operator's: what another one made of the same segments is of no use to it."""
+    tables = {QUERIES: (table(BIGINT, [1], [5]),)}
+    less = call("<", [Column(BIGINT, 0, "a"), Parameter(BIGINT, 0)])
+    for shapes, expected in (({}, []), ({"q": at_least(BIGINT)}, [5, 6]), ({"q": less}, [4])):
+        operator = GroupedSelection((Field("a", BIGINT),), shapes)
+        output, _ = operator.step([rows(BIGINT, [4, 5, 6])], tables, NO_TIME)
+        assert output["c0"].to_list() == expected
 
 
 def test_blocks_of_many_constants_have_their_own_intervals() -> None:

@@ -23,7 +23,7 @@ from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing import input_lineage, signature_classes
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.input_lineage import InputSelections
-from millstream.kernel.sharing.keyed_selection import KeyedSelection, equality_key
+from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.kernel.sharing.lineage import wanted_by
 from millstream.kernel.sharing.parameters import QUERIES, QUERY, SHAPE
 from millstream.types import BIGINT, Field
@@ -82,7 +82,7 @@ def test_every_query_gets_what_it_gets_of_a_join_of_everything(data: st.DataObje
     for width in widths:
         schemas.append(SCHEMA[first : first + width])
         first += width
-    asked = InputSelections("selection", widths, conditions)
+    asked = InputSelections("selection", widths, GroupedSelection(SCHEMA, conditions))
     if len(widths) == 2 and data.draw(st.booleans()):
         left, right = schemas
         joins: list[Operator] = [InnerJoin(left, right, (), selections=asked), InnerJoin(left, right, ())]
@@ -124,7 +124,7 @@ def asking(**limits: Sequence[tuple[int, int]]) -> tuple[InputSelections, State]
         )
         rows += [(len(rows) + number, low, high, shape) for number, (low, high) in enumerate(bounds)]
     table = pl.DataFrame(rows, schema={QUERY: pl.Int64, "c0": pl.Int64, "c1": pl.Int64, SHAPE: pl.String}, orient="row")
-    return InputSelections("selection", (2, 2), shapes), {QUERIES: (table,)}
+    return InputSelections("selection", (2, 2), GroupedSelection(LEFT + RIGHT, shapes)), {QUERIES: (table,)}
 
 
 def numbered(count: int, keys: int) -> Batch:
@@ -174,7 +174,8 @@ def test_of_rows_with_many_partners_only_pairs_that_are_wanted_are_looked_at(
     columns = {QUERY: range(queries), "c0": [low for low, _ in bounds], "c1": [high for _, high in bounds]}
     rows = pl.DataFrame(columns | {"c2": columns["c0"][::-1], "c3": columns["c1"][::-1]})
     table: State = {QUERIES: (rows.with_columns(pl.lit("both").alias(SHAPE)),)}
-    join = InnerJoin(LEFT, RIGHT, ((0, 0),), selections=InputSelections("selection", (2, 2), {"both": condition}))
+    selection = GroupedSelection(LEFT + RIGHT, {"both": condition})
+    join = InnerJoin(LEFT, RIGHT, ((0, 0),), selections=InputSelections("selection", (2, 2), selection))
     nothing, first, second = numbered(0, 1), numbered(1_000, 5), numbered(2_000, 5)
     steps = [[first, nothing], [nothing, second], [first, first]]
     looked_at = []
@@ -187,7 +188,6 @@ def test_of_rows_with_many_partners_only_pairs_that_are_wanted_are_looked_at(
 
     monkeypatch.setattr(signature_classes.SignatureClasses, "_found", counted)
     narrow, wide_join = run(join, steps, [table] * 3), run(InnerJoin(LEFT, RIGHT, ((0, 0),)), steps, [table] * 3)
-    selection = GroupedSelection(LEFT + RIGHT, {"both": condition})
     for few, many in zip(narrow, wide_join, strict=True):
         of_few, of_many = (selection.step([batch], table, Progress((0,), (0,)))[0] for batch in (few, many))
         assert of_few.sort(of_few.columns[:-1]).equals(of_many.sort(of_many.columns[:-1]))
@@ -246,17 +246,13 @@ def test_of_queries_by_key_the_input_with_the_key_is_selected_from() -> None:
             call(">", [Column(BIGINT, 3, "w"), Parameter(BIGINT, 1)]),
         ],
     )
-    found = equality_key(condition)
-    assert found is not None
-    key, operand, rest = found
-    by_key = {"of": (operand, rest)}
+    selection = KeyedSelection(LEFT + RIGHT, Column(BIGINT, 1, "v"), {"of": condition})
     table: State = {QUERIES: (pl.DataFrame({QUERY: [0, 1, 2], "c0": [3, 4, 3], "c1": [0, 0, 500], SHAPE: ["of"] * 3}),)}
-    selections = InputSelections("selection", (2, 2), {"of": condition}, (key, by_key))
+    selections = InputSelections("selection", (2, 2), selection)
     rows = numbered(1000, 10)
     (made,) = run(InnerJoin(LEFT, RIGHT, ((0, 0),), selections=selections), [[rows, rows]], [table])
     (everything,) = run(InnerJoin(LEFT, RIGHT, ((0, 0),)), [[rows, rows]], [{}])
     assert made.height == 200 < everything.height
-    selection = KeyedSelection(LEFT + RIGHT, key, by_key)
     few, many = (selection.step([batch], table, Progress((0,), (0,)))[0] for batch in (made, everything))
     assert few.sort(few.columns).equals(many.sort(many.columns))
 

@@ -17,7 +17,7 @@ import polars as pl
 from millstream.engine.epochs.parts import read_history, write_history
 from millstream.engine.epochs.periods import by_period
 from millstream.kernel.batch import END, INF, INTERVAL_COLUMNS, START, WEIGHT
-from millstream.kernel.columns import frame_of, only, stacked, with_columns
+from millstream.kernel.columns import bits, frame_of, only, stacked, with_columns
 from millstream.kernel.keys import Positions, first_of_equal
 from millstream.kernel.lazy import matches, postings, ranked_tree
 from millstream.kernel.lazy.ranked_tree import TreeShape
@@ -183,9 +183,7 @@ def _bits(column: pl.Series) -> list[pl.Series]:
     if isinstance(column.dtype, pl.Array):
         words = column.to_numpy().reshape(len(column), -1).view(np.int64)
         return [pl.Series(f"{column.name} {place}", np.ascontiguousarray(word)) for place, word in enumerate(words.T)]
-    if not column.dtype.is_float():
-        return [column]
-    return [column.reinterpret(dtype=pl.Int64 if column.dtype == pl.Float64 else pl.Int32)]
+    return [bits(column)]
 
 
 def _spans(rows: pl.DataFrame, values: Sequence[str], value: Positions, chosen: Positions) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from millstream.engine.epochs.exchange import Envelope, Load, Skew, skews, split
@@ -22,6 +22,7 @@ from millstream.engine.epochs.stages import Send, StagePlan, StagePlanner, Stage
 from millstream.engine.epochs.traces import trace
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
+from millstream.kernel.columns import frame_of
 from millstream.kernel.operator import EVERYWHERE, Horizons, KeptInput, Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, limited_values
@@ -227,6 +228,7 @@ class _StageRun:
         self.outcome = ShardOutcome()
         self._trace = trace(work.trace)
         self._shared: dict[str, dict[int, _Shared]] = {}  # by step and the number of the input
+        self._progress: dict[str, Progress] = {}  # by step
         self._read: dict[str, Segment] = {}
         self._known: dict[int, tuple[str, Segment]] = {}  # segments that are stored already, by identity
 
@@ -255,8 +257,11 @@ class _StageRun:
     def _share(self, steps: Sequence[StageStep]) -> None:
         """Find the inputs that several steps keep in the same way: they keep them for as long as the last one needs."""
         found: dict[Hashable, list[tuple[str, int, KeptInput]]] = {}
+        before, after = self.work.before, self.work.after
         for step in steps:
-            for number, kept in step.operator.kept_inputs(self._progress(step)).items():
+            progress = Progress(tuple([before[e] for e in step.edges]), tuple([after[e] for e in step.edges]))
+            self._progress[step.name] = progress
+            for number, kept in step.operator.kept_inputs(progress).items():
                 found.setdefault((step.inputs[number], kept.arrangement), []).append((step.name, number, kept))
         for members in found.values():
             if len(members) > 1:
@@ -265,11 +270,9 @@ class _StageRun:
                 for step_name, number, kept in members:
                     own = self._shared.setdefault(step_name, {})
                     own[number] = _Shared(least, kept, first, model.synopsis)
-
-    def _progress(self, step: StageStep) -> Progress:
-        shared = {number: found.horizons for number, found in self._shared.get(step.name, {}).items()}
-        before, after = (tuple(of[edge] for edge in step.edges) for of in (self.work.before, self.work.after))
-        return Progress(before, after, shared)
+        for name, inputs in self._shared.items():
+            horizons = {number: shared.horizons for number, shared in inputs.items()}
+            self._progress[name] = replace(self._progress[name], shared=horizons)
 
     def _like_the_first(self, step: str, state: State) -> State:
         """The state, with the segments of the first step that keeps the same: a step that came later has its own ones
@@ -290,8 +293,7 @@ class _StageRun:
         if step.name in self.failures:
             return
         self._trace.at(step.name)
-        broken = step.breaking(self.failures, step.inputs)
-        if broken:
+        if self.failures and (broken := step.breaking(self.failures, step.inputs)):
             self.failures[step.name] = broken[0]
             return
         _pause.get()()
@@ -302,7 +304,7 @@ class _StageRun:
         called = self.shard == 0 if step.on_first_shard else bool(state) or has_rows
         if not called:
             return
-        progress = self._progress(step)
+        progress = self._progress[step.name]
         if not has_rows and step.operator.is_idle(state, progress):
             self._stay(step.name)
             return
@@ -335,7 +337,10 @@ class _StageRun:
 
     def _synopses(self, step: str) -> dict[str, Names]:
         """What a step has on this shard, and everywhere."""
-        known, here = self.work.states.get(step, {}), (f"{self.shard}/", EVERYWHERE)
+        known = self.work.states.get(step)
+        if not known:
+            return {}
+        here = f"{self.shard}/", EVERYWHERE
         return {synopsis: names for synopsis, names in known.items() if synopsis.startswith(here)}
 
     def _stay(self, step: str) -> None:
@@ -368,8 +373,8 @@ class _StageRun:
             self.outcome.states[step] = kept
         if step in self.work.shown and batch.height:
             # Whoever asks for answers asks for values and intervals.
-            shown = [name for name in batch.columns if name not in (ARRIVAL, BORN)]
-            self.outcome.results[step] = (self.writer.write_packed(batch[shown]),)
+            shown = frame_of([column for column in batch.get_columns() if column.name not in (ARRIVAL, BORN)])
+            self.outcome.results[step] = (self.writer.write_packed(shown),)
 
     def _name(self, segment: Segment) -> str:
         if id(segment) not in self._known:

@@ -6,7 +6,8 @@ who come have no key in common, and are put together; the others do not notice. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -27,7 +28,20 @@ from millstream.kernel.pending_errors import PENDING
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.state.snapshot import Names, Snapshot, state_names
 from millstream.state.store import Writer
+from millstream.state.written import Written
 from millstream.types import Schema, to_polars
+
+
+@dataclass(frozen=True, eq=False)
+class NewQueries:
+    """Queries of a group whose past was worked through: the states and results that this made, and perhaps segments of
+    their rows of the query table."""
+
+    group: Group
+    rows: RowsByShape
+    states: StateNames
+    results: Names
+    segments: Names = ()
 
 
 class Admission:
@@ -45,38 +59,45 @@ class Admission:
         with self._commits.store.file("queries") as writer:
             return {always.group: (Part("rows", writer.write(batch), batch.height, always.schema),)}
 
-    def admit(self, group: Group, rows: RowsByShape, states: StateNames, results: Names, segments: Names = ()) -> None:
-        """Let queries take part whose past was worked through, up to the committed snapshot; perhaps there are segments
-        of their rows already."""
-        snapshot, selection = self._commits.snapshot, group.selection
+    def admit(self, *newcomers: NewQueries) -> None:
+        """Let queries take part whose past was worked through, up to the committed snapshot: all by one commit."""
+        snapshot, steps = self._commits.snapshot.with_next_epoch(), set[str]()
+        with self._commits.writing() as written:
+            for new in newcomers:
+                snapshot = self._with(new, snapshot, steps, written)
+                steps.update(new.group.steps)
+            with self._tables.leaving([(new.group, numbers_of(new.rows)) for new in newcomers]):
+                self._commits.commit(snapshot)
+        for new in newcomers:
+            self._plan.put(new.group.pipeline.steps)
+            self._pasts.forget(new.group.edge, numbers_of(new.rows))
+
+    def _with(self, new: NewQueries, snapshot: Snapshot, steps: Collection[str], written: Written) -> Snapshot:
+        """The snapshot with queries that take part; some steps are those of others that come with them."""
+        group, states, selection = new.group, new.states, new.group.selection
         above = group.above - {selection}
         # Of what the selection reads, steps that have been there all along have their state already.
-        made = {
-            step: n for step, n in states.items() if step in above or (step not in self._plan and step != selection)
-        }
-        with self._commits.writing() as written:
-            written.add([*state_names(states), *results])
-            with self._commits.store.file("queries") as writer:
-                for step in group.pipeline.steps:
-                    if step.name in above and step.name in made and step.name in snapshot.states:
-                        both = snapshot.states[step.name], made[step.name]
-                        made[step.name] = self._merged_states(step.operator, *both, writer)
-            written.add(state_names(made))
-            pending = {key: names for key, names in states.get(selection, {}).items() if key == EVERYWHERE + PENDING}
-            held = snapshot.states.get(selection, {})
-            held = {**held, **{key: (*held.get(key, ()), *names) for key, names in pending.items()}}
-            if held:
-                made[selection] = held
-            table = self._tables.table_without(snapshot.query_table(selection), numbers_of(rows), "waiting")
-            segments = segments or self._tables.written(rows.values())
-            written.add(segments)
-            table = self._tables.table_with_admitted(table, segments)
-            written.add(table.names())
-            snapshot = snapshot.with_next_epoch().with_states(made).with_query_tables({selection: table})
-            snapshot = snapshot.with_results({group.edge: results}) if results else snapshot
-            self._plan.put(group.pipeline.steps)
-            self._commits.commit(snapshot)
-        self._pasts.forget(group.edge, numbers_of(rows))
+        known = {step for step in states if step in self._plan or step in steps or step == selection}
+        made = {step: names for step, names in states.items() if step in above or step not in known}
+        written.add([*state_names(states), *new.results])
+        with self._commits.store.file("queries") as writer:
+            for step in group.pipeline.steps:
+                if step.name in above and step.name in made and step.name in snapshot.states:
+                    both = snapshot.states[step.name], made[step.name]
+                    made[step.name] = self._merged_states(step.operator, *both, writer)
+        written.add(state_names(made))
+        pending = {key: names for key, names in states.get(selection, {}).items() if key == EVERYWHERE + PENDING}
+        held = snapshot.states.get(selection, {})
+        held = {**held, **{key: (*held.get(key, ()), *names) for key, names in pending.items()}}
+        if held:
+            made[selection] = held
+        table = self._tables.table_without(snapshot.query_table(selection), numbers_of(new.rows), "waiting")
+        segments = new.segments or self._tables.written(new.rows.values())
+        written.add(segments)
+        table = self._tables.table_with_admitted(table, segments)
+        written.add(table.names())
+        snapshot = snapshot.with_states(made).with_query_tables({selection: table})
+        return snapshot.with_results({group.edge: new.results}) if new.results else snapshot
 
     def fail(self, group: Group, rows: RowsByShape, error: EvaluationError) -> None:
         """Queries that wait have failed before they could be admitted."""
@@ -87,7 +108,8 @@ class Admission:
             written.add(table.names())
             errors = told_by_query(dict.fromkeys(queries, error), rows, group.shapes)
             failures = {failure_key(group.edge, query): said for query, said in errors.items()}
-            self._commits.commit(snapshot.with_query_tables({group.selection: table}).with_failures(failures))
+            with self._tables.leaving([(group, queries)]):
+                self._commits.commit(snapshot.with_query_tables({group.selection: table}).with_failures(failures))
         self._pasts.forget(group.edge, queries)
 
     def stop(self, group: Group, errors: Mapping[int, EvaluationError]) -> None:

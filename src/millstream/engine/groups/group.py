@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from millstream.engine.groups.equal_queries import EqualQueries
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
@@ -20,8 +21,8 @@ RowsByShape = Mapping[str, pl.DataFrame]  # of the query table, by shape
 @dataclass(eq=False)
 class Group:
     """The queries of one skeleton. `selection` is the step that selects for all of them, `above` what is the group's
-    own: the selection and the steps that read it; `below` makes what it reads. None of the names depends on which
-    queries there are."""
+    own: the selection and the steps that read it; `below` makes what it reads. None of the steps depends on which
+    queries there are: the selection sees the shapes as they come and go."""
 
     split: Split
     key: Expression | None
@@ -29,6 +30,7 @@ class Group:
     shapes: dict[str, Shape] = field(default_factory=dict)
     following: int = 0  # the number of the next query
     filling: set[int] = field(default_factory=set)  # queries whose past is worked through in the background
+    equal: EqualQueries = field(default_factory=EqualQueries)
     lifted: Lifted = field(init=False)
     edge: str = field(init=False)
     selection: str = field(init=False)
@@ -36,42 +38,30 @@ class Group:
     above: frozenset[str] = field(init=False)
     below: tuple[Step, ...] = field(init=False)
     query_rows: ph.QueryRows | None = field(init=False)
-    _conditions: dict[str, Expression] = field(init=False)  # of the shapes
-    _pipeline: Pipeline | None = field(init=False)
+    pipeline: Pipeline = field(init=False)
+    _conditions: dict[str, Expression] = field(init=False)  # of the shapes, as the selection has them
 
     def __post_init__(self) -> None:
         self._conditions = {name: shape.condition for name, shape in self.shapes.items()}
-        lowering = self._lowering()
-        pipeline = Pipeline(tuple(lowering.steps.values()))
-        self.lifted, self.edge, self.selection = self._lift(), lowering.edge, lowering.selection
+        self.lifted = lift(self.split, self.key, self._conditions)
+        lowering = Lowering(self.lifted.plan, self.options)
+        self.pipeline = pipeline = Pipeline(tuple(lowering.steps.values()))
+        self.edge, self.selection = lowering.edge, lowering.selection
         self.steps = tuple(step.name for step in pipeline.steps)
         self.above = _above(pipeline, self.selection)
         self.below = tuple(step for step in pipeline.steps if step.name not in self.above)
         rows = (node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows))
         self.query_rows = next(rows, None)
-        self._pipeline = pipeline
 
     def add(self, shape: Shape) -> None:
         if shape.name not in self.shapes:
             self.shapes[shape.name], self._conditions[shape.name] = shape, shape.condition
-            self._pipeline = None
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """The steps for the shapes that there are; made when they are asked for, since many shapes may come before."""
-        if self._pipeline is None:
-            self._pipeline = self.fork_pipeline()
-        return self._pipeline
 
     def fork_pipeline(self) -> Pipeline:
-        """The same, for another thread: selections remember what they made of their query tables."""
-        return Pipeline(tuple(self._lowering().steps.values()))
-
-    def _lowering(self) -> Lowering:
-        return Lowering(self._lift().plan, self.options)
-
-    def _lift(self) -> Lifted:
-        return lift(self.split, self.key, dict(self._conditions))  # a copy: others may come meanwhile
+        """The same steps, for another thread: selections remember what they made of their query tables, and shapes may
+        come meanwhile."""
+        lifted = lift(self.split, self.key, dict(self._conditions))
+        return Pipeline(tuple(Lowering(lifted.plan, self.options).steps.values()))
 
 
 def _above(pipeline: Pipeline, selection: str) -> frozenset[str]:

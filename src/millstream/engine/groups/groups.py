@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from millstream.engine.commits import Commits
+from millstream.engine.groups.equal_queries import EqualQueries
 from millstream.engine.groups.group import Group, RowsByShape, numbers_of, only_queries
 from millstream.engine.groups.tables import QueryTables, without
 from millstream.engine.past import Pasts, by_beginning
@@ -73,6 +74,7 @@ class Groups:
         """The last query is gone."""
         self._groups.pop(group.edge, None)
         self._known.clear()
+        group.equal = EqualQueries()
 
     def move(self, selection: str, edge: str, group: Group, chosen: pl.Expr, catalog: tuple[Any, ...]) -> None:
         """Let queries that another version kept under other names wait to be admitted here. What is left there is

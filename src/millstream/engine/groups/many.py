@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ import polars as pl
 from millstream.engine.groups.group import Group
 from millstream.kernel.batch import END, INTERVAL_COLUMNS, START, Batch, value_column, value_columns
 from millstream.kernel.columns import only
+from millstream.kernel.keys import Positions
 from millstream.kernel.operator import NO_STATE, Progress
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.lineage import (
@@ -33,7 +35,8 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Numbered:
-    """Queries of a group: their numbers, sorted, and the place of each among those that are read together."""
+    """Queries of a group: the numbers of their rows in its query table, sorted, and the place of each query among those
+    that are read together. Equal queries have the same row."""
 
     numbers: Numbers
     places: Numbers
@@ -42,6 +45,22 @@ class Numbered:
     def of(queries: Numbers, places: Numbers) -> Numbered:
         order = np.argsort(queries, kind="stable")
         return Numbered(queries[order], places[order])
+
+    @cached_property
+    def _are_different(self) -> bool:
+        return bool((self.numbers[1:] > self.numbers[:-1]).all())
+
+    def find(self, asked: Numbers) -> tuple[Positions, Numbers]:
+        """The queries that have rows that are asked for: (position of the row among these, place of the query)."""
+        begin = np.searchsorted(self.numbers, asked)
+        if self._are_different:
+            begin = np.minimum(begin, len(self.numbers) - 1)
+            rows = np.flatnonzero(self.numbers[begin] == asked) if len(self.numbers) else np.zeros(0, np.intp)
+            return rows, self.places[begin[rows]]
+        counts = np.searchsorted(self.numbers, asked, side="right") - begin
+        rows = np.arange(len(asked)).repeat(counts)
+        within = np.arange(rows.size) - (np.cumsum(counts) - counts).repeat(counts)
+        return rows, self.places[begin.repeat(counts) + within]
 
 
 def rows_of_many(
@@ -52,12 +71,10 @@ def rows_of_many(
     for frame in frames:
         near = only(frame, (numbers(frame, START) <= until) & (numbers(frame, END) > since))
         rows = _own(near, len(schema)) if group.lifted.expanded else _expanded(near, schema, queries)
-        found = numbers(rows, value_column(0))
-        at = np.minimum(np.searchsorted(queries.numbers, found), len(queries.numbers) - 1)
-        wanted = np.flatnonzero(queries.numbers[at] == found)
+        wanted, places = queries.find(numbers(rows, value_column(0)))
         if wanted.size:
-            places = pl.Series(value_column(0), queries.places[at[wanted]], pl.Int64)
-            yield pl.DataFrame([places, *gather(rows, rows.columns[1:], wanted)])
+            first = pl.Series(value_column(0), places, pl.Int64)
+            yield pl.DataFrame([first, *gather(rows, rows.columns[1:], wanted)])
 
 
 def _own(frame: pl.DataFrame, width: int) -> pl.DataFrame:

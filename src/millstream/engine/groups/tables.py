@@ -1,6 +1,7 @@
 """The query tables of groups: what the snapshot has of them, and what the next commit adds and takes away.
 
     a query comes ──held──▶ waiting ──its past was worked through──▶ admitted ──an error──▶ failed
+                  ──held──▶ equal, where there is a row that selects the same
     a query goes  ──gone──▶ in no table any more
 
 Coming and going cost nothing but a note in the journal: rows are written by the next commit, whatever that is for, many
@@ -9,15 +10,20 @@ at a time. What an operator sees of a table are the admitted rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from millstream.engine.commits import Commits
+from millstream.engine.groups.equal_queries import UNKNOWN, Departure
 from millstream.engine.groups.group import Group, RowsByShape
-from millstream.engine.query_tables import KINDS, AdmissionState, failure_key
+from millstream.engine.past import Past
+from millstream.engine.query_tables import EQUAL_TO, KINDS, NAME, AdmissionState, failure_key
 from millstream.kernel.sharing.parameters import QUERY, SHAPE, by_shape, packed
+from millstream.kernel.sharing.selection_keys import keys_of
+from millstream.plan.grouping import Shape
 from millstream.state.snapshot import Names, QueryTable, Snapshot
 
 _MANY, _SIZE_CLASS = 8, 3  # segments that become one, and bits of sizes that are about the same
@@ -29,7 +35,13 @@ class _Changes:
 
     group: Group
     held: list[pl.DataFrame] = field(default_factory=list)
+    equal: list[pl.DataFrame] = field(default_factory=list)
     gone: set[int] = field(default_factory=set)
+    words: dict[int, int] = field(default_factory=dict)  # by row: the query whose words it takes
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.held or self.equal or self.gone or self.words)
 
 
 class QueryTables:
@@ -43,17 +55,28 @@ class QueryTables:
     # Reading
 
     def rows(self, group: Group, *kinds: AdmissionState) -> RowsByShape:
-        """The rows of some kinds or all, by shape."""
-        kinds = kinds or KINDS
+        """The rows of some kinds, by shape; or those of all queries, equal ones too."""
         table, changes = self._commits.snapshot.query_table(group.selection), self._changes.get(group.edge)
-        names = [name for kind in kinds for name in getattr(table, kind)]
-        held = changes.held if changes is not None and "waiting" in kinds else []
+        names = [name for kind in kinds or KINDS for name in getattr(table, kind)]
+        held = [] if changes is None else [*(changes.held if "waiting" in (kinds or KINDS) else ())]
+        if not kinds:
+            held += self._equal(table, changes)
         found = self._read(names, held)
         return without(found, changes.gone) if changes is not None and changes.gone else found
 
     def of_selection(self, selection: str) -> RowsByShape:
-        """All rows that the snapshot has under the name of a selection, whether there is such a group now or not."""
-        return self._read(self._commits.snapshot.query_table(selection).names(), ())
+        """The rows of all queries that the snapshot has under the name of a selection, whether there is such a group
+        now or not."""
+        table = self._commits.snapshot.query_table(selection)
+        found = self._read((*table.admitted, *table.waiting, *table.failed), self._equal(table, None))
+        named = ((shape, rows.filter(pl.col(NAME).is_not_null())) for shape, rows in found.items())
+        return {shape: rows for shape, rows in named if rows.height}
+
+    def _equal(self, table: QueryTable, changes: _Changes | None) -> list[pl.DataFrame]:
+        """The rows of queries that are equal to others, of one shape each, as if they had rows of their own."""
+        held = changes.equal if changes is not None else []
+        stored = (rows for found in by_shape(map(self._store.read, table.equal)).values() for rows in found)
+        return [rows.drop(EQUAL_TO) for rows in (*stored, *held)]
 
     def _read(self, names: Iterable[str], held: Iterable[pl.DataFrame]) -> RowsByShape:
         parts = by_shape(map(self._store.read, names))
@@ -68,25 +91,88 @@ class QueryTables:
 
     # Coming and going
 
-    def enqueue(self, group: Group, shape: str, rows: pl.DataFrame) -> None:
-        """Have queries of a shape wait to be admitted."""
-        self._of(group).held.append(rows.with_columns(pl.lit(shape).alias(SHAPE)))
-        group.following = self.next_query(group) + rows.height
+    def enqueue(
+        self, group: Group, shape: Shape, rows: pl.DataFrame, past: Past, is_over: Callable[[int], bool]
+    ) -> pl.DataFrame:
+        """Have queries of a shape wait to be admitted, which have this past. Those that are equal to one whose row is
+        not over do not: they have that row. Gives the rows that are to be admitted."""
+        equal, changes = group.equal, self._of(group)
+        if not equal.is_known:
+            equal.know(self._selected(group))
+        following = self.next_query(group)
+        selected = keys_of(shape.condition).of_rows(rows, len(shape.parameters))
+        having = pl.Series(EQUAL_TO, equal.join(rows[QUERY].to_list(), selected, past, is_over), pl.Int64)
+        rows = rows.with_columns(pl.lit(shape.name).alias(SHAPE))
+        is_own = having == rows[QUERY]
+        own = rows if is_own.all() else rows.filter(is_own)
+        if own.height:
+            changes.held.append(own)
+        if own.height < rows.height:
+            changes.equal.append(rows.with_columns(having).filter(~is_own))
+        group.following = following + rows.height
+        return own
 
-    def dequeue(self, group: Group) -> None:
+    def dequeue(self, group: Group, rows: pl.DataFrame) -> None:
         """Forget what was held last: it could not be kept."""
-        self._of(group).held.pop()
+        changes, queries = self._of(group), rows[QUERY].to_list()
+        for held in (changes.held, changes.equal):
+            if held and held[-1][QUERY][0] in queries:
+                held.pop()
+        group.equal.withdraw(queries)
         self._forget_unchanged(group)
 
-    def take_out(self, group: Group, queries: Iterable[int]) -> None:
+    def _selected(self, group: Group) -> Iterator[tuple[int, Hashable]]:
+        """The rows that queries may come to, and what they select."""
+        for shape, rows in self.rows(group, "admitted", "waiting").items():
+            if shape in group.shapes:
+                known = group.shapes[shape]
+                named = rows.filter(pl.col(NAME).is_not_null())
+                selected = keys_of(known.condition).of_rows(named, len(known.parameters))
+                yield from zip(named[QUERY], selected, strict=True)
+
+    def recover_equal(self, group: Group) -> None:
+        """Know which queries have rows of others, by what the snapshot says."""
+        table = self._commits.snapshot.query_table(group.selection)
+        found = [self._store.read(name) for name in table.equal]
+        pairs = {query: row for rows in found for query, row in zip(rows[QUERY], rows[EQUAL_TO], strict=True)}
+        if pairs:
+            kept = (rows.filter(pl.col(NAME).is_null())[QUERY] for rows in self.rows(group, *KINDS).values())
+            group.equal.recover(pairs, [row for nameless in kept for row in nameless])
+
+    def take_out(self, group: Group, departure: Departure) -> None:
         """Queries are in no table any more. Their rows stay until they expire, and are nobody's: numbers are not used
         again."""
-        self._of(group).gone.update(queries)
+        changes = self._of(group)
+        changes.gone |= departure.gone
+        changes.words |= departure.words
 
-    def put_back(self, group: Group, queries: Iterable[int]) -> None:
+    def put_back(self, group: Group, departure: Departure) -> None:
         """They could not be taken out."""
-        self._of(group).gone.difference_update(queries)
+        changes = self._of(group)
+        changes.gone -= departure.gone
+        for row in departure.words:
+            if (before := group.equal.words_of(row)) in (row, UNKNOWN):
+                del changes.words[row]
+            else:
+                changes.words[row] = before
         self._forget_unchanged(group)
+
+    @contextmanager
+    def leaving(self, queries: Iterable[tuple[Group, Collection[int]]]) -> Iterator[None]:
+        """Queries of groups that the commit within has in other tables wait no more; where it fails they still do."""
+        before: list[tuple[_Changes, list[pl.DataFrame]]] = []
+        for group, own in queries:
+            if (changes := self._changes.get(group.edge)) is not None:
+                before.append((changes, changes.held))
+                among = ((rows, sum(query in own for query in rows[QUERY])) for rows in changes.held)
+                left = ((rows, found) for rows, found in among if found < rows.height)
+                changes.held = [rows.filter(~_among(rows, own)) if found else rows for rows, found in left]
+        try:
+            yield
+        except BaseException:
+            for changes, held in reversed(before):
+                changes.held = held
+            raise
 
     def next_query(self, group: Group) -> int:
         return max(self._commits.snapshot.queries.get(group.edge, 0), group.following)
@@ -104,8 +190,7 @@ class QueryTables:
         return self._changes.setdefault(group.edge, _Changes(group))
 
     def _forget_unchanged(self, group: Group) -> None:
-        changes = self._of(group)
-        if not changes.held and not changes.gone:
+        if self._of(group).is_nothing:
             self.forget(group)
 
     # What the next commit keeps
@@ -124,19 +209,42 @@ class QueryTables:
         tables, numbers, forgotten = dict[str, QueryTable](), dict[str, int](), set[str]()
         for edge, changes in self._changes.items():
             group = changes.group
-            table = snapshot.query_table(group.selection)
+            table, held, equal = snapshot.query_table(group.selection), changes.held, changes.equal
             if changes.gone:
                 table = self.table_without(table, changes.gone)
+                table = replace(table, equal=self._names_without(table.equal, changes.gone))
                 forgotten |= {failure_key(edge, query) for query in changes.gone}
-            held = changes.held
-            if changes.gone:
                 held = [rows.filter(~_among(rows, changes.gone)) for rows in packed(held)]
-            tables[group.selection] = self.table_with(table, "waiting", held)
+                equal = [rows.filter(~_among(rows, changes.gone)) for rows in packed(equal)]
+            table = self.table_with(table, "waiting", held)
+            table = replace(table, equal=self._appended(table.equal, equal)) if equal else table
+            tables[group.selection] = self._with_words(table, changes)
             numbers[edge] = self.next_query(group)
         if not tables:
             return snapshot
         snapshot = snapshot.with_query_tables(tables).with_number_of_queries(numbers)
         return snapshot.without_failures(forgotten) if forgotten else snapshot
+
+    def _with_words(self, table: QueryTable, changes: _Changes) -> QueryTable:
+        """A table in which rows whose queries are gone have the words of others that are equal."""
+        words = {query: row for row, query in changes.words.items() if row not in changes.gone}
+        if not words:
+            return table
+        asked = pl.Series([*words], dtype=pl.Int64).implode()
+        found = (rows.filter(rows[QUERY].is_in(asked)) for rows in map(self._store.read, table.equal))
+        taken = [
+            rows.drop(EQUAL_TO).with_columns(
+                pl.col(QUERY).replace_strict(words, return_dtype=pl.Int64), pl.lit(None, pl.String).alias(NAME)
+            )
+            for rows in found
+            if rows.height
+        ]
+        before = {kind: _numbers(map(self._store.read, getattr(table, kind))) for kind in KINDS}
+        table = self.table_without(table, set(words.values()))
+        for kind, numbers in before.items():
+            of_kind = [rows.filter(_among(rows, numbers)) for rows in taken]
+            table = self.table_with(table, kind, [rows for rows in of_kind if rows.height])
+        return table
 
     def release(self) -> set[str]:
         """What was held is committed; gives what was written on the way, of which not all need be named."""
@@ -156,11 +264,11 @@ class QueryTables:
 
     def table_without(self, table: QueryTable, queries: Collection[int], *kinds: AdmissionState) -> QueryTable:
         """A table without some queries, where they are of some kinds or any."""
-        changed = {
-            kind: tuple(left for name in getattr(table, kind) for left in self._filtered(name, queries))
-            for kind in kinds or KINDS
-        }
+        changed = {kind: self._names_without(getattr(table, kind), queries) for kind in kinds or KINDS}
         return replace(table, **changed)
+
+    def _names_without(self, names: Names, queries: Collection[int]) -> Names:
+        return tuple(left for name in names for left in self._filtered(name, queries))
 
     def _appended(self, names: Names, rows: Iterable[pl.DataFrame]) -> Names:
         return self.compacted((*names, *self._edit(rows)))
@@ -200,6 +308,10 @@ def without(rows: RowsByShape, queries: Collection[int]) -> RowsByShape:
     """Rows of query tables but for those of some queries."""
     found = ((shape, frame.filter(~_among(frame, queries))) for shape, frame in rows.items())
     return {shape: frame for shape, frame in found if frame.height}
+
+
+def _numbers(tables: Iterable[pl.DataFrame]) -> set[int]:
+    return {query for rows in tables for query in rows[QUERY]}
 
 
 def _among(rows: pl.DataFrame, queries: Collection[int]) -> pl.Series:

@@ -12,7 +12,8 @@ and the next process begins again.
 
 Of steps that other queries share the state is worked out as well, since what is above them needs their past, and then
 left: the live one is the same. Queries of a group have a job of their own, for all that wait: it runs the group's plan
-for them alone, and in the end what it holds for them and what the group holds for the others are put together.
+for them alone, and in the end what it holds for them and what the group holds for the others are put together. So does
+a query that moves to another plan: it goes on by the one it has until the other one is as far (`move`).
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from typing import Any
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.runner import BackgroundRunner, Runner
 from millstream.engine.epochs.task import EpochTask
-from millstream.engine.groups.admission import Admission
+from millstream.engine.groups.admission import Admission, NewQueries
 from millstream.engine.groups.group import Group, RowsByShape, halves, numbers_of, only_queries
 from millstream.engine.groups.groups import Groups
 from millstream.engine.history.merge_producers import Merger, Newcomers
+from millstream.engine.history.move import Move, after_move
 from millstream.engine.history.replay import HistoryRun, Replay
 from millstream.engine.history.slices import arrivals
 from millstream.engine.past import Pasts, common
@@ -44,6 +46,7 @@ from millstream.kernel.pipeline import Pipeline
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.state.faults import reach
 from millstream.state.snapshot import Snapshot
+from millstream.state.written import Written
 
 _SMALLEST_SLICE, _LARGEST_SLICE = 1_000, 4_000_000  # rows
 _SHRINKING = 0.7  # what is left must have become so much less in a round, or else ingest is as fast as we are
@@ -71,6 +74,7 @@ class Job:
 
     run: HistoryRun
     error: Error | None = None  # something else than the queries is wrong
+    move: Move | None = None  # for a query that runs by another plan
 
 
 class Backfills:
@@ -92,6 +96,7 @@ class Backfills:
         self._lock = threading.Lock()  # of what follows; taken after the engine's, never before
         self._waiting: dict[str, Pipeline] = {}  # by edge
         self._waiting_groups: dict[str, tuple[Group, list[set[int]]]] = {}  # all together, or in these parts
+        self._moves: dict[str, Move] = {}  # by the edge that queries move to
         self._job: Job | None = None
         self._broken: dict[str, Error] = {}  # by edge: what stopped its backfill until the database is opened again
         self._thread: threading.Thread | None = None
@@ -109,13 +114,15 @@ class Backfills:
     def __contains__(self, edge: str) -> bool:
         """Whether the past of an edge is still to be worked through."""
         with self._lock:
-            waits = edge in self._waiting or edge in self._waiting_groups
+            waits = edge in self._waiting or edge in self._waiting_groups or edge in self._moves
             return waits or (self._job is not None and edge in self._job.run.shown)
 
     def pipeline_of(self, edge: str) -> Pipeline | None:
         with self._lock:
             if self._job is not None and edge in self._job.run.shown:
                 return self._job.run.pipeline
+            if edge in self._moves:
+                return self._moves[edge].pipeline
             return self._waiting_groups[edge][0].pipeline if edge in self._waiting_groups else self._waiting.get(edge)
 
     def is_broken(self, edge: str, query: int | None = None) -> bool:
@@ -187,6 +194,14 @@ class Backfills:
         if self._is_started:
             self._wake()
 
+    def move(self, move: Move) -> None:
+        """Work through the past of a plan that a query is to go on by, and then have it do so."""
+        with self._lock:
+            self._moves[move.after] = move
+            self._pasts.firsts[move.after] = move.firsts
+        if self._is_started:
+            self._wake()
+
     def start(self) -> None:
         """Begin: all that an earlier process has declared is there."""
         self._is_started = True
@@ -194,12 +209,18 @@ class Backfills:
 
     def _wake(self) -> None:
         with self._lock:
-            if self._thread is None and (self._waiting or self._waiting_groups) and not self._is_closed:
+            waits = self._waiting or self._waiting_groups or self._moves
+            if self._thread is None and waits and not self._is_closed:
                 self._thread = threading.Thread(target=self._work, name="millstream-backfill", daemon=True)
                 self._thread.start()
 
     def cancel(self, edge: str) -> None:
-        """Nobody asks for an edge any more."""
+        """Nobody asks for an edge any more, or wants to move to it."""
+        with self._lock:
+            move = self._moves.pop(edge, None)
+        if move is not None:
+            self._pasts.firsts.pop(edge, None)
+            move.ended(None)
         with self._lock:
             self._waiting.pop(edge, None)
             self._waiting_groups.pop(edge, None)
@@ -235,29 +256,35 @@ class Backfills:
                 raise run.failures[edge]
             self._merger.admit(Newcomers(pipeline, run.shown, dict(run.states), run.results), changed)
 
-    def admit(self, group: Group) -> None:
-        """Let those of a group take part that wait and that nobody is busy with."""
-        self._commits.commit_pending()
-        for rows in self._groups.by_past(group, self._groups.waiting(group)):
-            self._admit(group, rows)
-
-    def _admit(self, group: Group, rows: RowsByShape) -> None:
-        """Commits for each part of the queries that can be admitted at once; one that fails is kept as failed."""
+    def admit(self, waiting: Sequence[tuple[Group, RowsByShape]]) -> None:
+        """Let queries of groups take part that wait and that nobody is busy with: all of them by one commit, but for
+        those that fail."""
+        parts = [(group, rows) for group, found in waiting for rows in self._groups.by_past(group, found)]
         with self._commits.writing() as written:
-            run = self._run_for(group, group.pipeline, rows, "admission/")
-            written.add(run.names())
-            if run.once or any(self._commits.snapshot.history.get(source) for source in run.sources):
-                self._finish(run)
-            written.add(run.names())
-            if group.edge not in run.failures:
-                results, segments = run.results.get(group.edge, ()), run.tables.get(group.selection, ())
-                self._admission.admit(group, rows, run.states, results, segments)
-                return
-        if run.has_common_failure or len(numbers_of(rows)) == 1:
-            self._admission.fail(group, rows, run.failures[group.edge])
-        else:
-            for half in halves(rows):
-                self._admit(group, half)
+            runs = [self._run_through(group, rows, written) for group, rows in parts]
+            filled = [
+                NewQueries(group, rows, run.states, run.results.get(group.edge, ()), run.tables[group.selection])
+                for (group, rows), run in zip(parts, runs, strict=True)
+                if group.edge not in run.failures
+            ]
+            if filled:
+                self._admission.admit(*filled)
+        for (group, rows), run in zip(parts, runs, strict=True):
+            if group.edge in run.failures:
+                if run.has_common_failure or len(numbers_of(rows)) == 1:
+                    self._admission.fail(group, rows, run.failures[group.edge])
+                else:
+                    for half in halves(rows):
+                        self.admit([(group, half)])
+
+    def _run_through(self, group: Group, rows: RowsByShape, written: Written) -> HistoryRun:
+        """The past of queries of a group."""
+        run = self._run_for(group, group.pipeline, rows, "admission/")
+        written.add(run.names())
+        if run.once or any(self._commits.snapshot.history.get(source) for source in run.sources):
+            self._finish(run)
+        written.add(run.names())
+        return run
 
     def _run_for(self, group: Group, pipeline: Pipeline, rows: RowsByShape, owner: str = "") -> HistoryRun:
         """For some queries of a group."""
@@ -301,7 +328,7 @@ class Backfills:
         """All that wait, as one job, or all of a group; the thread ends where there is none."""
         owner = f"backfill {next(self._numbers)}/"
         with self._commits.lock, self._lock:
-            if self._is_closed or not (self._waiting or self._waiting_groups):
+            if self._is_closed or not (self._waiting or self._waiting_groups or self._moves):
                 self._thread = None
                 return None
             if self._waiting:
@@ -312,6 +339,10 @@ class Backfills:
                 for edge in alike:
                     pipeline = pipeline.with_steps(self._waiting.pop(edge).steps)
                 self._job = Job(HistoryRun(pipeline, frozenset(alike), owner, firsts))
+            elif not self._waiting_groups:
+                edge, move = next(iter(self._moves.items()))
+                del self._moves[edge]
+                self._job = Job(HistoryRun(move.pipeline, frozenset([edge]), owner, move.firsts), move=move)
             else:
                 self._job = Job(self._next_of(next(iter(self._waiting_groups)), owner))
             self._background_runner = self._runner.background_runner(self._pause)
@@ -335,7 +366,7 @@ class Backfills:
         with commits.lock:
             commits.unpin(job)
             with self._lock:
-                if job.error is not None and not self._is_over(job):
+                if job.error is not None and job.move is None and not self._is_over(job):
                     stuck = (
                         [*run.shown]
                         if run.group is None
@@ -348,6 +379,8 @@ class Backfills:
                 if edge not in self:
                     self._pasts.firsts.pop(edge, None)
             commits.sweep(run.names())
+            if job.move is not None and not self._is_closed:
+                job.move.ended(job.error)
         commits.notifier.notify()
 
     def _is_over(self, job: Job) -> bool:
@@ -433,7 +466,9 @@ class Backfills:
         reach("backfill-finished")
         with self._lock:
             shown = run.shown
-        if run.group is None:
+        if job.move is not None:
+            self._publish_move(job, job.move)
+        elif run.group is None:
             self._publish_edges(run, shown)
         elif shown:
             self._publish_queries(run, run.group)
@@ -449,6 +484,22 @@ class Backfills:
             lambda snapshot: snapshot.with_failures(failed).without_backfills(shown),
         )
 
+    def _publish_move(self, job: Job, move: Move) -> None:
+        """From this commit on the query runs by its new plan; that of its past stays which the new one cannot tell."""
+        run, catalog = job.run, move.catalog()
+        if move.after in run.failures:
+            job.error = run.failures[move.after]
+        elif catalog is not None and run.shown:
+            with self._commits.writing() as written:
+                self._merger.admit(
+                    Newcomers(run.pipeline, run.shown, dict(run.states), run.results),
+                    lambda snapshot: after_move(snapshot, move, self._commits.store, written).with_catalog(catalog),
+                )
+            with self._lock:
+                self._job = None  # whoever asks for the edge need not wait any more
+            reach("plan-moved")
+            move.moved()
+
     def _publish_queries(self, run: HistoryRun, group: Group) -> None:
         """The queries that are still there take part, or have failed; where it may be one of several, they go on
         apart."""
@@ -460,7 +511,7 @@ class Backfills:
             if rows and group.edge in run.failures:
                 self._admission.fail(group, rows, run.failures[group.edge])
             elif rows:
-                self._admission.admit(group, rows, run.states, run.results.get(group.edge, ()))
+                self._admission.admit(NewQueries(group, rows, run.states, run.results.get(group.edge, ())))
             group.filling -= queries
         if group.edge in groups and groups.waiting(group, filling=True):
             self.add_group(group)  # some have come meanwhile

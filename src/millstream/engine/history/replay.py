@@ -18,7 +18,7 @@ from millstream.engine.epochs.parts import Part
 from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
 from millstream.engine.groups.group import Group, RowsByShape
 from millstream.engine.history.slices import FileLeft, RowsByTime
-from millstream.engine.needs import Needs, needs_of
+from millstream.engine.needs import EVERYTHING, Needs, needs_of
 from millstream.engine.sources import Sources
 from millstream.engine.tasks import Tasks
 from millstream.errors import EvaluationError
@@ -26,6 +26,8 @@ from millstream.kernel.batch import INF
 from millstream.kernel.pipeline import Pipeline
 from millstream.state.snapshot import HistoryFile, Names, Snapshot, state_names
 from millstream.state.written import Written
+
+_FEW_SHAPES, _FEW_ROWS = 4, 100_000
 
 
 @dataclass(eq=False)
@@ -97,7 +99,7 @@ class Replay:
                     file,
                     max(after, run.firsts.get(source, 0) - 1),
                     up_to,
-                    run.needs(source),
+                    self._needs(run, source, snapshot),
                     run.seen.get(source, 0),
                     among.get(source, INF),
                 )
@@ -156,7 +158,14 @@ class Replay:
 
     def _files(self, run: HistoryRun, source: str, snapshot: Snapshot) -> list[HistoryFile]:
         first = run.firsts.get(source, 0)
-        return [f for f in self._sources.needed_files(source, snapshot, run.needs(source)) if f.last >= first]
+        needs = self._needs(run, source, snapshot)
+        return [f for f in self._sources.needed_files(source, snapshot, needs) if f.last >= first]
+
+    def _needs(self, run: HistoryRun, source: str, snapshot: Snapshot) -> Needs:
+        """What is taken of a source: what the run needs, but where finding that out costs more than to read it all."""
+        if len(run.queries) > _FEW_SHAPES and sum(file.rows for file in snapshot.history.get(source, ())) < _FEW_ROWS:
+            return EVERYTHING
+        return run.needs(source)
 
 
 def _fail(run: HistoryRun, failures: Mapping[str, EvaluationError]) -> None:

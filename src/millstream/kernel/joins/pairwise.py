@@ -8,7 +8,7 @@ Stored rows lie in segments sorted by a 64-bit key, where rows find their partne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
 import numpy as np
@@ -26,10 +26,10 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.columns import frame_of, stacked, with_columns
+from millstream.kernel.columns import frame_of, is_small, numbered, positions, stacked, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.joins.stem import Arrangement, arranged_by
-from millstream.kernel.keys import Positions, are_codes_exact
+from millstream.kernel.keys import Positions, Ticks, are_codes_exact
 from millstream.kernel.operator import Horizons, KeptInput, Operator, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
@@ -38,7 +38,7 @@ from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
-from millstream.kernel.storage.synopsis import Consolidated, Synopsis, retain, retained
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis, lets_go, retain, retained
 from millstream.types import Schema
 
 _ROW = "_row"
@@ -63,6 +63,8 @@ class KeyedJoin(Operator):
         self._columns = (value_columns(len(left_schema)), value_columns(len(right_schema)))
         self._key_columns = [[value_column(key[side]) for key in keys] for side in (0, 1)]
         self._bands = [None if keys else find_band(residual, len(left_schema), side) for side in (0, 1)]
+        self._arrangements = [self._arrangement(side) for side in (0, 1)]
+        self._is_restricted = residual != TRUE
 
     @property
     def distribution(self) -> Distribution:
@@ -73,7 +75,7 @@ class KeyedJoin(Operator):
 
     def _arrange(self, batch: Batch, side: int) -> Segment:
         """The rows that can match at all, sorted by key."""
-        return arranged_by(batch, self._arrangement(side))
+        return arranged_by(batch, self._arrangements[side])
 
     def _arrangement(self, side: int) -> Arrangement:
         keys, band = tuple(self._key_columns[side]), self._bands[side]
@@ -105,13 +107,13 @@ class KeyedJoin(Operator):
 
     def _values(self, left: pl.DataFrame, right: pl.DataFrame, i: Positions, j: Positions) -> list[pl.Series]:
         """The columns of the concatenated rows."""
-        width = len(self._columns[0])
-        of_right = gather(right, self._columns[1], j)
-        renamed = [series.alias(value_column(width + number)) for number, series in enumerate(of_right)]
-        return gather(left, self._columns[0], i) + renamed
+        width, (of_left, of_right) = len(self._columns[0]), positions(i, j)
+        found = gather(right, self._columns[1], of_right)
+        renamed = [series.alias(value_column(width + number)) for number, series in enumerate(found)]
+        return gather(left, self._columns[0], of_left) + renamed
 
     def _satisfying(self, frame: Batch) -> Batch:
-        return frame if self.residual == TRUE or not frame.height else select_attempted(frame, self.residual)
+        return select_attempted(frame, self.residual) if self._is_restricted and frame.height else frame
 
 
 class InnerJoin(KeyedJoin):
@@ -148,15 +150,18 @@ class InnerJoin(KeyedJoin):
         super().__init__(left_schema, right_schema, keys, residual, null_safe)
         self.synopses = synopses
         self.selections = selections
-        self.table_of = selections.selection if selections is not None else ""
+        self.table_of = selections.step if selections is not None else ""
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         left, right = self._arrange(inputs[0], 0), self._arrange(inputs[1], 1)
         before = state.get("left", ()), state.get("right", ())
         lineage = self.selections.at(state.get(QUERIES, ())) if self.selections is not None else None
         sent = (left, right) if lineage is None else (lineage.wanted(0, left), lineage.wanted(1, right))
-        pieces = [piece for stored in (*before[1], right) for piece in self._product(sent[0], stored, 1, lineage)]
-        pieces += [piece for stored in before[0] for piece in self._product(stored, sent[1], 0, lineage)]
+        pieces: list[Batch] = []
+        for stored in (*before[1], *([right] if right.height else [])) if sent[0].height else ():
+            pieces += self._product(sent[0], stored, 1, lineage)
+        for stored in before[0] if sent[1].height else ():
+            pieces += self._product(stored, sent[1], 0, lineage)
         after = {
             kept.synopsis: retained(
                 self.synopses[side], before[side], (left, right)[side], kept, progress.shared.get(side)
@@ -165,47 +170,65 @@ class InnerJoin(KeyedJoin):
         }
         return concat(pieces, self._empty(BORN in left.columns or BORN in right.columns)), after
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        return not any(
+            lets_go(self.synopses[side], state.get(kept.synopsis, ()), kept, progress.shared.get(side))
+            for side, kept in self.kept_inputs(progress).items()
+        )
+
     def kept_inputs(self, progress: Progress) -> dict[int, KeptInput]:
         """A row is of use as long as the other input may still bring partners for it."""
         return {
             side: KeptInput(
                 ("left", "right")[side],
-                (self._arrangement(side), self.synopses[side]),
+                (self._arrangements[side], self.synopses[side]),
                 Horizons(horizon_of(progress.before[1 - side]), horizon_of(progress.after[1 - side])),
             )
             for side in (0, 1)
         }
 
     def _product(
-        self, left: Segment, right: Segment, stored_side: int, lineage: InputLineage | None = None
+        self, left: Segment, right: Segment, stored_side: int, lineage: InputLineage | None
     ) -> Iterator[Batch]:
         probe, stored = (left, right) if stored_side == 1 else (right, left)
-        if lineage is not None and probe.height:
+        if lineage is not None:
             stored = lineage.wanted(stored_side, stored)
             left, right = (left, stored) if stored_side == 1 else (stored, right)
-        if not left.height or not right.height:
-            return
+            if not stored.height:
+                return
         candidates = lineage.candidates(probe, stored, stored_side) if lineage is not None and self.keys else None
         paired = lineage if candidates is None and SIGNATURE in left.columns else None
         for probing, found in candidates or self._candidates(probe, stored, stored_side):
             i, j = (probing, found) if stored_side == 1 else (found, probing)
             start = np.maximum(numbers(left, START)[i], numbers(right, START)[j])
             end = np.minimum(numbers(left, END)[i], numbers(right, END)[j])
-            kept = np.flatnonzero(start < end)
-            kept = self._agreeing(left, right, i, j, kept)
-            if paired is not None:
+            kept = self._agreeing(left, right, i, j, (start < end).nonzero()[0])
+            if paired is not None and kept.size:
                 both = numbers(left, SIGNATURE)[i[kept]], numbers(right, SIGNATURE)[j[kept]]
                 wanted = paired.together(dict(enumerate(both)))
                 kept = kept if wanted is None else kept[wanted]
-            i, j, start, end = i[kept], j[kept], start[kept], end[kept]
+            if not kept.size:
+                continue
+            i, j = i[kept], j[kept]
             weight = numbers(left, WEIGHT)[i] * numbers(right, WEIGHT)[j]
-            columns = self._values(left, right, i, j)
-            columns += [pl.Series(START, start), pl.Series(END, end), pl.Series(WEIGHT, weight)]
+            intervals = {START: start[kept], END: end[kept], WEIGHT: weight}
             sides = ((left, i), (right, j))
-            born = [numbers(side, BORN)[rows] for side, rows in sides if BORN in side.columns]
-            if born:
-                columns.append(pl.Series(BORN, reduce(np.maximum, born)))
-            yield self._satisfying(frame_of(columns))
+            if born := [numbers(side, BORN)[rows] for side, rows in sides if BORN in side.columns]:
+                intervals[BORN] = reduce(np.maximum, born)
+            yield self._satisfying(self._side_by_side(left, right, i, j, intervals))
+
+    def _side_by_side(
+        self, left: Segment, right: Segment, i: Positions, j: Positions, intervals: Mapping[str, Ticks]
+    ) -> Batch:
+        """The concatenated rows with their intervals."""
+        columns = [(left.get_column(name), i) for name in self._columns[0]]
+        columns += [(right.get_column(name), j) for name in self._columns[1]]
+        are_plain = all(column.dtype == pl.Int64 and not column.null_count() for column, _ in columns)
+        if not is_small(i.size) or not are_plain:
+            return frame_of([*self._values(left, right, i, j), *numbered(intervals)])
+        # Integers are made together with the intervals: to make a series of an array is what costs most.
+        values = {value_column(place): column.to_numpy()[rows] for place, (column, rows) in enumerate(columns)}
+        return frame_of(numbered({**values, **intervals}))
 
 
 class NonRetroactiveJoin(KeyedJoin):

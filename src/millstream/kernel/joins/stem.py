@@ -8,7 +8,7 @@ made when they are first needed and last as long as their segment; they are no p
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -53,25 +53,27 @@ def arranged(batch: Batch, columns: Sequence[str], required: Sequence[str], acce
 
 def arranged_by(batch: Batch, how: Arrangement) -> Segment:
     """The rows as they are kept; the same segment for all joins that want them so."""
-
-    kept = [*how.columns, *INTERVAL_COLUMNS, *([BORN] if BORN in batch.columns else [])]
-    if batch.is_empty():
-        return _nothing(tuple((column.name, column.dtype) for column in batch[kept].get_columns()))
+    if not batch.height:
+        return _nothing(how, tuple(batch.columns), tuple(batch.dtypes))
 
     def arrange() -> Segment:
-        frame = batch if batch.columns == kept else batch[kept]
-        if any(frame[column].null_count() for column in how.required):
-            frame = frame.drop_nulls(how.required)
+        lacks = any(batch.get_column(column).null_count() for column in how.required)
+        frame = batch.drop_nulls(how.required) if lacks else batch
         codes, positions = _sorted(frame, how.order)
-        return frame_of([*gather(frame, frame.columns, positions), pl.Series(KEY, codes)])
+        return frame_of([*gather(frame, _kept(how, frame.columns), positions), pl.Series(KEY, codes)])
 
     return once(arrange, [batch], how)
 
 
+def _kept(how: Arrangement, columns: Collection[str]) -> list[str]:
+    return [*how.columns, *INTERVAL_COLUMNS, *([BORN] if BORN in columns else [])]
+
+
 @lru_cache(maxsize=1024)
-def _nothing(columns: tuple[tuple[str, pl.DataType], ...]) -> Segment:
+def _nothing(how: Arrangement, columns: tuple[str, ...], dtypes: tuple[pl.DataType, ...]) -> Segment:
     """No rows, as they are kept; most inputs have none in most steps."""
-    return pl.DataFrame(schema=dict([*columns, (KEY, pl.UInt64())]))
+    given = dict(zip(columns, dtypes, strict=True))
+    return pl.DataFrame(schema={name: given[name] for name in _kept(how, columns)} | {KEY: pl.UInt64()})
 
 
 class Probe:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from millstream.kernel.keys import Codes, Positions
+from millstream.kernel.keys import Codes
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.identity import value_of
 from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, WORDS, Bitmaps, Flags, bit_of, bitmap, word_of
-from millstream.kernel.sharing.predicates import AtomPosition, Module, Numbers
+from millstream.kernel.sharing.predicates import AtomPosition, Entries, Module
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,12 @@ class ModuleFilter:
 
 
 @dataclass(frozen=True)
-class Residual:
-    """Queries of one shape and segment, and what is left to evaluate for them: `row` is their row of the table."""
-
-    condition: Expression
-    table: pl.DataFrame
-    row: Positions  # by bit
-    mask: Bitmaps
-
-
-@dataclass(frozen=True)
 class LineageBlock:
     """Cuts of attributes without codes are by the dictionaries it was made with."""
 
     number: int
     members: Bitmaps
     filters: tuple[ModuleFilter, ...]
-    residuals: tuple[Residual, ...]
     dictionaries: dict[Expression, pl.Series]
 
     @property
@@ -64,21 +53,9 @@ class LineageBlock:
         return 4096 + sum(side.bits.nbytes + side.cuts.nbytes for f in self.filters for side in f.sides)
 
 
-@dataclass(frozen=True)
-class Entries:
-    """The atoms and cuts of queries, as `Predicates` has them."""
-
-    atom_query: Numbers
-    atom_place: Numbers
-    first: Flags
-    null: Flags
-    cut_query: Numbers
-    cut_place: Numbers
-    cut: Codes
-
-
-def build_filters(queries: Numbers, entries: Entries) -> tuple[Bitmaps, tuple[ModuleFilter, ...]]:
+def build_filters(entries: Entries) -> tuple[Bitmaps, tuple[ModuleFilter, ...]]:
     """The members of a block and its filters, in as many words as they need."""
+    queries = entries.queries
     width = int((queries % BLOCK_SIZE).max()) // WORD_BITS + 1
     members = bitmap(queries)[:width]
     numbers = np.unique(entries.atom_place)

@@ -28,12 +28,11 @@ from millstream.kernel.eddy.policies import policy as routing_policy
 from millstream.kernel.operator import NO_STATE, Operator, Progress, Segment, State
 from millstream.kernel.pending_errors import ERROR_QUERY, awaited, pending_of_queries
 from millstream.kernel.scalar.expressions import Expression
-from millstream.kernel.sharing.block import Residual
 from millstream.kernel.sharing.eddy import Eddy
 from millstream.kernel.sharing.index import Index, index_of
 from millstream.kernel.sharing.lineage import WORD_BITS, Bitmaps, any_bit, expand
-from millstream.kernel.sharing.parameters import QUERIES, by_shape
-from millstream.kernel.sharing.predicates import shape_of
+from millstream.kernel.sharing.parameters import QUERIES
+from millstream.kernel.sharing.predicates import ResidualRows
 from millstream.kernel.sharing.residual import holds
 from millstream.kernel.sharing.selected import Room, Selected
 from millstream.types import Schema
@@ -55,7 +54,7 @@ class GroupedSelection(Operator):
 
     def __init__(self, schema: Schema, shapes: Mapping[str, Expression], policy: str = "ticket") -> None:
         self.schema = schema
-        self.shapes = dict(shapes)
+        self.shapes = shapes
         self.policy = policy
         self.first = 0  # the first instant at which what fails counts
         routing_policy(policy)  # an unknown one is refused at once
@@ -63,8 +62,8 @@ class GroupedSelection(Operator):
 
     def __getstate__(self) -> dict[str, object]:
         # What is computed on the way has numbers that mean something in this process only.
-        kept = "schema", "shapes", "policy", "first"
-        return {**{name: getattr(self, name) for name in kept}, "_last": None}
+        kept = "schema", "policy", "first"
+        return {**{name: getattr(self, name) for name in kept}, "shapes": dict(self.shapes), "_last": None}
 
     @property
     def distribution(self) -> Distribution:
@@ -85,7 +84,7 @@ class GroupedSelection(Operator):
         """The rows and what the eddy learnt, in memory that is given for it; errors are added to those."""
         if not batch.height:
             return Selected(batch, 1, 0).frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
-        index = self._index(state)
+        index = self.index(state.get(QUERIES, ()))
         widest = max((block.members.size for block in index.blocks), default=1)
         selected = Selected(batch, widest, len(index.blocks), room)
         ranks = [axis.ranks(batch) for axis in index.axes]
@@ -98,18 +97,14 @@ class GroupedSelection(Operator):
             selected.add(block.number, bits, any_bit(bits) if block.residuals else wanted)
         return selected.frame(), {EDDY: eddy.memory.segments()}
 
-    def _index(self, state: State) -> Index:
-        table = state.get(QUERIES, ())
+    def index(self, table: tuple[Segment, ...]) -> Index:
+        """Of the queries of a query table."""
         # The same segments, in one tuple or another: who loads them need not know what was made of them.
         if self._last is None or len(table) != len(self._last[0]) or not all(map(is_, table, self._last[0])):
-            parts = by_shape(table, self.shapes)
-            self._last = (
-                table,
-                index_of([(shape_of(self.shapes[shape]), rows) for shape, found in parts.items() for rows in found]),
-            )
+            self._last = table, index_of(self.shapes, table)
         return self._last[1]
 
-    def _apply(self, residual: Residual, batch: Batch, lineage: Bitmaps, errors: list[Batch]) -> None:
+    def _apply(self, residual: ResidualRows, batch: Batch, lineage: Bitmaps, errors: list[Batch]) -> None:
         """Take the bits of those queries from the rows on which their condition is not true."""
         for low in range(0, batch.height, _ROWS):
             rows, bits = expand(lineage[low : low + _ROWS] & residual.mask)

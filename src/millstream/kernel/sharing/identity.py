@@ -59,16 +59,19 @@ class Recent(Generic[Made]):
         self._total = 0
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
+    def get(self, key: Hashable, make: Callable[[], Made], is_of_use: Callable[[Made], bool] = lambda _: True) -> Made:
+        """What is held, where it is still of use, or else what is made now."""
         with self._lock:
-            if key in self._held:
+            held = self._held.get(key)
+            if held is not None:
                 self._held.move_to_end(key)
-                return self._held[key]
+        if held is not None and is_of_use(held):
+            return held
         made = make()
         with self._lock:
-            if key not in self._held:
-                self._held[key] = made
-                self._total += self._size(made)
+            before = self._held.pop(key, None)
+            self._total += self._size(made) - (0 if before is None else self._size(before))
+            self._held[key] = made
             while self._total > self._most and len(self._held) > 1:
                 _, dropped = self._held.popitem(last=False)
                 self._total -= self._size(dropped)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,17 @@ from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Column, Expression
 from millstream.kernel.sharing.axis import codes_of_values, comparable, dictionary, has_codes, moved
-from millstream.kernel.sharing.block import AttributeSide, Entries, LineageBlock, ModuleFilter, Residual, build_filters
-from millstream.kernel.sharing.identity import Recent, serial_of, value_of
-from millstream.kernel.sharing.lineage import BLOCK_SIZE, Bitmaps, bitmap
-from millstream.kernel.sharing.predicates import AtomPosition, ConditionAtoms, Predicates, predicates_of
+from millstream.kernel.sharing.block import AttributeSide, LineageBlock, ModuleFilter, build_filters
+from millstream.kernel.sharing.identity import Recent
+from millstream.kernel.sharing.lineage import Bitmaps
+from millstream.kernel.sharing.predicates import (
+    BlockPredicates,
+    Entries,
+    Predicates,
+    ResidualRows,
+    by_attribute,
+    predicates_of,
+)
 
 _TABLE = 1 << 16  # the span of codes up to which a row's rank is looked up and not searched for
 _ROWS = 1 << 15  # rows that are ranked together: what is computed on the way stays in the cache
@@ -137,7 +144,7 @@ class IndexedBlock:
     number: int
     members: Bitmaps
     filters: tuple[BlockFilter, ...]
-    residuals: tuple[Residual, ...]
+    residuals: tuple[ResidualRows, ...]
 
 
 @dataclass(frozen=True)
@@ -151,139 +158,90 @@ class Index:
         return 4096 + sum(lookup.bits.nbytes + 2 * min(lookup.total, _MAP) for lookup in lookups)
 
 
-_blocks: Recent[LineageBlock] = Recent(1 << 29, lambda made: made.size)
+_blocks: Recent[LineageBlock] = Recent(1 << 29, lambda made: made.size)  # by what is asked
+_blocks_of_pieces: Recent[LineageBlock] = Recent(1 << 29, lambda made: made.size)
 _indexes: Recent[Index] = Recent(1 << 30, lambda made: made.size)
 
 
-def index_of(tables: Sequence[tuple[ConditionAtoms, Segment]]) -> Index:
-    """The index of the queries of these segments, each of its shape."""
-    keys = tuple([(shape.number, serial_of(segment)) for shape, segment in tables])
-    return _indexes.get(keys, lambda: _index(keys, [predicates_of(shape, segment) for shape, segment in tables]))
+def index_of(shapes: Mapping[str, Expression], segments: Sequence[Segment]) -> Index:
+    """The index of the queries of these segments that are of some shapes, condition by name."""
+    parts = [predicates_of(shapes, segment) for segment in segments]
+    return _indexes.get(tuple([part.serial for part in parts]), lambda: _index(parts))
 
 
-def _index(keys: Sequence[tuple[int, int]], parts: Sequence[Predicates]) -> Index:
-    builder = _Builder(parts)
-    blocks = [
-        _blocks.get((number, *(keys[part] for part in among)), partial(builder.block, number, among))
-        for number, among in builder.parts_of_blocks()
-    ]
-    return _assembled(blocks, builder.dictionaries)
+def _index(parts: Sequence[Predicates]) -> Index:
+    pieces: dict[int, list[tuple[int, BlockPredicates]]] = {}
+    for part in parts:
+        for number, piece in part.pieces.items():
+            pieces.setdefault(number, []).append((part.serial, piece))
+    return _assembled([(_block(number, pieces[number]), pieces[number]) for number in sorted(pieces)])
 
 
-class _Builder:
-    """Makes the blocks that are not known yet, from all queries sorted by block."""
+def _block(number: int, pieces: Sequence[tuple[int, BlockPredicates]]) -> LineageBlock:
+    """A block that is of the same pieces, or asks the same: segments that are merged leave it as it is, and those that
+    lose queries of others do."""
 
-    def __init__(self, parts: Sequence[Predicates]) -> None:
-        self.parts = parts
+    def found() -> LineageBlock:
+        entries, dictionaries = _together([piece for _, piece in pieces])
+        constants = [(attribute, *values) for attribute, values in dictionaries.items()]
+        asked = number, *(values.tobytes() for values in vars(entries).values()), *constants
+        return _blocks.get(asked, lambda: LineageBlock(number, *build_filters(entries), dictionaries))
 
-    def parts_of_blocks(self) -> list[tuple[int, list[int]]]:
-        """The blocks, each with the parts that have queries in it."""
-        pairs = [part.blocks for part in self.parts]
-        if not any(part.size for part in pairs):
-            return []
-        blocks = np.concatenate(pairs)
-        among = np.arange(len(self.parts)).repeat([part.size for part in pairs])
-        order = np.argsort(blocks, kind="stable")
-        numbers, starts = np.unique(blocks[order], return_index=True)
-        return [(int(n), a.tolist()) for n, a in zip(numbers, np.split(among[order], starts[1:]), strict=True)]
-
-    @cached_property
-    def dictionaries(self) -> dict[Expression, pl.Series]:
-        found: dict[Expression, list[pl.Series]] = {}
-        for part in self.parts:
-            for attribute, constants in part.dictionaries.items():
-                found.setdefault(attribute, []).append(constants)
-        return {attribute: dictionary(constants) for attribute, constants in found.items()}
-
-    @cached_property
-    def _queries(self) -> _Grouped:
-        return _Grouped(np.concatenate([part.queries for part in self.parts]))
-
-    @cached_property
-    def _atoms(self) -> _Grouped:
-        return _Grouped(np.concatenate([part.atom_query for part in self.parts]))
-
-    @cached_property
-    def _cuts(self) -> _Grouped:
-        return _Grouped(np.concatenate([part.cut_query for part in self.parts]))
-
-    @cached_property
-    def _entries(self) -> Entries:
-        """The entries of all parts, sorted by block."""
-        atoms, cuts, parts = self._atoms.order, self._cuts.order, self.parts
-        return Entries(
-            atom_query=self._atoms.queries,
-            atom_place=np.concatenate([part.atom_place for part in parts])[atoms],
-            first=np.concatenate([part.first for part in parts])[atoms],
-            null=np.concatenate([part.null for part in parts])[atoms],
-            cut_query=self._cuts.queries,
-            cut_place=np.concatenate([part.cut_place for part in parts])[cuts],
-            cut=np.concatenate([self._moved(part) for part in parts])[cuts],
-        )
-
-    def _moved(self, part: Predicates) -> Codes:
-        """The part's cuts by the dictionaries of all parts."""
-        if not part.dictionaries:
-            return part.cut
-        cuts = part.cut.copy()
-        for number in np.unique(part.cut_place):
-            place = value_of(int(number))
-            assert isinstance(place, AtomPosition)
-            old = part.dictionaries.get(place.attribute)
-            if old is not None:
-                here = part.cut_place == number
-                cuts[here] = moved(cuts[here], old, self.dictionaries[place.attribute])
-        return cuts
-
-    def block(self, number: int, among: Sequence[int]) -> LineageBlock:
-        atoms, cuts, everything = self._atoms.slice(number), self._cuts.slice(number), self._entries
-        entries = Entries(
-            everything.atom_query[atoms],
-            everything.atom_place[atoms],
-            everything.first[atoms],
-            everything.null[atoms],
-            everything.cut_query[cuts],
-            everything.cut_place[cuts],
-            everything.cut[cuts],
-        )
-        members, filters = build_filters(self._queries.queries[self._queries.slice(number)], entries)
-        residuals = [_residual(self.parts[part], number, members.size) for part in among]
-        return LineageBlock(number, members, filters, tuple(r for r in residuals if r is not None), self.dictionaries)
+    return _blocks_of_pieces.get((number, *(serial for serial, _ in pieces)), found)
 
 
-class _Grouped:
-    """Queries sorted by block."""
+def _together(pieces: Sequence[BlockPredicates]) -> tuple[Entries, dict[Expression, pl.Series]]:
+    """All that is asked in a block, by query, and its dictionaries."""
+    texts: dict[Expression, list[pl.Series]] = {}
+    for piece in pieces:
+        for attribute, constants in piece.dictionaries.items():
+            texts.setdefault(attribute, []).append(constants)
+    # In an order that does not depend on which piece is the first.
+    dictionaries = {attribute: dictionary(texts[attribute]) for attribute in sorted(texts, key=repr)}
+    if len(pieces) == 1:
+        return pieces[0].entries, dictionaries
+    found = [_moved(piece, dictionaries) for piece in pieces]
+    queries, atoms, cuts = (
+        np.argsort(np.concatenate(values), kind="stable")
+        for values in ([e.queries for e in found], [e.atom_query for e in found], [e.cut_query for e in found])
+    )
+    return Entries(
+        queries=np.concatenate([each.queries for each in found])[queries],
+        atom_query=np.concatenate([each.atom_query for each in found])[atoms],
+        atom_place=np.concatenate([each.atom_place for each in found])[atoms],
+        first=np.concatenate([each.first for each in found])[atoms],
+        null=np.concatenate([each.null for each in found])[atoms],
+        cut_query=np.concatenate([each.cut_query for each in found])[cuts],
+        cut_place=np.concatenate([each.cut_place for each in found])[cuts],
+        cut=np.concatenate([each.cut for each in found])[cuts],
+    ), dictionaries
 
-    def __init__(self, queries: npt.NDArray[np.int64]) -> None:
-        blocks = queries // BLOCK_SIZE
-        self.order = np.argsort(blocks, kind="stable")
-        self.queries = queries[self.order]
-        self._blocks = blocks[self.order]
 
-    def slice(self, block: int) -> slice:
-        return slice(*self._blocks.searchsorted([block, block + 1]).tolist())
-
-
-def _residual(part: Predicates, block: int, width: int) -> Residual | None:
-    if part.residual is None:
-        return None
-    rows = np.flatnonzero(part.queries // BLOCK_SIZE == block)
-    queries = part.queries[rows]
-    by_bit = np.zeros(BLOCK_SIZE, np.intp)
-    by_bit[queries % BLOCK_SIZE] = rows
-    return Residual(part.residual, part.table, by_bit, bitmap(queries)[:width])
+def _moved(piece: BlockPredicates, dictionaries: Mapping[Expression, pl.Series]) -> Entries:
+    """The piece's entries, with its cuts by other dictionaries."""
+    if not piece.dictionaries:
+        return piece.entries
+    cuts = piece.entries.cut.copy()
+    for attribute, here in by_attribute(piece.entries, piece.dictionaries):
+        cuts[here] = moved(cuts[here], piece.dictionaries[attribute], dictionaries[attribute])
+    return replace(piece.entries, cut=cuts)
 
 
-def _assembled(blocks: Sequence[LineageBlock], dictionaries: Mapping[Expression, pl.Series]) -> Index:
-    current = [replace(block, filters=_by_dictionaries(block, dictionaries)) for block in blocks]
-    found: dict[Expression, list[Codes]] = {}
+def _assembled(found: Sequence[tuple[LineageBlock, Sequence[tuple[int, BlockPredicates]]]]) -> Index:
+    texts: dict[Expression, list[pl.Series]] = {}
+    for block, _ in found:
+        for attribute, constants in block.dictionaries.items():
+            texts.setdefault(attribute, []).append(constants)
+    dictionaries = {attribute: dictionary(constants) for attribute, constants in texts.items()}
+    current = [replace(block, filters=_by_dictionaries(block, dictionaries)) for block, _ in found]
+    cuts: dict[Expression, list[Codes]] = {}
     for block in current:
         for each in block.filters:
             for side in each.sides:
-                found.setdefault(side.attribute, []).append(side.cuts)
+                cuts.setdefault(side.attribute, []).append(side.cuts)
     axes = {
-        attribute: Axis(attribute, _constants(attribute, dictionaries), np.unique(np.concatenate(cuts)))
-        for attribute, cuts in found.items()
+        attribute: Axis(attribute, _constants(attribute, dictionaries), np.unique(np.concatenate(values)))
+        for attribute, values in cuts.items()
     }
     numbers = {attribute: number for number, attribute in enumerate(axes)}
     indexed = [
@@ -298,9 +256,13 @@ def _assembled(blocks: Sequence[LineageBlock], dictionaries: Mapping[Expression,
                 )
                 for each in block.filters
             ),
-            block.residuals,
+            tuple(
+                replace(residual, mask=residual.mask[: block.members.size])
+                for _, piece in pieces
+                for residual in piece.residuals
+            ),
         )
-        for block in current
+        for block, (_, pieces) in zip(current, found, strict=True)
     ]
     return Index(tuple(axes.values()), tuple(indexed))
 

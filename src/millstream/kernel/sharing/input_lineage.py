@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from operator import is_
 from typing import Protocol
 
 import numpy as np
@@ -31,12 +30,11 @@ from millstream.kernel.keys import Codes, Positions, key_codes
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Expression, columns_used, shift_columns
+from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.identity import Recent
-from millstream.kernel.sharing.index import Axis, BlockFilter, Index, index_of
-from millstream.kernel.sharing.keyed_selection import KeyedShapes, QueriesByKey, queries_by_key
+from millstream.kernel.sharing.index import Axis, BlockFilter, Index
+from millstream.kernel.sharing.keyed_selection import KeyedSelection, QueriesByKey
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
-from millstream.kernel.sharing.parameters import by_shape
-from millstream.kernel.sharing.predicates import shape_of
 from millstream.kernel.sharing.signature_classes import SIGNATURE, SignatureClasses, Signatures
 from millstream.kernel.storage.memory import can_keep_index
 from millstream.kernel.storage.probing import Pairs
@@ -56,44 +54,25 @@ _WORTH_IT = 0.75  # where more are wanted, looking for the others costs more tha
 
 
 class InputSelections:
-    """What the queries of a selection, a step, ask of the inputs of a join, which have so many columns each: by the
-    conditions of their shapes, or by a key that each asks for a value of."""
+    """What the queries that a step selects for ask of the inputs of a join, which have so many columns each."""
 
-    def __init__(
-        self,
-        selection: str,
-        widths: Sequence[int],
-        shapes: Mapping[str, Expression],
-        key: tuple[Expression, KeyedShapes] | None = None,
-    ) -> None:
-        self.selection, self.widths = selection, tuple(widths)
-        self.shapes, self.key = dict(shapes), key
-        self._last: tuple[tuple[Segment, ...], InputLineage] | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_last": None}
+    def __init__(self, step: str, widths: Sequence[int], selection: GroupedSelection | KeyedSelection) -> None:
+        self.step, self.widths, self.selection = step, tuple(widths), selection
 
     def at(self, table: tuple[Segment, ...]) -> InputLineage:
         """For a version of the query table."""
-        if self._last is None or len(table) != len(self._last[0]) or not all(map(is_, table, self._last[0])):
-            self._last = table, self._lineage(table)
-        return self._last[1]
-
-    def _lineage(self, table: tuple[Segment, ...]) -> InputLineage:
-        queries: Index | QueriesByKey | None
-        if self.key is not None:
-            queries = queries_by_key(table, self.key[1])
+        if isinstance(self.selection, KeyedSelection):
+            queries: Index | QueriesByKey | None = self.selection.queries(table)
         else:
-            parts = by_shape(table, self.shapes)
-            queries = index_of([(shape_of(self.shapes[name]), rows) for name, found in parts.items() for rows in found])
-        return _lineages.get((self.selection, id(queries)), lambda: self._made(queries))
+            queries = self.selection.index(table)
+        return _lineages.get((self.step, id(queries)), lambda: self._made(queries))
 
     def _made(self, queries: Index | QueriesByKey | None) -> InputLineage:
         inputs = [
             self._indexed(queries, source) if isinstance(queries, Index) else self._keyed(queries, source)
             for source in range(len(self.widths))
         ]
-        return InputLineage(self.selection, inputs, queries)
+        return InputLineage(self.step, inputs, queries)
 
     def _own(self, attribute: Expression, source: int) -> Expression | None:
         """An attribute as a column of the input; None where it is one of another."""
@@ -103,7 +82,7 @@ class InputSelections:
         return shift_columns(attribute, -first) if is_own else None
 
     def _keyed(self, asked: QueriesByKey | None, source: int) -> Input:
-        own = None if self.key is None else self._own(self.key[0], source)
+        own = self._own(self.selection.key, source) if isinstance(self.selection, KeyedSelection) else None
         if own is None:
             return _Everything()
         return _KeyedInput(own, np.zeros(0, np.uint64) if asked is None else codes_of(asked.found))
@@ -267,8 +246,8 @@ def wanted_together(parts: Sequence[tuple[IndexedInput, Signatures]], blocks: in
 class InputLineage:
     """What is wanted of the inputs of a join, by one version of the query table."""
 
-    def __init__(self, selection: str, inputs: Sequence[Input], queries: Index | QueriesByKey | None) -> None:
-        self.selection, self.inputs = selection, inputs
+    def __init__(self, step: str, inputs: Sequence[Input], queries: Index | QueriesByKey | None) -> None:
+        self.step, self.inputs = step, inputs
         self._queries = queries  # held, so that nothing else gets its identity meanwhile
         self._blocks = len(queries.blocks) if isinstance(queries, Index) else 0
         self._is_paired = sum(isinstance(own, IndexedInput) for own in inputs) > 1
@@ -284,15 +263,15 @@ class InputLineage:
         if versions is None:
             versions = _wanted_rows[id(segment)] = {}
             weakref.finalize(segment, _wanted_rows.pop, id(segment), None)
-        before = versions.get((self.selection, source))
+        before = versions.get((self.step, source))
         if before is not None and before[0] is self:
             return segment if before[1] is None else before[1]
         rows = self._rows(source, segment)
         size = 0 if rows is None else int(rows.estimated_size())
         counted = 0 if before is None else before[2]
-        versions.pop((self.selection, source), None)
+        versions.pop((self.step, source), None)
         if size <= counted or can_keep_index(segment, size - counted):
-            versions[self.selection, source] = self, rows, max(size, counted)
+            versions[self.step, source] = self, rows, max(size, counted)
         return segment if rows is None else rows
 
     def _rows(self, source: int, segment: Segment) -> Segment | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import polars as pl
@@ -37,17 +38,17 @@ from millstream.kernel.sharing.normal_form import is_attribute
 from millstream.kernel.sharing.parameters import (
     QUERIES,
     QUERY,
-    by_shape,
     never_fails,
     parameters_as_columns,
     parameters_used,
+    shapes_of,
 )
 from millstream.kernel.sharing.residual import holds
 from millstream.kernel.storage.probing import equal_pairs, equal_values
 from millstream.kernel.storage.segments import gather
-from millstream.types import BIGINT, Field, Schema
+from millstream.types import BIGINT, Field, Schema, to_polars
 
-_OPERAND, _PART, _ROW = "operand", "part", "row"
+_OPERAND, _PART, _SHAPE, _ROW = "operand", "part", "shape", "row"
 
 
 def equality_key(condition: Expression) -> tuple[Expression, Expression, Expression] | None:
@@ -71,27 +72,30 @@ def _is_of_query(operand: Expression) -> bool:
     return bool(parameters_used(operand)) and not columns_used(operand) and never_fails(operand)
 
 
-KeyedShapes = Mapping[str, tuple[Expression, Expression]]  # by name: the operand, and the rest of the condition
+@dataclass(frozen=True, eq=False)
+class _Operands:
+    """The queries of a segment by what they want the key to be: `found` has the operand, and which row and shape of the
+    segment the query is; `rests` are what else the shapes ask."""
+
+    serial: int
+    shapes: tuple[str, ...]
+    conditions: tuple[Expression | None, ...]
+    found: pl.DataFrame
+    rests: tuple[Expression, ...]
+    segment: Segment
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QueriesByKey:
-    """The queries of all shapes by key: `found` has the operand, and which row of which part the query is."""
+    """The queries of all segments by key: `found` has the operand, and which row and shape of which part it is."""
 
     found: Segment
-    parts: tuple[tuple[Expression, pl.DataFrame], ...]
+    parts: tuple[_Operands, ...]
 
 
+_serials = count()
+_operands: Recent[_Operands] = Recent(1 << 28, lambda made: 64 + int(made.found.estimated_size()))
 _tables: Recent[QueriesByKey] = Recent(1 << 29, lambda made: 64 + int(made.found.estimated_size()))
-
-
-def queries_by_key(table: Sequence[Segment], shapes: KeyedShapes) -> QueriesByKey | None:
-    """The queries of a query table; None where there are none."""
-    tables = [(*shapes[shape], rows) for shape, found in by_shape(table, shapes).items() for rows in found]
-    if not tables:
-        return None
-    numbers = tuple((number_of(operand), number_of(rest), serial_of(part)) for operand, rest, part in tables)
-    return _tables.get(numbers, lambda: _table(tables))
 
 
 def with_query(schema: Schema) -> Schema:
@@ -112,21 +116,24 @@ def expanded(queries: pl.Series, columns: Sequence[pl.Series]) -> Batch:
 
 
 class KeyedSelection(Operator):
-    """Rows with their query in front, for queries of the shapes name -> (operand, rest of the condition).
+    """Rows with their query in front, for queries of shapes that each ask for the key: name -> condition.
 
-    >>> of_key = KeyedSelection(integers("k", "v"), column(0), {"of": (parameter(0), TRUE)})
+    >>> of_key = KeyedSelection(integers("k", "v"), column(0), {"of": call("=", [column(0), parameter(0)])})
     >>> run = Run(of_key, queries(of={1: [5], 2: [8], 3: [5]}))
     >>> run.step(batch((5, 70, 0, 9, +1), (6, 80, 0, 9, +1)), to=2)
     (1, 5, 70, [0, 9), +1)
     (3, 5, 70, [0, 9), +1)
     """
 
-    def __init__(self, schema: Schema, key: Expression, shapes: KeyedShapes) -> None:
+    def __init__(self, schema: Schema, key: Expression, shapes: Mapping[str, Expression]) -> None:
         self.schema = with_query(schema)
         self.key = key
-        self.shapes = dict(shapes)
+        self.shapes = shapes
         self.first = 0  # the first instant at which what fails counts
         self._width = len(schema)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "shapes": dict(self.shapes)}  # others may come meanwhile
 
     @property
     def distribution(self) -> Distribution:
@@ -136,11 +143,47 @@ class KeyedSelection(Operator):
         batch = inputs[0]
         empty = expanded(pl.Series([], dtype=pl.Int64), batch.clear().get_columns())
         errors: list[Batch] = []
-        table = queries_by_key(state.get(QUERIES, ()), self.shapes) if batch.height else None
+        table = self.queries(state.get(QUERIES, ())) if batch.height else None
         if table is None:
             return empty, awaited(state, errors, self.first, progress.low, [ERROR_QUERY])
         pieces = self._pieces(batch, table, errors)
         return concat(pieces, empty), awaited(state, errors, self.first, progress.low, [ERROR_QUERY])
+
+    def queries(self, table: Sequence[Segment]) -> QueriesByKey | None:
+        """Those of a query table by key; None where there are none."""
+        parts = [part for segment in table if (part := self._operands(segment)).found.height]
+        return _tables.get(tuple([part.serial for part in parts]), lambda: _table(parts)) if parts else None
+
+    def _operands(self, segment: Segment) -> _Operands:
+        def is_of(made: _Operands) -> bool:
+            return tuple(map(self.shapes.get, made.shapes)) == made.conditions
+
+        return _operands.get((number_of(self.key), serial_of(segment)), lambda: self._found(segment), is_of)
+
+    def _found(self, segment: Segment) -> _Operands:
+        names, which = shapes_of(segment)
+        conditions = tuple(map(self.shapes.get, names))
+        asked = [None if condition is None else self._split(condition) for condition in conditions]
+        frames = [
+            pl.DataFrame(schema={_OPERAND: to_polars(self.key.type), QUERY: pl.Int64, _SHAPE: pl.Int64, _ROW: pl.Int64})
+        ]
+        for operand in dict.fromkeys(each[0] for each in asked if each is not None):
+            shapes = np.array([each is not None and each[0] == operand for each in asked], np.bool_)
+            rows = np.flatnonzero(shapes[which])
+            own = segment[rows]
+            operands = evaluate(own, [parameters_as_columns(operand, 0)], [_OPERAND]).to_series()
+            places = (pl.Series(name, values, pl.Int64) for name, values in ((_SHAPE, which[rows]), (_ROW, rows)))
+            frames.append(pl.DataFrame([operands, own[QUERY], *places]))
+        found = pl.concat(frames).drop_nulls(_OPERAND)
+        rests = tuple(TRUE if each is None else each[1] for each in asked)
+        return _Operands(next(_serials), names, conditions, found, rests, segment)
+
+    def _split(self, condition: Expression) -> tuple[Expression, Expression]:
+        """What a shape wants the key to be equal to, and the rest of it."""
+        found = equality_key(condition)
+        if found is None or found[0] != self.key:
+            raise AssertionError(f"{condition} does not ask for {self.key}")
+        return found[1], found[2]
 
     def of_queries(self, state: State, queries: pl.Series) -> State:
         return pending_of_queries(state, queries)
@@ -161,27 +204,24 @@ class KeyedSelection(Operator):
     def _satisfying(
         self, batch: Batch, table: QueriesByKey, rows: Positions, found: Positions, errors: list[Batch]
     ) -> Batch:
-        part, row = (series.to_numpy()[found] for series in (table.found[_PART], table.found[_ROW]))
+        part, shape, row = (table.found[name].to_numpy()[found] for name in (_PART, _SHAPE, _ROW))
         kept = np.ones(rows.size, np.bool_)
-        order = np.argsort(part, kind="stable")
-        numbers, starts = np.unique(part[order], return_index=True)
-        for number, here in zip(numbers, np.split(order, starts[1:]), strict=False):
-            rest, segment = table.parts[number]
+        order = np.lexsort((shape, part))
+        part, shape = part[order], shape[order]
+        starts = np.flatnonzero((np.diff(part, prepend=-1) != 0) | (np.diff(shape, prepend=-1) != 0))
+        for number, of, here in zip(part[starts], shape[starts], np.split(order, starts[1:]), strict=False):
+            asked = table.parts[number]
+            rest = asked.rests[of]
             if rest != TRUE:
-                kept[here] = holds(rest, batch, rows[here], segment, row[here], self._width, errors)
+                kept[here] = holds(rest, batch, rows[here], asked.segment, row[here], self._width, errors)
         queries = table.found[QUERY][pl.Series(found[kept].astype(np.uint32))]
         return expanded(queries, gather(batch, batch.columns, rows[kept]))
 
 
-def _table(tables: Sequence[tuple[Expression, Expression, Segment]]) -> QueriesByKey:
-    frames = []
-    for number, (operand, _, segment) in enumerate(tables):
-        operands = evaluate(segment, [parameters_as_columns(operand, 0)], [_OPERAND]).to_series()
-        rows = pl.Series(_ROW, np.arange(segment.height, dtype=np.int64))
-        part = pl.repeat(number, segment.height, dtype=pl.Int32, eager=True).alias(_PART)
-        frames.append(pl.DataFrame([operands, segment[QUERY], part, rows]))
-    found = pl.concat(frames).drop_nulls(_OPERAND)
+def _table(parts: Sequence[_Operands]) -> QueriesByKey:
+    numbered = [part.found.with_columns(pl.lit(number, pl.Int64).alias(_PART)) for number, part in enumerate(parts)]
+    found = pl.concat(numbered)
     codes = key_codes(found, [_OPERAND])
     order = stable_order(codes)
     arranged = pl.DataFrame([*gather(found, found.columns, order), pl.Series(KEY, codes[order])])
-    return QueriesByKey(arranged, tuple((rest, segment) for _, rest, segment in tables))
+    return QueriesByKey(arranged, tuple(parts))

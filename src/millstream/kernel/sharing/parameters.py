@@ -6,10 +6,12 @@ Queries of many shapes are in one segment where the types of their parameters ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import polars as pl
 
+from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.compiler import compile_expressions
 from millstream.kernel.scalar.expressions import Column, Expression, Literal, Parameter
@@ -26,13 +28,12 @@ _parted: Recent[dict[str, pl.DataFrame]] = Recent(
 )
 
 
-def by_shape(segments: Iterable[Segment], shapes: Collection[str] | None = None) -> dict[str, list[pl.DataFrame]]:
-    """The rows of a query table by shape, or those of some shapes. The frames are the same ones each time."""
+def by_shape(segments: Iterable[Segment]) -> dict[str, list[pl.DataFrame]]:
+    """The rows of a query table by shape. The frames are the same ones each time."""
     found: dict[str, list[pl.DataFrame]] = {}
     for segment in segments:
         for shape, rows in _parted.get(serial_of(segment), lambda segment=segment: _parts(segment)).items():  # type: ignore[misc]
-            if shapes is None or shape in shapes:
-                found.setdefault(shape, []).append(rows)
+            found.setdefault(shape, []).append(rows)
     return found
 
 
@@ -44,6 +45,15 @@ def _parts(segment: Segment) -> dict[str, pl.DataFrame]:
         return {first: segment}
     parts = segment.partition_by(SHAPE, maintain_order=True)
     return {part[SHAPE][0]: part for part in parts}
+
+
+def shapes_of(segment: Segment) -> tuple[tuple[str, ...], Positions]:
+    """The shapes of a segment, and which of them each row is of."""
+    shapes = segment[SHAPE]
+    names = shapes.unique(maintain_order=True)
+    if names.len() <= 1:
+        return tuple(names), np.zeros(segment.height, np.intp)
+    return tuple(names), shapes.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.intp)
 
 
 def packed(tables: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:

@@ -12,8 +12,10 @@ whether it has NULL (`null`).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import chain, count
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +24,19 @@ import polars as pl
 from millstream.kernel.batch import value_column
 from millstream.kernel.keys import Codes, Positions
 from millstream.kernel.scalar.evaluate import evaluate
-from millstream.kernel.scalar.expressions import Column, Expression, Parameter, conjunction, map_columns
+from millstream.kernel.scalar.expressions import (
+    Column,
+    Expression,
+    Parameter,
+    conjunction,
+    map_columns,
+    memoized,
+)
 from millstream.kernel.sharing.axis import LAST_CODE, codes_of_constants, comparable, dictionary, has_codes
-from millstream.kernel.sharing.identity import Recent, number_of, serial_of
-from millstream.kernel.sharing.lineage import BLOCK_SIZE, Flags
+from millstream.kernel.sharing.identity import Recent, number_of, serial_of, value_of
+from millstream.kernel.sharing.lineage import BLOCK_SIZE, Bitmaps, Flags, bitmap
 from millstream.kernel.sharing.normal_form import Atom, normal_form
-from millstream.kernel.sharing.parameters import QUERY, parameters_as_columns
+from millstream.kernel.sharing.parameters import QUERY, parameters_as_columns, shapes_of
 
 Numbers = npt.NDArray[np.int64]
 
@@ -65,18 +74,21 @@ class AtomPosition:
 
 @dataclass(frozen=True)
 class ConditionAtoms:
-    """A condition taken apart: atoms by the number of their place, and what must be evaluated row by row."""
+    """A condition taken apart: the numbers of its atoms with their places, and what must be evaluated row by row."""
 
-    number: int
-    atoms: tuple[tuple[int, Atom], ...]
+    atoms: tuple[int, ...]
     residual: Expression | None
     possible: bool
 
 
+def atoms_of(condition: Expression) -> ConditionAtoms:
+    return memoized(condition, "atoms", _taken_apart)
+
+
 @lru_cache(maxsize=1 << 14)
-def shape_of(condition: Expression) -> ConditionAtoms:
+def _taken_apart(condition: Expression) -> ConditionAtoms:
     form = normal_form(condition)
-    atoms: list[tuple[int, Atom]] = []
+    atoms: list[int] = []
     clauses: Counter[tuple[Expression, ...]] = Counter()
     for clause in form.clauses:
         attributes = tuple(sorted({atom.attribute for atom in clause}, key=repr))
@@ -87,17 +99,14 @@ def shape_of(condition: Expression) -> ConditionAtoms:
         for atom in clause:
             place = AtomPosition(module, atom.attribute, ordinal if single else 0, positions[atom.attribute])
             positions[atom.attribute] += 1
-            atoms.append((number_of(place), atom))
+            atoms.append(number_of((number_of(place), atom)))
     residual = conjunction(list(form.residual)) if form.residual else None
-    return ConditionAtoms(number_of(condition), tuple(atoms), residual, () not in form.clauses)
+    return ConditionAtoms(tuple(atoms), residual, () not in form.clauses)
 
 
-@dataclass(frozen=True)
-class Predicates:
-    """All that the queries of a segment ask for: a row per query, per atom of a query, per cut of an atom.
-
-    Cuts of attributes without codes are by `dictionaries`, which has the segment's constants for each.
-    """
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """What queries ask for, by query: a row per query, per atom of a query, per cut of an atom."""
 
     queries: Numbers
     atom_query: Numbers
@@ -107,33 +116,255 @@ class Predicates:
     cut_query: Numbers
     cut_place: Numbers
     cut: Codes
+
+    def of_block(self, block: int) -> Entries:
+        bounds = [block * BLOCK_SIZE, (block + 1) * BLOCK_SIZE]
+        queries, atoms, cuts = (
+            slice(*found.searchsorted(bounds)) for found in (self.queries, self.atom_query, self.cut_query)
+        )
+        return Entries(
+            self.queries[queries],
+            self.atom_query[atoms],
+            self.atom_place[atoms],
+            self.first[atoms],
+            self.null[atoms],
+            self.cut_query[cuts],
+            self.cut_place[cuts],
+            self.cut[cuts],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualRows:
+    """Queries of one shape and block, and what is left to evaluate for them: `row` is their row of the table."""
+
+    condition: Expression
+    table: pl.DataFrame
+    row: Positions  # by bit
+    mask: Bitmaps
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPredicates:
+    """What a segment has of a block. Cuts of attributes without codes are by `dictionaries`, which has the piece's
+    constants for each."""
+
+    entries: Entries
     dictionaries: dict[Expression, pl.Series]
-    residual: Expression | None
+    residuals: tuple[ResidualRows, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Predicates:
+    """All that the queries of a segment ask for, made of these conditions of its shapes."""
+
+    serial: int
+    shapes: tuple[str, ...]
+    conditions: tuple[Expression | None, ...]
+    entries: Entries
+    dictionaries: dict[Expression, pl.Series]
+    residuals: tuple[tuple[Expression, Positions], ...]  # with the rows of the table that it is for
     table: pl.DataFrame
 
     @cached_property
-    def blocks(self) -> Numbers:
-        """The blocks that its queries are in."""
-        blocks = self.queries // BLOCK_SIZE
-        return np.unique(blocks) if blocks.size > 1 else blocks
+    def pieces(self) -> dict[int, BlockPredicates]:
+        """By block."""
+        residuals: dict[int, list[ResidualRows]] = {}
+        for condition, rows in self.residuals:
+            for block, residual in self._residuals(condition, rows):
+                residuals.setdefault(block, []).append(residual)
+        return {
+            block: BlockPredicates(
+                *_of_own(self.entries.of_block(block), self.dictionaries), tuple(residuals.get(block, ()))
+            )
+            for block in np.unique(self.entries.queries // BLOCK_SIZE).tolist()
+        }
+
+    def _residuals(self, condition: Expression, rows: Positions) -> Iterator[tuple[int, ResidualRows]]:
+        queries = self.table[QUERY].to_numpy()[rows]
+        blocks = queries // BLOCK_SIZE
+        for block in np.unique(blocks).tolist():
+            here = blocks == block
+            by_bit = np.zeros(BLOCK_SIZE, np.intp)
+            by_bit[queries[here] % BLOCK_SIZE] = rows[here]
+            yield block, ResidualRows(condition, self.table, by_bit, bitmap(queries[here]))
 
     @property
     def size(self) -> int:
-        return 32 * (self.queries.size + self.atom_query.size + self.cut_query.size)
+        entries = self.entries
+        return 32 * (entries.queries.size + entries.atom_query.size + entries.cut_query.size)
 
 
+_serials = count()
 _recent: Recent[Predicates] = Recent(1 << 28, lambda made: made.size)
 
 
-def predicates_of(shape: ConditionAtoms, segment: pl.DataFrame) -> Predicates:
-    return _recent.get((shape.number, serial_of(segment)), lambda: _predicates(shape, segment))
+def predicates_of(shapes: Mapping[str, Expression], segment: pl.DataFrame) -> Predicates:
+    """What the queries of a segment ask for that are of these shapes, condition by name."""
+
+    def is_of(made: Predicates) -> bool:
+        return tuple(map(shapes.get, made.shapes)) == made.conditions
+
+    return _recent.get(serial_of(segment), lambda: _predicates(shapes, segment), is_of)
 
 
-@dataclass(frozen=True)
+def _of_own(
+    entries: Entries, dictionaries: Mapping[Expression, pl.Series]
+) -> tuple[Entries, dict[Expression, pl.Series]]:
+    """Entries by dictionaries that have no constants but theirs."""
+    found: dict[Expression, pl.Series] = {}
+    cuts = entries.cut.copy() if dictionaries else entries.cut
+    for attribute, here in by_attribute(entries, dictionaries):
+        index = (cuts[here] - np.uint64(1)) >> np.uint64(1)
+        used, places = np.unique(index, return_inverse=True)
+        found[attribute] = dictionaries[attribute][used.astype(np.int64)]
+        cuts[here] += (places.astype(np.uint64) - index) * np.uint64(2)
+    return replace(entries, cut=cuts), found
+
+
+def by_attribute(entries: Entries, attributes: Mapping[Expression, object]) -> Iterator[tuple[Expression, Flags]]:
+    """Which of the cuts are those of some attributes."""
+    numbers: dict[Expression, list[int]] = {}
+    for number in np.unique(entries.cut_place).tolist() if attributes else ():
+        place = value_of(number)
+        assert isinstance(place, AtomPosition)
+        if place.attribute in attributes:
+            numbers.setdefault(place.attribute, []).append(number)
+    for attribute, places in numbers.items():
+        yield attribute, np.isin(entries.cut_place, places)
+
+
+def _predicates(shapes: Mapping[str, Expression], segment: pl.DataFrame) -> Predicates:
+    names, which = shapes_of(segment)
+    conditions = tuple(map(shapes.get, names))
+    taken = [None if condition is None else atoms_of(condition) for condition in conditions]
+    usable = [None if each is None or not each.possible else each for each in taken]
+    asked = [() if each is None else each.atoms for each in usable]
+    queries = segment[QUERY].to_numpy()
+    rows = np.flatnonzero(np.array([each is not None for each in usable], np.bool_)[which])
+    rows = rows[np.argsort(queries[rows], kind="stable")]
+    of_shape = which[rows]
+    counts = np.array([len(each) for each in asked], np.intp)
+    atoms = np.fromiter(chain.from_iterable(asked), np.int64)[_ranges(counts.cumsum() - counts, counts, of_shape)]
+    entry_row = rows.repeat(counts[of_shape])
+    atom_place, first, null, cut_entry, cut, dictionaries = _answered(atoms, entry_row, segment)
+    atom_query = queries[entry_row]
+    with_residual = [number for number, each in enumerate(usable) if each is not None and each.residual is not None]
+    return Predicates(
+        serial=next(_serials),
+        shapes=names,
+        conditions=conditions,
+        entries=Entries(
+            queries[rows], atom_query, atom_place, first, null, atom_query[cut_entry], atom_place[cut_entry], cut
+        ),
+        dictionaries=dictionaries,
+        residuals=tuple((usable[number].residual, np.flatnonzero(which == number)) for number in with_residual),  # type: ignore[misc, union-attr]
+        table=segment,
+    )
+
+
+def _ranges(starts: Positions, counts: Positions, chosen: Positions) -> Positions:
+    """The numbers from each of the chosen starts on, as many as there are of it."""
+    lengths = counts[chosen]
+    before: Positions = lengths.cumsum() - lengths
+    return (starts[chosen] - before).repeat(lengths) + np.arange(int(lengths.sum()))
+
+
+def _answered(
+    atoms: Numbers, rows: Positions, segment: pl.DataFrame
+) -> tuple[Numbers, Flags, Flags, Positions, Codes, dict[Expression, pl.Series]]:
+    """Of atoms, each of a row of the segment: (place, first, null), and (which atom, cut) by atom. Many shapes are made
+    of few atoms, and each kind of these is answered once."""
+    numbers, kind = np.unique(atoms, return_inverse=True)
+    kinds: list[tuple[int, Atom]] = [value_of(number) for number in numbers.tolist()]  # type: ignore[misc]
+    simple = [_is_simple(atom) for _, atom in kinds]
+    first, null, cuts = _compared([atom for _, atom in kinds], simple, kind, rows, segment)
+    texts: dict[Expression, list[pl.Series]] = {}
+    edges: list[tuple[Positions, _Edge]] = []
+    for number, here in _apart(kind, simple):
+        first[here], null[here], made = _edges(kinds[number][1], segment[rows[here]])
+        for edge in made:
+            edges.append((here, edge))
+            if not has_codes(edge.attribute.type):
+                texts.setdefault(edge.attribute, []).append(edge.constants)
+    dictionaries = {attribute: dictionary(constants) for attribute, constants in texts.items()}
+    for here, edge in edges:
+        found, codes = _cuts(edge, dictionaries.get(edge.attribute))
+        cuts.append((here[found], codes))
+    entries = np.concatenate([np.zeros(0, np.intp), *(found for found, _ in cuts)])
+    codes = np.concatenate([np.zeros(0, np.uint64), *(codes for _, codes in cuts)])
+    order = np.argsort(entries, kind="stable")
+    places = np.array([place for place, _ in kinds], np.int64)[kind]
+    return places, first, null, entries[order], codes[order], dictionaries
+
+
+def _apart(kind: Positions, simple: Sequence[bool]) -> Iterator[tuple[int, Positions]]:
+    """The entries of each kind of atom that is not simple."""
+    entries = np.flatnonzero(~np.array(simple, np.bool_)[kind])
+    if entries.size:
+        entries = entries[np.argsort(kind[entries], kind="stable")]
+        numbers, starts = np.unique(kind[entries], return_index=True)
+        yield from zip(numbers.tolist(), np.split(entries, starts[1:]), strict=True)
+
+
+def _is_simple(atom: Atom) -> bool:
+    """Whether it compares with one constant, and both have codes of their own: many kinds are answered together."""
+    if not atom.operands:
+        return True
+    return len(atom.operands) == 1 and isinstance(atom.operands[0], Parameter) and has_codes(atom.attribute.type)
+
+
+# By operator, of a constant that is known and of one that is NULL: whether the set holds below everything, whether it
+# has NULL; and the cuts at a constant that is known.
+_SETS = {
+    "<": ((True, False), (False, False), "before"),
+    "<=": ((True, False), (False, False), "after"),
+    ">": ((False, False), (False, False), "after"),
+    ">=": ((False, False), (False, False), "before"),
+    "=": ((False, False), (False, False), "both"),
+    "<>": ((True, False), (False, False), "both"),
+    "in": ((False, False), (False, False), "both"),
+    "not in": ((True, False), (False, False), "both"),
+    "<=>": ((False, False), (False, True), "both"),
+    "not <=>": ((True, True), (True, False), "both"),
+    "isnull": ((False, True), (False, True), ""),
+    "isnotnull": ((True, False), (True, False), ""),
+}
+
+
+def _compared(
+    kinds: Sequence[Atom], simple: Sequence[bool], kind: Positions, rows: Positions, segment: pl.DataFrame
+) -> tuple[Flags, Flags, list[tuple[Positions, Codes]]]:
+    """(first, null) of all atoms, and the cuts, as far as they are of simple kinds."""
+    sets = [
+        _SETS[atom.operator] if is_simple else ((False, False), (False, False), "")
+        for atom, is_simple in zip(kinds, simple, strict=True)
+    ]
+    operands = [
+        atom.operands[0] if is_simple and atom.operands else None for atom, is_simple in zip(kinds, simple, strict=True)
+    ]
+    columns = {operand: number for number, operand in enumerate(dict.fromkeys(operands))}
+    codes = np.zeros((len(columns), segment.height), np.uint64)
+    known = np.ones((len(columns), segment.height), np.bool_)
+    for operand, number in columns.items():
+        if operand is not None:
+            constants = _constants(operand, segment)
+            known[number] = constants.is_not_null().to_numpy()
+            codes[number, known[number]] = codes_of_constants(constants.drop_nulls(), None)
+    column = np.array([columns[operand] for operand in operands], np.intp)[kind]
+    is_known, code = known[column, rows], codes[column, rows]
+    holds = np.array([(known, unknown) for known, unknown, _ in sets], np.bool_).reshape(len(sets), 2, 2)
+    first, null = (np.where(is_known, holds[kind, 0, place], holds[kind, 1, place]) for place in (0, 1))
+    before = np.array([cut in ("before", "both") for *_, cut in sets], np.bool_)[kind] & is_known
+    after = np.array([cut in ("after", "both") for *_, cut in sets], np.bool_)[kind] & is_known & (code != LAST_CODE)
+    lower, upper = np.flatnonzero(before), np.flatnonzero(after)
+    return first, null, [(lower, code[lower]), (upper, code[upper] + np.uint64(1))]
+
+
+@dataclass(frozen=True, eq=False)
 class _Edge:
     """Cuts that some queries make at their constants: before them, after them, or both."""
 
-    place: int
     attribute: Expression
     rows: Positions
     constants: pl.Series
@@ -141,43 +372,9 @@ class _Edge:
     after: bool
 
 
-def _predicates(shape: ConditionAtoms, segment: pl.DataFrame) -> Predicates:
-    queries = segment[QUERY].to_numpy()
-    queries = queries if shape.possible else queries[:0]
-    first, null, edges = [np.zeros(0, np.bool_)], [np.zeros(0, np.bool_)], []
-    for place, atom in shape.atoms if shape.possible else ():
-        holds_first, has_null, made = _edges(place, atom, segment)
-        first.append(holds_first)
-        null.append(has_null)
-        edges += made
-    texts: dict[Expression, list[pl.Series]] = {}
-    for edge in edges:
-        if not has_codes(edge.attribute.type):
-            texts.setdefault(edge.attribute, []).append(edge.constants)
-    dictionaries = {attribute: dictionary(constants) for attribute, constants in texts.items()}
-    cuts = [_cuts(edge, dictionaries.get(edge.attribute)) for edge in edges]
-    rows = np.concatenate([np.zeros(0, np.intp), *(rows for rows, _ in cuts)])
-    places = np.array([place for place, _ in shape.atoms if shape.possible], np.int64)
-    return Predicates(
-        queries=queries,
-        atom_query=np.tile(queries, places.size),
-        atom_place=places.repeat(queries.size),
-        first=np.concatenate(first),
-        null=np.concatenate(null),
-        cut_query=queries[rows],
-        cut_place=np.array([e.place for e in edges], np.int64).repeat([rows.size for rows, _ in cuts]),
-        cut=np.concatenate([np.zeros(0, np.uint64), *(codes for _, codes in cuts)]),
-        dictionaries=dictionaries,
-        residual=shape.residual,
-        table=segment,
-    )
-
-
-def _edges(place: int, atom: Atom, segment: pl.DataFrame) -> tuple[Flags, Flags, list[_Edge]]:
+def _edges(atom: Atom, segment: pl.DataFrame) -> tuple[Flags, Flags, list[_Edge]]:
     """Where the atom of each query holds: below everything, at NULL, and the cuts between."""
     always, never = np.ones(segment.height, np.bool_), np.zeros(segment.height, np.bool_)
-    if atom.operator in ("isnull", "isnotnull"):
-        return (never, always, []) if atom.operator == "isnull" else (always, never, [])
     operands = [_constants(operand, segment) for operand in atom.operands]
     negative = atom.operator in ("<>", "not in", "not prefix")
     known, rows, constants = always, np.arange(segment.height), operands[0]
@@ -190,7 +387,7 @@ def _edges(place: int, atom: Atom, segment: pl.DataFrame) -> tuple[Flags, Flags,
         constants = pl.concat([operand.filter(pl.Series(mask)) for operand, mask in zip(operands, usable, strict=True)])
 
     def edge(constants: pl.Series, before: bool, after: bool) -> _Edge:
-        return _Edge(place, atom.attribute, rows, constants, before, after)
+        return _Edge(atom.attribute, rows, constants, before, after)
 
     if atom.operator in ("<", "<=", ">", ">="):
         before = atom.operator in ("<", ">=")

@@ -23,7 +23,7 @@ from millstream.kernel.operator import Segment
 from millstream.kernel.storage.memory import can_merge
 from millstream.kernel.storage.segments import numbers
 from millstream.kernel.storage.shared_work import once
-from millstream.kernel.storage.synopsis import merged, merged_by_size, size_class
+from millstream.kernel.storage.synopsis import is_over, merged, merged_by_size, size_class
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,9 @@ class ExpiryGrouped:
     lazy: int
 
     def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
-        width = max(1, self.span // self.groups)
-        kept = (
-            [s for s in segments if not self._passed(s, width, horizon)]
-            if _is_due(self.lazy, before, horizon)
-            else segments
-        )
+        width = self._width
+        due = _is_due(self.lazy, before, horizon)
+        kept = [segment for segment in segments if not (due and self._passed(segment, horizon))]
         members: dict[int, list[Segment]] = {}
         for segment in kept:
             members.setdefault(int(numbers(segment, END)[0]) // width, []).append(segment)
@@ -49,13 +46,19 @@ class ExpiryGrouped:
             members.setdefault(int(number), []).append(self._group(arrived, group == number, int(number)))
         return tuple(segment for parts in members.values() for segment in merged_by_size(parts))
 
+    def lets_go(self, segments: Sequence[Segment], horizon: int, before: int) -> bool:
+        return _is_due(self.lazy, before, horizon) and any(self._passed(segment, horizon) for segment in segments)
+
+    @property
+    def _width(self) -> int:
+        return max(1, self.span // self.groups)
+
     def _group(self, arrived: Segment, members: npt.NDArray[np.bool_], number: int) -> Segment:
         return once(lambda: only(arrived, members), [arrived], "group", self.span // self.groups, number)
 
-    @staticmethod
-    def _passed(segment: Segment, width: int, horizon: int) -> bool:
+    def _passed(self, segment: Segment, horizon: int) -> bool:
         """All rows of a segment are of one group, so that one of them tells when the group ends."""
-        return (int(numbers(segment, END)[0]) // width + 1) * width - 1 <= horizon
+        return (int(numbers(segment, END)[0]) // self._width + 1) * self._width - 1 <= horizon
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,8 @@ class Fifo:
 
     def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
         kept = list(segments)
-        if _is_due(self.lazy, before, horizon):
-            while kept and int(numbers(kept[0], END).max()) <= horizon:
-                kept.pop(0)
+        while self.lets_go(kept, horizon, before):
+            kept.pop(0)
         if not arrived.height:
             return tuple(kept)
         # The youngest segment grows until it spans a group; older ones are never touched again.
@@ -83,6 +85,9 @@ class Fifo:
                 break
             young.insert(0, kept.pop())
         return (*kept, merged(young))
+
+    def lets_go(self, segments: Sequence[Segment], horizon: int, before: int) -> bool:
+        return _is_due(self.lazy, before, horizon) and bool(segments) and is_over(segments[0], horizon)
 
 
 def _is_due(lazy: int, before: int, horizon: int) -> bool:

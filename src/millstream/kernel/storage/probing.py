@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import value_column
+from millstream.kernel.columns import is_small
 from millstream.kernel.keys import Codes, Positions, order_codes, order_ticks, physical
 from millstream.kernel.operator import Segment
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, Literal, conjuncts
@@ -27,7 +28,8 @@ _MOST_ROWS_PER_PROBE = 1_000  # above, a directory would hardly be used as often
 def equal_pairs(stored: Segment, probes: Codes) -> Iterator[Pairs]:
     """All (probe, row of the segment) of equal codes, by probe and then by row, in chunks."""
     codes = codes_of(stored)
-    directory = directory_of(stored) if probes.size * _MOST_ROWS_PER_PROBE >= codes.size else None
+    is_worth_it = not is_small(codes.size) and probes.size * _MOST_ROWS_PER_PROBE >= codes.size
+    directory = directory_of(stored) if is_worth_it else None
     if directory is None:
         yield from pairs_of_runs(codes.searchsorted(probes), codes.searchsorted(probes, side="right"))
         return
@@ -38,12 +40,15 @@ def equal_pairs(stored: Segment, probes: Codes) -> Iterator[Pairs]:
 
 def pairs_of_runs(first: Positions, past: Positions) -> Iterator[Pairs]:
     """All (row, position) with first[row] <= position < past[row], in chunks."""
-    rows = np.flatnonzero(past > first)
+    (rows,) = (past > first).nonzero()
     first = first[rows]
     counts = past[rows] - first
     ends = counts.cumsum()
     shift = first + counts - ends
     total = int(ends[-1]) if ends.size else 0
+    if 0 < total <= _CHUNK:
+        yield rows.repeat(counts), np.arange(total) + shift.repeat(counts)
+        return
     for low in range(0, total, _CHUNK):
         high = min(low + _CHUNK, total)
         part = slice(int(ends.searchsorted(low, side="right")), int(ends.searchsorted(high)) + 1)

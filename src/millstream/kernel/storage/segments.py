@@ -9,8 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, INF, WEIGHT, Batch, concat
-from millstream.kernel.columns import only, renamed, taken
-from millstream.kernel.keys import KEY, Codes, Positions
+from millstream.kernel.columns import bits, frame_of, is_small, only, renamed, taken, with_columns
+from millstream.kernel.keys import KEY, Codes, Positions, first_of_equal
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage import time_queue
 from millstream.kernel.storage.shared_work import once
@@ -23,14 +23,14 @@ def horizon_of(frontier: int) -> int:
 
 
 def numbers(segment: pl.DataFrame, column: str) -> npt.NDArray[np.int64]:
-    return segment[column].to_numpy()
+    return segment.get_column(column).to_numpy()
 
 
 def codes_of(segment: Segment) -> Codes:
-    return segment[KEY].to_numpy()
+    return segment.get_column(KEY).to_numpy()
 
 
-def gather(frame: pl.DataFrame, columns: Sequence[str], rows: Positions) -> list[pl.Series]:
+def gather(frame: pl.DataFrame, columns: Sequence[str], rows: Positions | pl.Series) -> list[pl.Series]:
     return taken([frame.get_column(column) for column in columns], rows)
 
 
@@ -44,7 +44,9 @@ def alive(segment: Segment, horizon: int) -> Segment:
 
 
 def summed(frame: pl.DataFrame) -> pl.DataFrame:
-    """One row for those that differ by nothing but their weights, none where these cancel."""
+    """One row for those that differ by nothing but their weights, none where these cancel; of a few in their order."""
+    if is_small(frame.height):
+        return _summed_few(frame)
     floats = [name for name, dtype in frame.schema.items() if dtype.is_float()]
     bits = {name: pl.UInt64 if frame.schema[name] == pl.Float64 else pl.UInt32 for name in floats}
     # Polars groups 0.0 with -0.0, and which of them survived would depend on the batches; bits differ.
@@ -52,6 +54,15 @@ def summed(frame: pl.DataFrame) -> pl.DataFrame:
     plain = plain.group_by([name for name in plain.columns if name != WEIGHT]).agg(pl.col(WEIGHT).sum())
     plain = plain.filter(pl.col(WEIGHT) != 0).select(frame.columns)
     return plain.with_columns(pl.col(name).reinterpret(dtype=frame.schema[name]) for name in floats)
+
+
+def _summed_few(frame: pl.DataFrame) -> pl.DataFrame:
+    columns = frame.get_columns()
+    plain = frame_of([bits(column) for column in columns if column.name != WEIGHT])
+    sums = np.zeros(frame.height, np.int64)
+    np.add.at(sums, first_of_equal(plain, plain.columns), numbers(frame, WEIGHT))
+    kept = np.flatnonzero(sums)
+    return with_columns(frame_of(taken(columns, kept)), pl.Series(WEIGHT, sums[kept]))
 
 
 def released(

@@ -16,8 +16,8 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import END, START, WEIGHT
-from millstream.kernel.columns import frame_of, joined
-from millstream.kernel.keys import KEY
+from millstream.kernel.columns import frame_of, is_small, joined, taken, with_columns
+from millstream.kernel.keys import KEY, Ticks
 from millstream.kernel.operator import Horizons, KeptInput, Segment
 from millstream.kernel.storage.memory import can_merge
 from millstream.kernel.storage.segments import alive, codes_of, numbers, summed
@@ -34,6 +34,10 @@ class Synopsis(Protocol):
         """The segments after a step that moved the horizon from `before`; `arrived` is sorted by key."""
         ...
 
+    def lets_go(self, segments: Sequence[Segment], horizon: int, before: int) -> bool:
+        """Whether a step without rows keeps others than these."""
+        ...
+
 
 def retained(
     synopsis: Synopsis, segments: Sequence[Segment], arrived: Segment, kept_input: KeptInput, shared: Horizons | None
@@ -43,12 +47,21 @@ def retained(
     return synopsis.retain(segments, arrived, horizons.after, horizons.before)
 
 
+def lets_go(synopsis: Synopsis, segments: Sequence[Segment], kept_input: KeptInput, shared: Horizons | None) -> bool:
+    """Whether an operator keeps less of an input after a step without rows."""
+    horizons = shared or kept_input.horizons
+    return synopsis.lets_go(segments, horizons.after, horizons.before)
+
+
 @dataclass(frozen=True)
 class Consolidated:
     """A log-structured merge tree: O(log N) segments, every row rewritten O(log N) times."""
 
     def retain(self, segments: Sequence[Segment], arrived: Segment, horizon: int, before: int) -> tuple[Segment, ...]:
         return retain(segments, arrived, horizon)
+
+    def lets_go(self, segments: Sequence[Segment], horizon: int, before: int) -> bool:
+        return any(is_over(segment, horizon) for segment in segments)
 
 
 def have_same_rows(some: Sequence[Segment], others: Sequence[Segment], horizon: int) -> bool:
@@ -109,7 +122,12 @@ def retain(segments: Sequence[Segment], arrived: Segment, horizon: int) -> tuple
     Segments are rewritten only when rows come: then all who keep the same are there to do the same.
     """
     if not arrived.height:
-        return tuple(segment for segment in segments if without_expired(segment, horizon).height)
+        return tuple(segment for segment in segments if not is_over(segment, horizon))
+    parts = [*segments, arrived]
+    if is_small(*(part.height for part in parts)) and can_merge(parts):
+        # To search in several costs more than to rewrite a few rows.
+        together = once(lambda: _rewritten(parts, horizon), parts, "rewritten", horizon)
+        return (together,) if together.height else ()
     live = [part for segment in segments if (part := without_expired(segment, horizon)).height]
     new = alive(arrived, horizon)
     if new.height:
@@ -126,16 +144,40 @@ def retain(segments: Sequence[Segment], arrived: Segment, horizon: int) -> tuple
     return (*kept, together) if together.height else tuple(kept)
 
 
+def _rewritten(parts: Sequence[Segment], horizon: int) -> Segment:
+    """What is alive of all parts, by key."""
+    ends, codes = (np.concatenate([of(part) for part in parts]) for of in (_ends, codes_of))
+    places = np.flatnonzero(ends > horizon)
+    columns = (joined([part.get_column(name) for part in parts]) for name in parts[0].columns)
+    together = frame_of(taken([*columns], places[np.argsort(codes[places], kind="stable")]))
+    return _cancelled(together, horizon) if (numbers(together, WEIGHT) < 0).any() else together
+
+
 def _cancelled(together: Segment, horizon: int) -> Segment:
     """Starts before the horizon no longer matter: with them cut off, a row and its retraction differ by nothing but
     their weights."""
     starts = np.maximum(numbers(together, START), horizon)
-    return summed(together.with_columns(pl.Series(START, starts))).sort(KEY)
+    left = summed(with_columns(together, pl.Series(START, starts)))
+    codes = codes_of(left)
+    return left.sort(KEY) if (codes[1:] < codes[:-1]).any() else left
+
+
+def _ends(segment: Segment) -> Ticks:
+    return numbers(segment, END)
+
+
+def is_over(segment: Segment, horizon: int) -> bool:
+    """Whether all rows have ended before the horizon."""
+    ends = _ends(segment)
+    if ends.size and ends[-1] > horizon:
+        return False  # as it is nearly always
+    return not (ends[:: max(1, ends.size // _SAMPLE)] > horizon).any() and not (ends > horizon).any()
 
 
 def without_expired(segment: Segment, horizon: int) -> Segment:
     """The segment itself as long as a good part of it lives: it is rewritten as seldom as it can be."""
-    ends = numbers(segment, END)[:: max(1, segment.height // _SAMPLE)]
+    ends = _ends(segment)
+    ends = ends[:: max(1, ends.size // _SAMPLE)]
     if 4 * np.count_nonzero(ends <= horizon) < 3 * ends.size:
         return segment
     live = alive(segment, horizon)

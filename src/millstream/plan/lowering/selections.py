@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.input_lineage import InputSelections
-from millstream.kernel.sharing.keyed_selection import KeyedSelection, KeyedShapes, equality_key
+from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.types import Schema
@@ -20,7 +20,7 @@ def selecting(
 ) -> GroupedSelection | KeyedSelection:
     if key is None:
         return GroupedSelection(schema, shapes)
-    return KeyedSelection(schema, key, _keyed(key, shapes))
+    return KeyedSelection(schema, key, shapes)
 
 
 def has_lineage(core: lo.Node) -> bool:
@@ -34,17 +34,4 @@ def has_lineage(core: lo.Node) -> bool:
 def input_selections(step: str, node: SelectionNode) -> InputSelections:
     """What the queries of a node, which that step selects for, ask of the inputs of the join that it reads."""
     widths = [len(child.schema) for child in node.input.children]
-    key = None if node.key is None else (node.key, _keyed(node.key, node.shapes))
-    return InputSelections(step, widths, node.shapes, key)
-
-
-def _keyed(key: Expression, shapes: Mapping[str, Expression]) -> KeyedShapes:
-    return {name: _split_key(shape, key) for name, shape in shapes.items()}
-
-
-def _split_key(shape: Expression, key: Expression) -> tuple[Expression, Expression]:
-    """What a shape wants the key to be equal to, and the rest of it."""
-    found = equality_key(shape)
-    if found is None or found[0] != key:
-        raise AssertionError(f"{shape} does not ask for {key}")
-    return found[1], found[2]
+    return InputSelections(step, widths, selecting(node.input.schema, node.key, node.shapes))

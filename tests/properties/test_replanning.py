@@ -1,0 +1,151 @@
+"""Queries that move to other plans at any epoch answer as the oracle does: whatever comes while they are on their way,
+rows, other queries, drops or restarts, and however the past is cut into slices."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.properties.cases import Case, Drop, Register
+from tests.properties.generate import cases
+from tests.properties.queries import RELATIONAL
+from tests.properties.test_backfill import SliceBySlice
+from tests.properties.test_joins import joins
+
+import millstream as ms
+from millstream.catalog.entries import Entry, statistics_entry
+from millstream.engine.history.backfill import Backfills
+from millstream.language.type_names import stored_text
+from millstream.plan.cost import SourceStatistics
+from millstream.queries.planner import Planned
+from millstream.queries.registration import statement_of
+from millstream.queries.replanning import Replanning
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done after an action: so many slices of moves that are under way, perhaps a restart before, and for which
+    plan each query is to leave."""
+
+    slices: int
+    restarts: bool
+    keys: int | None  # distinct values of every column; None where queries stay
+    join_plan: str
+    jit: str
+
+
+STEPS = st.lists(
+    st.builds(
+        Step,
+        st.integers(0, 4),
+        st.integers(0, 9).map(lambda n: n == 0),
+        st.sampled_from([None, 1, 1, 1000, 1000]),
+        st.sampled_from(["auto", "tree", "eddy"]),
+        st.sampled_from(["auto", "on", "off"]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+class Moving(SliceBySlice):
+    """A database whose queries move when they are told to."""
+
+    moved = 0
+
+    def leave(self, step: Step, monkeypatch: pytest.MonkeyPatch) -> None:
+        if step.keys is None:
+            return
+
+        def planned(replanning: Replanning, entry: Entry, statistics: Any) -> Planned:
+            found = replace(replanning._session.settings_of(entry), join_plan=step.join_plan, jit=step.jit)
+            width = {source: len(self.db.engine.sources.schema(source)) for source in self.db.engine.sources}
+            known = {
+                s: SourceStatistics(float(step.keys or 1), 100, (float(step.keys or 1),) * n) for s, n in width.items()
+            }
+            with stored_text():
+                return replanning._planner.under(found).plan(
+                    entry["text"], statement_of(entry["text"]).query, statistics=statistics_entry(known)
+                )
+
+        with monkeypatch.context() as patching:
+            patching.setattr(Replanning, "_planned", planned)
+            replanning = self.db._queries.replanning
+            replanning.margin = 0
+            for query in self.db.queries():
+                self.moved += replanning.consider(query, {})
+
+
+def check(path: Path | None, case: Case, steps: list[Step], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(Backfills, "start", lambda _: None)
+    if path is not None:
+        shutil.rmtree(path, ignore_errors=True)
+    both = Moving(path, case.probes)
+    both.define(case.definitions)
+    for number, action in enumerate(case.actions):
+        match action:
+            case Register() if not _registered(both, action):
+                continue
+            case Drop() if action.query not in both.queries:
+                continue
+            case Register():
+                pass
+            case _:
+                both.perform(action)
+        step = steps[number % len(steps)]
+        if step.restarts:
+            both.restart()
+        both.leave(step, monkeypatch)
+        both.go_on(step.slices)
+        both.check_step(number)
+    both.finish()
+    both.check_end()
+    both.db.close()
+    return both.moved
+
+
+def _registered(both: Moving, action: Register) -> bool:
+    try:
+        both.db.register(action.text, name=action.query)
+    except ms.BindError as error:
+        if "strategy 'direct'" not in str(error):
+            raise
+        return False
+    both.oracle.execute(str(action))
+    both.queries[action.query] = action.text
+    return True
+
+
+def check_many(path: Path | None, made: st.SearchStrategy[Case], examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(made, STEPS)
+    def run(case: Case, steps: list[Step]) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            check(path, case, steps, monkeypatch)
+
+    run()
+
+
+CASES = pytest.mark.parametrize("made", [joins(RELATIONAL), cases(RELATIONAL)], ids=["joins", "relational"])
+
+
+@CASES
+def test_plans_change_at_any_epoch(made: st.SearchStrategy[Case]) -> None:
+    check_many(None, made, 25)
+
+
+@CASES
+def test_plans_change_with_restarts(tmp_path_factory: pytest.TempPathFactory, made: st.SearchStrategy[Case]) -> None:
+    check_many(tmp_path_factory.mktemp("replanning") / "db", made, 5)
+
+
+@pytest.mark.slow
+@CASES
+def test_plans_change_in_many_cases(tmp_path_factory: pytest.TempPathFactory, made: st.SearchStrategy[Case]) -> None:
+    check_many(None, made, 1_000)
+    check_many(tmp_path_factory.mktemp("replanning") / "db", made, 300)

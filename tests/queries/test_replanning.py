@@ -1,0 +1,368 @@
+"""Plans follow the data: queries move to other plans between epochs, and nobody who reads notices."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import millstream as ms
+from millstream.database import Database
+from millstream.engine.history.backfill import Backfills
+from millstream.plan.cost import SourceStatistics, Statistics
+
+STREAMS = """
+CREATE STREAM s (a INT, b INT) TIMESTAMP BY t;
+CREATE STREAM t (a INT, b INT) TIMESTAMP BY t;
+CREATE STREAM u (a INT, b INT) TIMESTAMP BY t;
+"""
+RETAINED = STREAMS.replace(";", " RETAIN 30;")
+JOIN = "SELECT s.b, t.b, u.b FROM s [RANGE 20], t [RANGE 20], u [RANGE 20] WHERE s.a = t.a AND t.a = u.a"
+FEW_KEYS = {name: SourceStatistics(50.0, 1000, (2.0, 2.0)) for name in "stu"}
+MANY_KEYS = {name: SourceStatistics(1.0, 1000, (1000.0, 1000.0)) for name in "stu"}
+MOST_KEYS = {name: SourceStatistics(1.0, 1000, (1e7, 1e7)) for name in "stu"}
+
+
+def opened(path: Path | None = None, streams: str = STREAMS, least_rows: int = 1 << 40) -> Database:
+    db = ms.connect(path, engine="inprocess")
+    db._queries.replanning.least_rows = least_rows
+    if "s" not in db.catalog:
+        db.execute(streams)
+    return db
+
+
+def feed(db: Database, instants: range, keys: int = 4, rows: int = 2, only: str = "stu") -> None:
+    for name in only:
+        db.insert(name, [(t * rows % keys + n % keys, t + n, t) for t in instants for n in range(rows)])
+
+
+def move(db: Database, name: str, statistics: Statistics) -> None:
+    """Have a query move to the plan that it would have by these statistics."""
+    assert leaves(db, name, statistics)
+    wait(db, name)
+
+
+def leaves(db: Database, name: str, statistics: Statistics) -> bool:
+    replanning = db._queries.replanning
+    replanning.margin = 0
+    return replanning.consider(db.query(name), statistics)
+
+
+def wait(db: Database, name: str) -> None:
+    query = db.query(name)
+    db.engine.notifier.wait_until(lambda: not db._queries.replanning.is_moving(query), 60)
+    assert not db._queries.replanning.is_moving(query)
+
+
+def joins(db: Database, name: str) -> str:
+    return next(line.strip() for line in db.query(name).explain().splitlines() if "join" in line.lower())
+
+
+def test_a_query_that_came_before_its_data_gets_the_plan_for_them(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "millstream")
+    with opened(least_rows=50) as db, opened() as still:
+        for each in (db, still):
+            each.register(JOIN, name="q")
+        before = joins(db, "q")
+        for begin in range(0, 200, 20):
+            for each in (db, still):
+                feed(each, range(begin, begin + 20))
+            db.engine.background.do(lambda: None)
+            wait(db, "q")
+            assert db.query("q").changes() == still.query("q").changes()
+        assert joins(db, "q") != before == joins(still, "q")
+        said = db.query("q").stats()["replan"]
+        assert said["state"] == "moved"
+        assert f"replan: moved since epoch {said['epoch']}: {said['reason']}" in db.query("q").explain()
+        assert "query q: moved since epoch" in caplog.text
+        assert len([line for line in caplog.text.splitlines() if "moved since" in line]) == 1
+
+
+def test_and_not_where_that_is_off() -> None:
+    with opened(least_rows=50) as db:
+        db.execute("SET replan = 'off'")
+        query = db.register(JOIN, name="q")
+        before = joins(db, "q")
+        feed(db, range(200))
+        db.engine.background.do(lambda: None)
+        wait(db, "q")
+        assert joins(db, "q") == before
+        assert "replan" not in query.stats()
+
+
+def test_answers_stay_and_the_old_state_goes(tmp_path: Path) -> None:
+    with opened(tmp_path / "db") as db:
+        query = db.register(JOIN, name="q")
+        feed(db, range(40))
+        before, steps, edge = query.changes(), {*db.engine.snapshot.states}, query.edge
+        move(db, "q", FEW_KEYS)
+        assert query.changes() == before
+        assert query.edge != edge
+        assert edge not in db.engine.snapshot.results
+        assert edge not in db.engine.shared_plan.shown
+        feed(db, range(40, 60))
+        after = query.changes()
+        move(db, "q", MANY_KEYS)
+        assert query.changes() == after
+        assert query.edge == edge
+        assert {*db.engine.snapshot.states} == steps
+    with opened(tmp_path / "db") as db:
+        assert db.query("q").edge == edge
+        assert db.query("q").changes() == after
+
+
+def test_readers_of_all_kinds_get_each_change_once(tmp_path: Path) -> None:
+    delivered: list[pa.Table] = []
+    with opened(tmp_path / "db") as db, opened() as still:
+        query, expected = db.register(JOIN, name="q"), still.register(JOIN, name="q")
+        db.create_sink("k", "q", lambda _, changes: delivered.append(changes))
+        follower, followed = query.follow(timeout=60), list[pa.Table]()
+        for number in range(6):
+            for each in (db, still):
+                feed(each, range(number * 10, number * 10 + 10))
+            followed.append(next(follower))
+            move(db, "q", (FEW_KEYS, MANY_KEYS)[number % 2])
+            assert query.result(at=number * 10) == expected.result(at=number * 10)
+            assert query.changes(since=5) == expected.changes(since=5)
+        assert pa.concat_tables(followed) == pa.concat_tables(delivered) == expected.changes()
+
+
+def test_what_a_follower_was_not_given_yet_comes_from_before_the_move() -> None:
+    with opened(streams=RETAINED) as db, opened() as still:
+        query, expected = db.register(JOIN, name="q"), still.register(JOIN, name="q")
+        for each in (db, still):
+            feed(each, range(10))
+        follower = query.follow(timeout=60)
+        given = [next(follower)]
+        for begin in range(10, 100, 10):
+            for each in (db, still):
+                feed(each, range(begin, begin + 10))
+        assert db.engine.retention.lost_before("s") > 0
+        move(db, "q", FEW_KEYS)
+        given.append(next(follower))
+        assert pa.concat_tables(given) == expected.changes()
+
+
+def test_history_that_was_cut_is_not_needed_where_the_windows_are_covered(tmp_path: Path) -> None:
+    """What the old plan said of instants before that stays."""
+    with opened(tmp_path / "db", RETAINED) as db, opened() as still:
+        query, expected = db.register(JOIN, name="q"), still.register(JOIN, name="q")
+        for begin in range(0, 200, 10):
+            for each in (db, still):
+                feed(each, range(begin, begin + 10))
+            if begin % 40 == 0:
+                move(db, "q", (FEW_KEYS, MANY_KEYS)[begin // 40 % 2])
+            first = query.instants.first
+            for at in range(first, begin + 9, 3):
+                assert query.result(at=at) == expected.result(at=at)
+            assert query.changes(since=first) == expected.changes(since=first)
+        assert db.engine.retention.lost_before("s") > 100
+    with opened(tmp_path / "db") as db:
+        assert db.query("q").changes(since=first) == expected_changes(first)
+
+
+def expected_changes(since: int) -> pa.Table:
+    with opened() as db:
+        query = db.register(JOIN, name="q")
+        feed(db, range(200))
+        return query.changes(since=since)
+
+
+@pytest.mark.parametrize(
+    ("text", "statistics", "reason"),
+    [
+        (JOIN.replace("20", "40"), FEW_KEYS, "its windows reach further back"),
+        (JOIN.replace("RANGE 20", "RANGE UNBOUNDED"), MOST_KEYS, "its windows reach further back"),
+        (JOIN.replace("SELECT s.b", "SELECT 7 / (s.a + 1)"), FEW_KEYS, "what fails counts from there on"),
+    ],
+    ids=["long", "unbounded", "fragile"],
+)
+def test_a_query_stays_where_history_no_longer_covers_it(text: str, statistics: Statistics, reason: str) -> None:
+    with opened(streams=RETAINED) as db:
+        query = db.register(text, name="q")
+        for begin in range(0, 100, 10):
+            feed(db, range(begin, begin + 10))
+        before, edge = query.changes(), query.edge
+        assert not leaves(db, "q", statistics)
+        assert query.stats()["replan"]["state"] == "stays"
+        assert "the history of s begins at" in query.explain()
+        assert reason in query.explain()
+        assert query.edge == edge
+        assert query.changes() == before
+
+
+def test_queries_of_one_plan_move_one_by_one() -> None:
+    with opened() as db:
+        one, other = db.register(JOIN, name="one"), db.register(JOIN, name="other")
+        feed(db, range(30))
+        before, edge = one.changes(), one.edge
+        move(db, "one", FEW_KEYS)
+        assert (other.edge, one.edge != edge) == (edge, True)
+        assert one.changes() == other.changes() == before
+        move(db, "other", FEW_KEYS)  # which runs already
+        assert one.edge == other.edge
+        feed(db, range(30, 40))
+        assert one.changes() == other.changes()
+        one.drop()
+        feed(db, range(40, 50))
+        with opened() as still:
+            expected = still.register(JOIN)
+            feed(still, range(50))
+            assert other.changes() == expected.changes()
+
+
+def test_others_may_come_to_a_plan_that_a_query_is_about_to_move_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patching:
+        patching.setattr(Backfills, "_wake", lambda _: None)
+        with opened() as db:
+            query = db.register(JOIN, name="q")
+            feed(db, range(30))
+            replanning = db._queries.replanning
+            assert leaves(db, "q", FEW_KEYS)
+            assert query.stats()["replan"]["state"] == "moving"
+            db.execute("SET join_plan = 'eddy'")
+            other = db.register(JOIN, name="other")
+            assert not replanning.is_moving(query)
+            assert "replan" not in query.stats()
+            assert query.changes() == other.changes()
+            assert leaves(db, "q", FEW_KEYS)
+            assert query.edge == other.edge
+            assert query.changes() == other.changes()
+
+
+def test_a_query_that_is_dropped_on_its_way_is_gone() -> None:
+    with opened() as db:
+        query, states = db.register(JOIN, name="q"), {*db.engine.snapshot.states}
+        feed(db, range(30))
+        with db.engine.lock:  # which the move waits for
+            assert leaves(db, "q", FEW_KEYS)
+            query.drop()
+        again = db.register(JOIN, name="q")
+        wait(db, "q")
+        assert again.plan_change is None
+        again.drop()
+        assert {*db.engine.snapshot.states} == states
+        assert not db.engine.snapshot.results
+
+
+def test_nothing_moves_any_more_once_it_is_off() -> None:
+    with opened() as db:
+        query = db.register(JOIN, name="q")
+        feed(db, range(30))
+        before = query.edge
+        with db.engine.lock:
+            assert leaves(db, "q", FEW_KEYS)
+            db.execute("SET replan = 'off'")
+        wait(db, "q")
+        assert query.edge == before
+        assert "replan" not in query.stats()
+
+
+def test_plans_do_not_flap(caplog: pytest.LogCaptureFixture) -> None:
+    """Statistics that go to and fro by less than the margin move nothing."""
+    caplog.set_level(logging.INFO, "millstream")
+    with opened(least_rows=1) as db:
+        db.register(JOIN, name="q")
+        for number in range(20):
+            feed(db, range(number * 10, number * 10 + 10), keys=(18, 22)[number % 2], rows=1)
+            db.engine.background.do(lambda: None)
+            wait(db, "q")
+        assert len([line for line in caplog.text.splitlines() if "moved since" in line]) <= 1
+
+
+def test_answers_are_there_while_plans_change() -> None:
+    """Others feed, and read what is final, at every moment."""
+    with opened() as db, opened() as still:
+        query, expected = db.register(JOIN, name="q"), still.register(JOIN, name="q")
+        for each in (db, still):
+            feed(each, range(20))
+        at_ten, ended, errors = expected.result(at=10), threading.Event(), list[object]()
+
+        def read() -> None:
+            while not ended.is_set():
+                if query.result(at=10) != at_ten or query.final is None or query.is_filling:
+                    errors.append("another answer")
+
+        def insert() -> None:
+            for begin in range(20, 60, 5):
+                feed(db, range(begin, begin + 5))
+
+        readers = [threading.Thread(target=read) for _ in range(2)]
+        feeder = threading.Thread(target=insert)
+        for thread in (*readers, feeder):
+            thread.start()
+        for number in range(8):
+            move(db, "q", (FEW_KEYS, MANY_KEYS)[number % 2])
+        feeder.join(60)
+        ended.set()
+        for thread in readers:
+            thread.join(60)
+        assert not errors
+        for begin in range(20, 60, 5):
+            feed(still, range(begin, begin + 5))
+        assert query.changes() == expected.changes()
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from tests.queries.test_replanning import FEW_KEYS, JOIN, MANY_KEYS, RETAINED, feed_missing, leaves, opened, wait
+with opened(Path(sys.argv[1]), RETAINED) as db:
+    if not db.queries():
+        db.register(JOIN, name="q")
+    for batch in range(8):
+        if feed_missing(db, batch):
+            assert leaves(db, "q", FEW_KEYS) or leaves(db, "q", MANY_KEYS)
+            wait(db, "q")
+"""
+
+
+def feed_missing(db: Database, batch: int) -> bool:
+    """The rows of a batch that are not there yet; tells whether some were not."""
+    found = False
+    for name in "stu":
+        if db.stats()["streams"][name]["arrived"] <= batch * 20:
+            feed(db, range(batch * 10, batch * 10 + 10), only=name)
+            found = True
+    return found
+
+
+def run(path: Path, fault: str = "") -> int:
+    environment = {**os.environ, "MILLSTREAM_FAULT": fault}
+    return subprocess.run([sys.executable, "-c", PROGRAM, str(path)], env=environment, check=False).returncode
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "backfill-finished:5",
+        "segment-half-written:34",
+        "catalog-half-written:9",
+        "catalog-renamed:9",
+        "manifest-written:34",
+        "manifest-counts:34",
+        "plan-moved:5",
+        "before-sweep:34",
+    ],
+)
+def test_a_process_that_is_killed_leaves_the_old_plan_or_the_new_one(tmp_path: Path, fault: str) -> None:
+    path = tmp_path / "db"
+    assert run(path, fault) == -signal.SIGKILL
+    assert run(path) == 0
+    with opened(path) as db:
+        query = db.query("q")
+        assert db.engine.snapshot.results.keys() <= {query.edge}
+        first = query.instants.first
+        assert first > 20
+        with opened() as still:
+            expected = still.register(JOIN)
+            feed(still, range(80))
+            assert query.changes(since=first) == expected.changes(since=first)
+            assert query.result(at=first) == expected.result(at=first)
