@@ -61,10 +61,11 @@ WITHIN: dict[str, tuple[set[str], ...]] = {
         {"nodes", "explain_groups"},
         {"physical"},
         {"definitions", "tags", "analysis", "parameters"},
-        {"fingerprint", "algebra", "explain", "verify"},
+        {"fingerprint", "algebra", "cells", "explain", "verify"},
         {"cost", "grouping"},
         {"kept_columns", "just_in_time"},
-        {"rules", "comparison"},
+        {"comparison"},
+        {"rules"},
         {"rewrite", "lowering"},
     ),
     "engine": (

@@ -17,6 +17,7 @@ import millstream as ms
 from millstream.database import Database
 from millstream.engine.history.backfill import Backfills
 from millstream.plan.cost import SourceStatistics, Statistics
+from millstream.plan.nodes import StreamScan
 
 STREAMS = """
 CREATE STREAM s (a INT, b INT) TIMESTAMP BY t;
@@ -366,3 +367,36 @@ def test_a_process_that_is_killed_leaves_the_old_plan_or_the_new_one(tmp_path: P
             feed(still, range(80))
             assert query.changes(since=first) == expected.changes(since=first)
             assert query.result(at=first) == expected.result(at=first)
+
+
+def test_skewed_data_change_the_order_of_joins(tmp_path: Path) -> None:
+    chain = "SELECT s.b, u.a FROM s [RANGE 20], t [RANGE 20], u [RANGE 20] WHERE s.a = t.a AND t.b = u.b"
+
+    def skewed(db: Database, instants: range) -> None:
+        for name in "stu":
+            db.insert(name, [(n % 2, 100 * t + n, t) for t in instants for n in range(4)])
+
+    with opened(tmp_path / "db", least_rows=100) as db, opened() as still:
+        query, expected = db.register(chain, name="q"), still.register(chain, name="q")
+        assert order(db) == ["s", "t", "u"]
+        for begin in range(0, 80, 20):
+            for each in (db, still):
+                skewed(each, range(begin, begin + 20))
+            db.engine.background.do(lambda: None)
+            wait(db, "q")
+            assert query.changes() == expected.changes()
+        assert order(db)[0] != "s"
+        changed = order(db)
+    with opened(tmp_path / "db") as db:
+        assert order(db) == changed
+        assert db.query("q").stats()["replan"]["state"] == "moved"
+        with opened() as still:
+            again = still.register(chain)
+            for each in (db, still):
+                skewed(each, range(80 if each is db else 0, 100))
+            assert db.query("q").changes() == again.changes()
+
+
+def order(db: Database) -> list[str]:
+    """The streams of a query's plan, as they are joined."""
+    return [node.name for node in db.query("q").common.plan.walk() if isinstance(node, StreamScan)]

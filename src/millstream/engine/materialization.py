@@ -111,6 +111,10 @@ class Eager:
     def _answer(self, snapshot: Snapshot, span: Span, whole: bool) -> Answer:
         self.reader.check(self.edge, self.number)
         since, until = span(self.reader.final(self.inputs, snapshot))
+        if self.number is not None:
+            made = self.reader.combined(snapshot, self.edge, self.number, since, until)
+            if made is not None:
+                return Answer(made, until, snapshot)
         wanted = wanted_segments(self.stream, since, until, whole=whole)
         rows = self.reader.rows_in(snapshot, self.edge, self.schema, self.number, wanted, after=since)
         return Answer(rows, until, snapshot)
@@ -118,6 +122,9 @@ class Eager:
     def held(self, snapshot: Snapshot) -> int:
         if self.number is None:
             return self.reader.height(self.edge)
+        parts = self.reader.parts_of(snapshot, self.edge, self.number)
+        if parts is not None:
+            return parts
         return self.reader.rows_in(snapshot, self.edge, self.schema, self.number).height
 
     def notes(self) -> list[str]:

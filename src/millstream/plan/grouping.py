@@ -36,6 +36,7 @@ from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_non_retroactive
+from millstream.plan.cells import can_be_summed_in_cells, summed_in_cells
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.tags import TAGS
 from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field
@@ -293,11 +294,13 @@ def _prefix(node: Expression) -> str | None:
 @dataclass(frozen=True)
 class Lifted:
     """A plan for all queries of a group. Where it is `expanded`, the query is the first column of its rows; else rows
-    carry the set of queries that want them. `group` names the rows of QueryRows, if it has such."""
+    carry the set of queries that want them. `group` names the rows of QueryRows, if it has such. Where rows are totals
+    of cells, `upper` is what is done with those of queries that are asked, the place of each in front."""
 
     plan: lo.Node
     expanded: bool
     group: str
+    upper: lo.Node | None = None
 
 
 def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression]) -> Lifted:
@@ -312,7 +315,14 @@ def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression])
         asked = tree.instants, tree.keys, tree.calls, tree.kept, tree.shifts
         trees = ph.TreeSelection(split.core, group, key, split.columns, *asked, split.names, shapes)
         return Lifted(trees, expanded=False, group=group)
-    lifting = _Lifting(ph.Selection(split.core, group, key, shapes), key is not None, group)
+    selection = ph.Selection(split.core, group, key, shapes)
+    if key is None and can_be_summed_in_cells(split.core, split.columns, split.above):
+        cells = summed_in_cells(selection, split.columns, split.above[0])
+        upper = _Lifting(cells.combined, True, group)
+        for node in split.above[1:]:
+            upper.add(node, last=False)
+        return Lifted(cells.plan, expanded=False, group=group, upper=upper.plan)
+    lifting = _Lifting(selection, key is not None, group)
     lifting.project(split.columns, split.names)
     for node in split.above:
         lifting.add(node, last=node is split.above[-1])

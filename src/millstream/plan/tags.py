@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millstream.kernel.aggregation import aggregate
+from millstream.kernel.aggregation import aggregate, combined
 from millstream.kernel.joins import existence
 from millstream.kernel.joins import pairwise as join
 from millstream.kernel.just_in_time import tree_shape
@@ -17,7 +17,7 @@ from millstream.kernel.multiway import join_tree, stem_join
 from millstream.kernel.relational import change_log, failures, linear, multiplicity, runs
 from millstream.kernel.scalar import expressions as ex
 from millstream.kernel.scalar.functions_user import UserCall, UserFunction
-from millstream.kernel.sharing import expand, expanded_selection, grouped_selection, keyed_selection
+from millstream.kernel.sharing import cells, expand, expanded_selection, grouped_selection, keyed_selection
 from millstream.kernel.windows import elements, sample, streams
 from millstream.kernel.windows import rows as rows_window
 from millstream.kernel.windows import time as window
@@ -50,6 +50,8 @@ TAGS: Mapping[type, str] = {
     window.Tumble: "Tumble",
     window.Unbounded: "Unbounded",
     # physical nodes and what they hold
+    ph.CellSelection: "CellSelection",
+    ph.Combined: "Combined",
     ph.Consumer: "Consumer",
     ph.Expand: "Expand",
     ph.Guard: "Guard",
@@ -83,6 +85,8 @@ TAGS: Mapping[type, str] = {
 
 STEP_TAGS: Mapping[type, str] = {
     aggregate.Aggregate: "aggregate",
+    combined.CellAggregate: "cellaggregate",
+    combined.CombinedAggregate: "combinedaggregate",
     ranked_tree.RankedTree: "rankedtree",
     change_log.ChangeLog: "changelog",
     elements.Elements: "elements",
@@ -105,6 +109,7 @@ STEP_TAGS: Mapping[type, str] = {
     runs.ForetoldRuns: "foretoldruns",
     rows_window.RowsWindow: "rowswindow",
     sample.Sample: "sample",
+    cells.CellSelection: "cellselection",
     expand.Expand: "expand",
     expanded_selection.ExpandedSelection: "expandedselection",
     grouped_selection.GroupedSelection: "groupedselection",

@@ -25,7 +25,7 @@ from millstream.plan.grouping import has_many_constants, shape_of, split
 from millstream.queries.known_texts import KnownTexts
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in
-from millstream.queries.planner import Planned, Planner
+from millstream.queries.planner import ORDERED, Planned, Planner
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice, shareable_plan, wanted_part
 from millstream.queries.templates import MODE, TEXT, GroupTemplate, Templates, table_row
@@ -167,6 +167,7 @@ class Registration:
     def recover(self, entry: Entry) -> Query:
         """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""
         text, planner = entry["text"], self._planner.under(self._session.settings_of(entry))
+        planner = planner.ordering_joins(entry.get(ORDERED, False))
         planned = planner.plan(text, statement_of(text).query, statistics=entry["statistics"])
         return self._admit(Candidate(entry["shown"], entry["mode"], text, planned, past_in(entry), entry))
 

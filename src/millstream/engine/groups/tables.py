@@ -101,14 +101,15 @@ class QueryTables:
             equal.know(self._selected(group))
         following = self.next_query(group)
         selected = keys_of(shape.condition).of_rows(rows, len(shape.parameters))
-        having = pl.Series(EQUAL_TO, equal.join(rows[QUERY].to_list(), selected, past, is_over), pl.Int64)
-        rows = rows.with_columns(pl.lit(shape.name).alias(SHAPE))
-        is_own = having == rows[QUERY]
-        own = rows if is_own.all() else rows.filter(is_own)
+        queries = rows[QUERY].to_list()
+        having = equal.join(queries, selected, past, is_over)
+        own = rows = rows.hstack([pl.Series(SHAPE, [shape.name] * rows.height, pl.String)])
+        if having != queries:
+            all_rows = rows.with_columns(pl.Series(EQUAL_TO, having, pl.Int64))
+            changes.equal.append(all_rows.filter(pl.col(EQUAL_TO) != pl.col(QUERY)))
+            own = all_rows.filter(pl.col(EQUAL_TO) == pl.col(QUERY)).drop(EQUAL_TO)
         if own.height:
             changes.held.append(own)
-        if own.height < rows.height:
-            changes.equal.append(rows.with_columns(having).filter(~is_own))
         group.following = following + rows.height
         return own
 

@@ -26,7 +26,7 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.columns import frame_of, is_small, numbered, positions, stacked, with_columns
+from millstream.kernel.columns import frame_of, is_plain, is_small, numbered, positions, stacked, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.joins.stem import Arrangement, arranged_by
 from millstream.kernel.keys import Positions, Ticks, are_codes_exact
@@ -38,7 +38,8 @@ from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
-from millstream.kernel.storage.synopsis import Consolidated, Synopsis, lets_go, retain, retained
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis, is_over, lets_go, retain, retained
+from millstream.kernel.storage.time_queue import is_due
 from millstream.types import Schema
 
 _ROW = "_row"
@@ -223,7 +224,7 @@ class InnerJoin(KeyedJoin):
         """The concatenated rows with their intervals."""
         columns = [(left.get_column(name), i) for name in self._columns[0]]
         columns += [(right.get_column(name), j) for name in self._columns[1]]
-        are_plain = all(column.dtype == pl.Int64 and not column.null_count() for column, _ in columns)
+        are_plain = all(is_plain(column) for column, _ in columns)
         if not is_small(i.size) or not are_plain:
             return frame_of([*self._values(left, right, i, j), *numbered(intervals)])
         # Integers are made together with the intervals: to make a series of an array is what costs most.
@@ -262,13 +263,20 @@ class NonRetroactiveJoin(KeyedJoin):
         super().__init__(left_schema, right_schema, keys, residual, null_safe)
         self.lag = lag
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        reached = horizon_of(progress.low)  # versions are kept until then at least
+        waits = not is_due(state.get("waiting", ()), progress.before[1], progress.after[1])
+        return waits and not any(is_over(segment, reached) for segment in state.get("table", ()))
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         has_born = BORN in inputs[0].columns
         born, after = BORN if has_born else START, progress.after[1]
-        arrived = inputs[0][[*self._columns[0], *INTERVAL_COLUMNS, *([BORN] if has_born else [])]]
+        names = [*self._columns[0], *INTERVAL_COLUMNS, *([BORN] if has_born else [])]
+        arrived = frame_of([inputs[0].get_column(name) for name in names])
         ready, waiting = released(state.get("waiting", ()), arrived, born, progress.before[1], after)
         left = self._arrange(ready, 0)
-        changed = self._arrange(inputs[1].drop(BORN, strict=False), 1)
+        versions = inputs[1].drop(BORN) if BORN in inputs[1].columns else inputs[1]
+        changed = self._arrange(versions, 1)
         table = state.get("table", ())
         output = self._as_of(left, (*table, changed), born)
         lag = self.lag if has_born else 0

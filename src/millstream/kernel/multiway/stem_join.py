@@ -22,7 +22,7 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.columns import only
+from millstream.kernel.columns import frame_of, numbered, only, stacked
 from millstream.kernel.eddy.policies import policy
 from millstream.kernel.eddy.stems import StemExperience, StemProspects
 from millstream.kernel.joins.graph import InputSet, JoinGraph
@@ -52,7 +52,7 @@ from millstream.kernel.sharing.input_lineage import InputLineage, InputSelection
 from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.segments import gather, horizon_of, numbers
-from millstream.kernel.storage.synopsis import Consolidated, Synopsis, merged, retained
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis, lets_go, merged, retained
 from millstream.types import Schema
 
 CHUNK = 8192  # rows that one route is chosen for
@@ -183,6 +183,13 @@ class StemJoin(Producer):
         after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
         return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived[: len(everyone)]))), after
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        """Where rows are held back, time alone may resume some."""
+        return not self.gates and not any(
+            lets_go(self.synopses[i], state.get(kept.synopsis, ()), kept, progress.shared.get(i))
+            for i, kept in self.kept_inputs(progress).items()
+        )
+
     def _arrangement(self, source: int) -> Arrangement:
         required = tuple(self.graph.never_null(source))
         return Arrangement(tuple(self.columns[source]), required, self.usual[source].order)
@@ -206,7 +213,7 @@ class StemJoin(Producer):
             for number, series in enumerate(found.values(source, self.columns[source]))
         ]
         measures = {name: measure for name, measure in found.measures.items() if not name.startswith(SIGNATURE)}
-        return pl.DataFrame([*columns, *(pl.Series(name, measure) for name, measure in measures.items())])
+        return frame_of([*columns, *numbered(measures)])
 
     def _empty(self, born: bool) -> Batch:
         return pl.DataFrame(schema=batch_schema(self.schema) | ({BORN: pl.Int64()} if born else {}))
@@ -479,12 +486,12 @@ class _Eddy:
 
     def _combined(self, found: _Combinations, stem: int, matches: Sequence[_Matches]) -> _Combinations:
         columns = self.join.columns[stem]
-        frames = [pl.DataFrame(gather(match.stored, columns, match.positions)) for match in matches]
+        frames = [frame_of(gather(match.stored, columns, match.positions)) for match in matches]
         rows = np.concatenate([match.rows for match in matches])
         parts: dict[int, tuple[pl.DataFrame, Positions | None]] = {
             source: (frame, rows if chosen is None else chosen[rows]) for source, (frame, chosen) in found.parts.items()
         }
-        parts[stem] = pl.concat(frames, rechunk=True) if len(frames) > 1 else frames[0], None
+        parts[stem] = stacked(frames), None
         names = matches[0].measures
         return _Combinations(parts, {name: np.concatenate([m.measures[name] for m in matches]) for name in names})
 
@@ -501,7 +508,7 @@ class _Eddy:
         for name in dict.fromkeys(columns):
             source, own = self.graph.places[name]
             series.append(found.values(source, [own])[0].alias(name))
-        return pl.DataFrame(series) if series else pl.DataFrame(height=found.height)
+        return frame_of(series) if series else pl.DataFrame(height=found.height)
 
 
 def _signature(source: int) -> str:

@@ -80,13 +80,22 @@ class GroupedSelection(Operator):
     def of_queries(self, state: State, queries: pl.Series) -> State:
         return pending_of_queries(state, queries)
 
-    def select(self, batch: Batch, state: State, errors: list[Batch], room: Room | None = None) -> tuple[Batch, State]:
-        """The rows and what the eddy learnt, in memory that is given for it; errors are added to those."""
+    def select(
+        self,
+        batch: Batch,
+        state: State,
+        errors: list[Batch],
+        room: Room | None = None,
+        carried: pl.DataFrame | None = None,
+    ) -> tuple[Batch, State]:
+        """The rows, or what is carried in their place, and what the eddy learnt, in memory that is given for it; errors
+        are added to those."""
+        carried = batch if carried is None else carried
         if not batch.height:
-            return Selected(batch, 1, 0).frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
+            return Selected(carried, 1, 0).frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
         index = self.index(state.get(QUERIES, ()))
         widest = max((block.members.size for block in index.blocks), default=1)
-        selected = Selected(batch, widest, len(index.blocks), room)
+        selected = Selected(carried, widest, len(index.blocks), room)
         ranks = [axis.ranks(batch) for axis in index.axes]
         eddy = Eddy(routing_policy(self.policy), EddyMemory(state.get(EDDY, ())))
         for block in index.blocks:

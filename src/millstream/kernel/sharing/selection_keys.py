@@ -76,7 +76,7 @@ class SelectionKeys:
         """Those of queries, by their rows of the query table with so many constants."""
         if not width:
             return [self.of(())] * rows.height
-        return [self.of(constants) for constants in rows.select(value_columns(width)).iter_rows()]
+        return [self.of(constants) for constants in rows[value_columns(width)].iter_rows()]
 
     def of(self, constants: Values) -> Hashable:
         if self._is_nothing:

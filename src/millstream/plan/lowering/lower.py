@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from millstream.errors import BindError
+from millstream.kernel.aggregation.accumulators import Accumulator
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.combined import CellAggregate, CombinedAggregate
 from millstream.kernel.joins.existence import ExistenceJoin
 from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
@@ -40,6 +41,7 @@ from millstream.kernel.scalar.expressions import (
     conjuncts,
     possible,
 )
+from millstream.kernel.sharing.cells import CELL, CellSelection
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
@@ -59,11 +61,9 @@ from millstream.plan.algebra.user_calls import called_once, once_possible
 from millstream.plan.analysis.births import has_runs, refuse_compared, refuse_untraced
 from millstream.plan.analysis.lifetime import Counting
 from millstream.plan.analysis.monotonic import is_non_retroactive, is_static
-from millstream.plan.analysis.patterns import Pattern, pattern_of
-from millstream.plan.explain import describe
 from millstream.plan.fingerprint import Fingerprints, producer_of
 from millstream.plan.lowering.selections import SelectionNode, input_selections, selecting
-from millstream.plan.lowering.variants import DETECTIONS, synopsis_by_pattern
+from millstream.plan.lowering.variants import DETECTIONS, refuse_strict, synopsis_by_pattern
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 from millstream.plan.tags import STEP_TAGS
 from millstream.types import Schema
@@ -99,7 +99,7 @@ class Lowering:
         self._born = any(is_non_retroactive(node) for node in plan.walk())
         self._errors: dict[str, Schema] = {}  # the edges that carry what fails
         if options.strategy == "direct":
-            _refuse_strict(plan)
+            refuse_strict(plan)
         self.edge = self._checked(plan)
 
     def _checked(self, plan: lo.Node) -> str:
@@ -170,6 +170,10 @@ class Lowering:
                 return self._selection(node)
             case ph.Expand():
                 return self._expand(node)
+            case ph.CellSelection():
+                return self._cell_selection(node)
+            case ph.Combined():
+                return self._combined(node)
             case ph.QueryRows():
                 return self._marked(node.group, False)
             case ph.Matches():
@@ -278,6 +282,19 @@ class Lowering:
         selection = GroupedSelection(below.input.schema, below.shapes)
         return self._selected(node, ExpandedSelection(selection, row_wise[::-1], expand), below)
 
+    def _cell_selection(self, node: ph.CellSelection) -> str:
+        selection = GroupedSelection(node.input.schema, node.shapes)
+        projection = linear.Project(node.schema[len(CELL) :], node.columns)
+        return self._selected(node, CellSelection(selection, projection), node)
+
+    def _combined(self, node: ph.Combined) -> str:
+        rows = node.input.schema
+        columns = [Column(f.type, index, f.name) for index, f in enumerate((*rows[: node.keys], *node.arguments))]
+        sums = {Accumulator(kind, argument): column for kind, argument, column in node.sums}
+        calls = _calls(node.calls, columns)
+        operator = CombinedAggregate(rows, node.keys, node.arguments, calls, sums, always=node.always)
+        return self._marked(self._step(node, operator, self.lower(node.input)), True)
+
     def _generated(self, node: lo.Node, edge: str) -> str:
         """Where instants of generation count: the edge with those of rows that come and never go."""
         if not self._born or edge in self._retracting or is_non_retroactive(node):
@@ -369,7 +386,8 @@ class Lowering:
         keys = tuple(columns.index(key) for key in node.keys)
         calls = _calls(node.calls, columns)
         retractions = edge in self._retracting or self.options.strategy != "upa"
-        operator = Aggregate(computed.schema, keys, calls, retractions=retractions)
+        aggregate = CellAggregate if isinstance(node.input, ph.CellSelection) else Aggregate
+        operator = aggregate(computed.schema, keys, calls, retractions=retractions)
         return self._marked(self._step(node, operator, edge), True)
 
     def _join(self, node: lo.Join) -> str:
@@ -567,13 +585,3 @@ def _is_base(stream: lo.Node) -> bool:
     while isinstance(stream, lo.Sample):
         stream = stream.input
     return isinstance(stream, lo.StreamScan)
-
-
-def _refuse_strict(plan: lo.Node) -> None:
-    for node in plan.walk():
-        if node.kind == "relation" and pattern_of(node) == Pattern.STR and not is_non_retroactive(node):
-            raise BindError(
-                "strategy 'direct' cannot run this query",
-                detail=f"the rows of {describe(node)} leave at instants that nothing foretells (STR)",
-                hint="SET strategy = 'upa' or 'negative'",
-            )

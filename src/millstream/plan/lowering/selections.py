@@ -12,7 +12,7 @@ from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.types import Schema
 
-SelectionNode = ph.Selection | ph.MatchedSelection | ph.TreeSelection
+SelectionNode = ph.Selection | ph.MatchedSelection | ph.TreeSelection | ph.CellSelection
 
 
 def selecting(
@@ -34,4 +34,5 @@ def has_lineage(core: lo.Node) -> bool:
 def input_selections(step: str, node: SelectionNode) -> InputSelections:
     """What the queries of a node, which that step selects for, ask of the inputs of the join that it reads."""
     widths = [len(child.schema) for child in node.input.children]
-    return InputSelections(step, widths, selecting(node.input.schema, node.key, node.shapes))
+    key = None if isinstance(node, ph.CellSelection) else node.key
+    return InputSelections(step, widths, selecting(node.input.schema, key, node.shapes))

@@ -3,13 +3,15 @@
 They stand in a plan beside the logical ones, and are compared and named in the same way.
 """
 
-from millstream.plan.physical.groups import QUERY, Expand, QueryRows, Selection
+from millstream.plan.physical.groups import QUERY, CellSelection, Combined, Expand, QueryRows, Selection
 from millstream.plan.physical.joins import Consumer, JoinTree, ManyJoin, StemJoin, without_consumers
 from millstream.plan.physical.matches import Guard, MatchedSelection, Matches, MatchScan, RankedTree, TreeSelection
 from millstream.plan.physical.windows import Shortened, Stamped
 
 __all__ = [
     "QUERY",
+    "CellSelection",
+    "Combined",
     "Consumer",
     "Expand",
     "Guard",

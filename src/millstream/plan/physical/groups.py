@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.sharing.cells import CELL
+from millstream.plan.nodes.aggregation import AggregateCall
 from millstream.plan.nodes.node import Node, Unary
 from millstream.types import BIGINT, Field, Schema
 
@@ -48,3 +50,37 @@ class QueryRows(Node):
     @property
     def schema(self) -> Schema:
         return (QUERY, *self.columns)
+
+
+@dataclass(frozen=True)
+class CellSelection(Unary):
+    """The rows that some query of a group wants, projected to `columns`; the cell that a row is in, which says whose it
+    is, stands before these."""
+
+    group: str
+    columns: tuple[Expression, ...]
+    names: tuple[str, ...] = field(compare=False)
+    shapes: Mapping[str, Expression] = field(default_factory=dict, compare=False)  # what the queries ask, by name
+
+    @property
+    def schema(self) -> Schema:
+        return (*CELL, *(Field(name, e.type) for name, e in zip(self.names, self.columns, strict=True)))
+
+
+@dataclass(frozen=True)
+class Combined(Unary):
+    """The aggregate of groups of which parts were aggregated: rows of `keys` columns, then of totals.
+
+    Calls are over the keys and the `arguments` behind them. `sums` says, by kind and argument of a total, which column
+    has it. With `always` a group has a row wherever its key is.
+    """
+
+    keys: int
+    arguments: Schema
+    calls: tuple[AggregateCall, ...]
+    sums: tuple[tuple[str, int | None, int], ...]
+    always: bool
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema[: self.keys], *(Field(str(call), call.type) for call in self.calls))
