@@ -49,6 +49,7 @@ BY_PAPER = {
         "registering",
         "small_epochs",
         "stocks_and_articles",
+        "sharing_choice",
     ),
     "psoup": ("modes", "mode_rates", "composite_probes", "late_queries"),  # the last starts Spark
     "spark": ("pipeline", "join_memory", "many_queries"),

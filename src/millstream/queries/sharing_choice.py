@@ -21,13 +21,14 @@ from millstream.plan.explain_groups import lines_of_member, service_of
 from millstream.plan.grouping import Shape, Split, constants_of, has_many_constants, shape_of, splits
 from millstream.plan.kept_columns import shared_stems
 from millstream.plan.lowering.lower import Options
+from millstream.plan.lowering.selections import has_lineage
 from millstream.plan.nodes import sources
 from millstream.queries.planner import Planner
 from millstream.settings import Settings
 
 # From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
 ENOUGH_TO_SHARE = 8
-# Of a join, those that together want so much of it: then one join of all rows costs less than one for each.
+# Of a join that makes all its rows for everybody, those that together want so much of it.
 WORTH_ONE_JOIN = 0.5
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
 MOST_PER_VALUE = 32
@@ -111,9 +112,10 @@ class SharingChoice:
         others = self._own_plans.get(group.edge, {})
         if len(others) >= ENOUGH_TO_SHARE:
             return True
-        # One join of all rows instead of several of some.
-        joins = len(sources(group.split.core)) > 1
-        return joins and bool(others) and sum(others.values()) + wanted >= WORTH_ONE_JOIN
+        if not others or len(sources(group.split.core)) < 2:
+            return False
+        # One join that looks at no more rows than the joins of all do, or one of all rows instead of several of some.
+        return has_lineage(group.split.core) or sum(others.values()) + wanted >= WORTH_ONE_JOIN
 
     def differs_by_its_past(self, group: Group, past: Past) -> bool:
         """Whether what the group's selection reads has seen more of the past than is kept, or will have: then the state

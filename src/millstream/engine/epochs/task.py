@@ -322,15 +322,15 @@ class _StageRun:
         self._keep(step.name, batch, state)
 
     def _load(self, loaded: StageStep) -> State:
-        mine, step = f"{self.shard}/", loaded.name
+        step, selection, mine = loaded.name, loaded.table_of or loaded.name, f"{self.shard}/"
         state: dict[str, tuple[Segment, ...]] = {}
         for synopsis, names in self._synopses(step).items():
             self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)
             segments = tuple(self._segment(name) for name in names)
             state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = segments
-        if table := self.work.tables.get(loaded.table_of or step):
+        if table := self.work.tables.get(selection):
             if not self.work.owner:  # others have some of its queries, which stay in memory until they are admitted
-                self.store.pool.only(f"{step}/{QUERIES}", table)
+                self.store.pool.only(f"{selection}/{QUERIES}", table)
             state[QUERIES] = tuple(map(self._segment, table))
         return state
 

@@ -33,6 +33,9 @@ from millstream.kernel.keys import Positions, Ticks, are_codes_exact
 from millstream.kernel.operator import Horizons, KeptInput, Operator, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
+from millstream.kernel.sharing.input_lineage import InputLineage, InputSelections
+from millstream.kernel.sharing.parameters import QUERIES
+from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, is_over, lets_go, retain, retained
@@ -124,6 +127,8 @@ class InnerJoin(KeyedJoin):
     other side's frontier has passed the start of the retraction. Rows whose key is NULL are not kept unless
     keys are null-safe.
 
+    With the `selections` of a group's queries only pairs are made that one of these may want (`input_lineage`).
+
     `_born` of a result is the greatest of its components; a side without the column has no say in it.
 
     >>> run = Run(InnerJoin(integers("k", "a"), integers("k", "b"), keys=((0, 0),)))
@@ -141,18 +146,22 @@ class InnerJoin(KeyedJoin):
         residual: Expression = TRUE,
         null_safe: bool = False,
         synopses: tuple[Synopsis, Synopsis] = (Consolidated(), Consolidated()),
+        selections: InputSelections | None = None,
     ) -> None:
         super().__init__(left_schema, right_schema, keys, residual, null_safe)
         self.synopses = synopses
+        self.selections = selections
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         left, right = self._arrange(inputs[0], 0), self._arrange(inputs[1], 1)
         before = state.get("left", ()), state.get("right", ())
+        lineage = self.selections.at(state.get(QUERIES, ())) if self.selections is not None else None
+        sent = (left, right) if lineage is None else (lineage.wanted(0, left), lineage.wanted(1, right))
         pieces: list[Batch] = []
-        for stored in (*before[1], *([right] if right.height else [])) if left.height else ():
-            pieces += self._product(left, stored, 1)
-        for stored in before[0] if right.height else ():
-            pieces += self._product(stored, right, 0)
+        for stored in (*before[1], *([right] if right.height else [])) if sent[0].height else ():
+            pieces += self._product(sent[0], stored, 1, lineage)
+        for stored in before[0] if sent[1].height else ():
+            pieces += self._product(stored, sent[1], 0, lineage)
         after = {
             kept.synopsis: retained(
                 self.synopses[side], before[side], (left, right)[side], kept, progress.shared.get(side)
@@ -178,13 +187,26 @@ class InnerJoin(KeyedJoin):
             for side in (0, 1)
         }
 
-    def _product(self, left: Segment, right: Segment, stored_side: int) -> Iterator[Batch]:
+    def _product(
+        self, left: Segment, right: Segment, stored_side: int, lineage: InputLineage | None
+    ) -> Iterator[Batch]:
         probe, stored = (left, right) if stored_side == 1 else (right, left)
-        for probing, found in self._candidates(probe, stored, stored_side):
+        if lineage is not None:
+            stored = lineage.wanted(stored_side, stored)
+            left, right = (left, stored) if stored_side == 1 else (stored, right)
+            if not stored.height:
+                return
+        candidates = lineage.candidates(probe, stored, stored_side) if lineage is not None and self.keys else None
+        paired = lineage if candidates is None and SIGNATURE in left.columns else None
+        for probing, found in candidates or self._candidates(probe, stored, stored_side):
             i, j = (probing, found) if stored_side == 1 else (found, probing)
             start = np.maximum(numbers(left, START)[i], numbers(right, START)[j])
             end = np.minimum(numbers(left, END)[i], numbers(right, END)[j])
             kept = self._agreeing(left, right, i, j, (start < end).nonzero()[0])
+            if paired is not None and kept.size:
+                both = numbers(left, SIGNATURE)[i[kept]], numbers(right, SIGNATURE)[j[kept]]
+                wanted = paired.together(dict(enumerate(both)))
+                kept = kept if wanted is None else kept[wanted]
             if not kept.size:
                 continue
             i, j = i[kept], j[kept]

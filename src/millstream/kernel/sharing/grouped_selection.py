@@ -93,7 +93,7 @@ class GroupedSelection(Operator):
         carried = batch if carried is None else carried
         if not batch.height:
             return Selected(carried, 1, 0).frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
-        index = self._index(state)
+        index = self.index(state.get(QUERIES, ()))
         widest = max((block.members.size for block in index.blocks), default=1)
         selected = Selected(carried, widest, len(index.blocks), room)
         ranks = [axis.ranks(batch) for axis in index.axes]
@@ -106,8 +106,8 @@ class GroupedSelection(Operator):
             selected.add(block.number, bits, any_bit(bits) if block.residuals else wanted)
         return selected.frame(), {EDDY: eddy.memory.segments()}
 
-    def _index(self, state: State) -> Index:
-        table = state.get(QUERIES, ())
+    def index(self, table: tuple[Segment, ...]) -> Index:
+        """Of the queries of a query table."""
         # The same segments, in one tuple or another: who loads them need not know what was made of them.
         if self._last is None or len(table) != len(self._last[0]) or not all(map(is_, table, self._last[0])):
             self._last = table, index_of(self.shapes, table)
