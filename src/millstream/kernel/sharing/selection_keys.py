@@ -76,8 +76,8 @@ class SelectionKeys:
 
     def of_rows(self, rows: pl.DataFrame, width: int) -> list[Hashable]:
         """Those of queries, by their rows of the query table with so many constants."""
-        if not width:
-            return [self.of(())] * rows.height
+        if not width or not (self._terms or self._is_nothing or self._clauses or self._residual):
+            return [self.of((None,) * width)] * rows.height
         constants = rows[value_columns(width)]
         if rows.height > 1 and self._is_plain and not any(s.dtype.is_float() or s.null_count() for s in constants):
             return self._of_columns(constants)

@@ -425,7 +425,7 @@ class Lowering:
             edges = [self.lower(child) for child in core.inputs]
             operator = self._joining(core, edges, selections=selections)
             return self._named(f"stemjoin-{suffix}", operator, *edges, table_of=selections.step)
-        if not isinstance(core, lo.Join):
+        if not (isinstance(core, lo.Join) and core.join == "inner"):
             return self.lower(core)
         keys = hash_keys(core)
         if keys is None:

@@ -27,7 +27,9 @@ def has_lineage(core: lo.Node) -> bool:
     """Whether the join of a group makes only what its queries want: not where it stores what inner joins make, which is
     for everybody, or holds rows back just in time."""
     if isinstance(core, lo.Join):
-        return not any(isinstance(node, lo.Join | ph.ManyJoin) for child in core.children for node in child.walk())
+        return core.join == "inner" and not any(
+            isinstance(node, lo.Join | ph.ManyJoin) for child in core.children for node in child.walk()
+        )
     return isinstance(core, ph.StemJoin) and not core.jit
 
 
