@@ -37,6 +37,7 @@ BY_PAPER = {
     "jit": ("just_in_time", "consumers", "jit_detection"),
     "cacq": (
         "n_way_joins",
+        "shared_aggregates",
         "shared_windows",
         "shared_queries",
         "keyed_queries",

@@ -86,6 +86,9 @@ class Twins:
         self.together = ms.connect(self.path, engine="inprocess")
 
     def check(self) -> None:
+        for at in (None, self.now // 2):
+            both = (db.results([*map(db.query, self.names)], at=at) for db in (self.together, self.apart))
+            assert rows_of(next(both)) == rows_of(next(both))
         for name in self.names:
             one, other = self.together.query(name), self.apart.query(name)
             assert is_in_cells(one)
@@ -128,20 +131,27 @@ def db() -> ms.Database:
     return db
 
 
-def test_queries_of_a_template_are_read_together(db: ms.Database) -> None:
-    text = "SELECT count(*), sum(v) FROM S [RANGE 5] WHERE a > ? AND b < ?"
+@pytest.mark.parametrize(("keys", "grouping"), [("", ""), ("g, ", " GROUP BY g"), ("g, b, ", " GROUP BY g, b")])
+def test_queries_of_a_template_are_read_together(db: ms.Database, keys: str, grouping: str) -> None:
+    text = f"SELECT {keys}count(*), sum(v), avg(d) FROM S [RANGE 3] WHERE a > ? AND b < ?{grouping}"
     of = db.register_many(text, [(a, b) for a in range(4) for b in range(4)], template="counts")
-    db.insert("S", [(1, a, b, a + b, 0.5, None, ts) for ts, (a, b) in enumerate([(1, 2), (2, 1), (3, 0), (0, 3)])])
+    pairs = [(1, 2), (2, 1), (3, 0), (0, 3), (2, 2), (3, 1)]
+    db.insert("S", [(ts % 2, a, b, a + b, 0.1 * ts, None, ts) for ts, (a, b) in enumerate(pairs)])
     db.advance("S", to=7)
     for at in (None, 3):
-        found = {row["_query"]: row for row in of.result(at=at).to_pylist()}
+        found = of.result(at=at).to_pylist()
         for query in of:
-            (alone,) = query.result(at=at).to_pylist()
-            assert alone.items() <= found[query.name].items()
-    changes = of.changes(since=2).to_pylist()
-    for query in of:
-        own = [row for row in changes if row["_query"] == query.name]
-        assert len(own) == query.changes(since=2).num_rows
+            own = [{key: row[key] for key in row if key[0] != "_"} for row in found if row["_query"] == query.name]
+            assert own == query.result(at=at).to_pylist()
+    for since in (None, 2, 4):
+        changes = of.changes(since=since).to_pylist()
+        for query in of:
+            own = [
+                {key: row[key] for key in row if key[:2] not in ("_q", "_p")}
+                for row in changes
+                if row["_query"] == query.name
+            ]
+            assert own == query.changes(since=since).to_pylist()
 
 
 def test_a_row_is_summed_once_however_many_queries_want_it(db: ms.Database) -> None:

@@ -133,7 +133,7 @@ class Reader:
         return concat(self._groups.rows_of(self._groups[edge], schema, query, frames), like)
 
     def rows_of_many(
-        self, snapshot: Snapshot, edge: str, schema: Schema, queries: Numbered, wanted: Wanted, since: int, until: int
+        self, snapshot: Snapshot, edge: str, queries: Numbered, wanted: Wanted, since: int, until: int
     ) -> Batch:
         """The rows of many queries of a group, the place of the query in front, that end after an instant and begin by
         another."""
@@ -141,7 +141,7 @@ class Reader:
         if group.lifted.upper is not None:
             return self._combined(snapshot, group, queries, since, until)
         frames = self.segments(edge, snapshot, wanted, since)
-        return concat(rows_of_many(group, schema, queries, frames, since, until), empty_batch((QUERY, *schema)))
+        return concat(rows_of_many(group, queries, frames, since, until), empty_batch((QUERY, *group.kept)))
 
     def combined(self, snapshot: Snapshot, edge: str, query: int, since: int, until: int) -> Batch | None:
         """The rows of one query of a group, right from an instant to another, where totals of cells are kept for it."""

@@ -71,7 +71,6 @@ class Operator(ABC):
     """One operator of the shared plan; `schema` describes its output."""
 
     schema: Schema
-    table_of: str = ""  # the selection whose query table it is given too, as if it were its own
 
     @property
     def distribution(self) -> Distribution:

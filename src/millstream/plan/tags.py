@@ -17,7 +17,14 @@ from millstream.kernel.multiway import join_tree, stem_join
 from millstream.kernel.relational import change_log, failures, linear, multiplicity, runs
 from millstream.kernel.scalar import expressions as ex
 from millstream.kernel.scalar.functions_user import UserCall, UserFunction
-from millstream.kernel.sharing import cells, expand, expanded_selection, grouped_selection, keyed_selection
+from millstream.kernel.sharing import (
+    cells,
+    expand,
+    expanded_selection,
+    grouped_selection,
+    keyed_selection,
+    query_constants,
+)
 from millstream.kernel.windows import elements, sample, streams
 from millstream.kernel.windows import rows as rows_window
 from millstream.kernel.windows import time as window
@@ -52,6 +59,7 @@ TAGS: Mapping[type, str] = {
     # physical nodes and what they hold
     ph.CellSelection: "CellSelection",
     ph.Combined: "Combined",
+    ph.Constants: "Constants",
     ph.Consumer: "Consumer",
     ph.Expand: "Expand",
     ph.Guard: "Guard",
@@ -59,6 +67,8 @@ TAGS: Mapping[type, str] = {
     ph.MatchScan: "MatchScan",
     ph.MatchedSelection: "MatchedSelection",
     ph.Matches: "Matches",
+    ph.PartScan: "PartScan",
+    ph.Parted: "Parted",
     ph.QueryRows: "QueryRows",
     ph.RankedTree: "RankedTree",
     ph.Selection: "Selection",
@@ -111,6 +121,7 @@ STEP_TAGS: Mapping[type, str] = {
     sample.Sample: "sample",
     cells.CellSelection: "cellselection",
     expand.Expand: "expand",
+    query_constants.QueryConstants: "queryconstants",
     expanded_selection.ExpandedSelection: "expandedselection",
     grouped_selection.GroupedSelection: "groupedselection",
     keyed_selection.KeyedSelection: "keyedselection",

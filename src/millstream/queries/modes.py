@@ -18,7 +18,7 @@ from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.lifetime import influence
-from millstream.plan.grouping import Split, split
+from millstream.plan.grouping import Cut, Split, split, splits
 from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import Choose, LazyPlan, NotLazy, is_fragile, lazy_plan, with_tree
 from millstream.queries.planner import Planned
@@ -98,11 +98,12 @@ class Modes:
         return self._lazy(materialization.plan, query.bound, options_of(query, past, apart))
 
     def of_group(
-        self, query: Planned, *, lazy: bool, known: KeptWindows | None = None
+        self, query: Planned, *, lazy: bool, known: KeptWindows | None = None, cut: Cut | None = None
     ) -> tuple[LazyPlan | None, Split | None]:
         """What the group of a template is of, if it can be in one; of mode LAZY also what is done with its matches."""
         if not lazy:
-            return None, split(query.bound.plan)
+            plan = query.bound.plan
+            return None, split(plan, cut) if cut is not None else next(iter(splits(plan)), None)
         return self.shared(query, known) or (None, None)
 
     def shared(self, query: Planned, known: KeptWindows | None = None) -> tuple[LazyPlan, Split] | None:

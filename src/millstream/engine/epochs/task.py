@@ -321,9 +321,8 @@ class _StageRun:
         self.outcome.seconds[step.name] = time.perf_counter() - begun
         self._keep(step.name, batch, state)
 
-    def _load(self, stage_step: StageStep) -> State:
-        step, selection = stage_step.name, stage_step.operator.table_of or stage_step.name
-        mine = f"{self.shard}/"
+    def _load(self, loaded: StageStep) -> State:
+        mine, step, selection = f"{self.shard}/", loaded.name, loaded.table_of or loaded.name
         state: dict[str, tuple[Segment, ...]] = {}
         for synopsis, names in self._synopses(step).items():
             self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)

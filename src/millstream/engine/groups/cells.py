@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from millstream.engine.groups.group import Group, Upper
 from millstream.engine.groups.many import Numbered, Numbers
+from millstream.kernel.aggregation.combined import Parts
 from millstream.kernel.batch import END, INF, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, empty_batch, value_column
 from millstream.kernel.columns import only
 from millstream.kernel.keys import Positions
 from millstream.kernel.pipeline import run
 from millstream.kernel.scalar.value_size import limited_values
-from millstream.kernel.sharing.cells import SPAN, SPAN_COLUMN, bitmaps_of, cells_of
+from millstream.kernel.sharing.cells import CELL, SPAN, SPAN_COLUMN, bitmaps_of, cells_of
 from millstream.kernel.sharing.lineage import WORD_BITS, any_bit, bit_of, expand
+from millstream.kernel.storage.memory import can_keep_index
 from millstream.kernel.storage.segments import gather, numbers
 from millstream.plan.cells import CELLS
 from millstream.plan.physical import QUERY
 
 
 def combined(
-    group: Group, queries: Numbered, frames: Iterable[pl.DataFrame], since: int, until: int, most: int
+    group: Group, queries: Numbered, frames: Sequence[pl.DataFrame], since: int, until: int, most: int
 ) -> Batch:
     """The rows of queries with the place of each in front, right from an instant to another, from what the group has
     shown; without values of more than so many bytes."""
@@ -32,16 +36,13 @@ def combined(
 
 
 def _answers(
-    upper: Upper, queries: Numbers, frames: Iterable[pl.DataFrame], since: int, until: int, most: int
+    upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int, most: int
 ) -> Batch:
     """The same with the numbers of queries in front, which are different."""
-    like = empty_batch(upper.rows)
-    found = [batch for frame in frames for batch in _sums(frame, queries, since, until)]
-    if upper.combined.always:
-        found.append(_nothing(like, queries, since))
-    rows, source, pipeline = concat(found, like), CELLS, upper.pipeline
-    if since == until:  # all of them hold, and nothing changes
-        rows, source, pipeline = upper.combined.at(rows, until), upper.combining.name, upper.rest
+    if since == until:  # all rows hold, and nothing changes
+        rows, source, pipeline = _at(upper, queries, frames, until), upper.combining.name, upper.rest
+    else:
+        rows, source, pipeline = _totals(upper, queries, frames, since, until), CELLS, upper.pipeline
     if source == upper.edge:
         return rows
     with limited_values(most):
@@ -51,7 +52,72 @@ def _answers(
     return outcome.batches[upper.edge][empty_batch((QUERY, *upper.schema)).columns]
 
 
-def count_of(frames: Iterable[pl.DataFrame], query: int) -> int:
+def _at(upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], at: int) -> Batch:
+    """The totals of queries put together, of one instant."""
+    if len(queries) != 1:
+        return upper.combined.of_many([*_parts_of_many(upper, queries, frames, at, at)], queries, at)
+    found: list[tuple[Parts, Positions]] = []
+    for frame in frames:
+        rows = cells_of(frame, int(queries[0]))
+        rows = rows[(numbers(frame, START)[rows] <= at) & (numbers(frame, END)[rows] > at)]
+        if rows.size:
+            found.append((_parts_of(upper, frame), rows))
+    return upper.combined.at(found, int(queries[0]), at)
+
+
+def _parts_of_many(
+    upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int
+) -> Iterator[tuple[Parts, Positions, Positions]]:
+    """Totals that hold from an instant to another, with a row and the place of a query for each cell and query that is
+    in it."""
+    for frame in frames:
+        for span, cells in _by_span(only(frame, _holds(frame, since, until))):
+            rows, wanting = _members(cells, span, queries)
+            if rows.size:
+                yield _made_parts(upper, cells), rows, np.searchsorted(queries, wanting)
+
+
+def _holds(frame: pl.DataFrame, since: int, until: int) -> npt.NDArray[np.bool_]:
+    """Which rows are there all the time from an instant to another."""
+    held: npt.NDArray[np.bool_] = (numbers(frame, START) <= since) & (numbers(frame, END) > until)
+    return held
+
+
+_parts: dict[int, Parts] = {}
+
+
+def _parts_of(upper: Upper, frame: pl.DataFrame) -> Parts:
+    """Made once for a segment, where there is room."""
+    known = _parts.get(id(frame))
+    if known is None:
+        known = _made_parts(upper, frame)
+        if can_keep_index(frame, known.size):
+            _parts[id(frame)] = known
+            weakref.finalize(frame, _parts.pop, id(frame), None)
+    return known
+
+
+def _made_parts(upper: Upper, frame: pl.DataFrame) -> Parts:
+    columns = (frame.get_column(value_column(index)) for index in range(len(CELL), len(CELL) + len(upper.rows) - 1))
+    named = [column.alias(value_column(index + 1)) for index, column in enumerate(columns)]
+    return upper.combined.parts_of(pl.DataFrame([*named, frame.get_column(WEIGHT)]))
+
+
+def _totals(upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int) -> Batch:
+    """The totals of the cells that queries are in, each behind the query. What is there all the time is added up for
+    many queries before: most of it is, and what changes is little."""
+    like, combined = empty_batch(upper.rows), upper.combined
+    found: list[Batch] = []
+    if len(queries) > 1:
+        found.append(combined.added_up([*_parts_of_many(upper, queries, frames, since, until)], queries, since))
+        frames = [only(frame, ~_holds(frame, since, until)) for frame in frames]
+    found += [batch for frame in frames for batch in _sums(frame, queries, since, until)]
+    if combined.always:
+        found.append(_nothing(like, queries, since))
+    return concat(found, like)
+
+
+def count_of(frames: Sequence[pl.DataFrame], query: int) -> int:
     """How many sums are kept in which a query has a part."""
     return sum(cells_of(frame, query).size for frame in frames)
 

@@ -15,7 +15,8 @@ from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import physical as ph
-from millstream.plan.grouping import Lifted, Shape, Split, lift
+from millstream.plan.grouping import Shape, Split
+from millstream.plan.lifting import Lifted, lift
 from millstream.plan.lowering.lower import Lowering, Options
 from millstream.types import Schema
 
@@ -85,6 +86,12 @@ class Group:
         self.below = tuple(step for step in pipeline.steps if step.name not in self.above)
         rows = (node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows))
         self.query_rows = next(rows, None)
+
+    @property
+    def kept(self) -> Schema:
+        """The columns of the rows that its queries have, before they make columns of their own."""
+        lifted = self.lifted
+        return lifted.plan.schema[int(lifted.expanded) :] if lifted.upper is None else lifted.upper.schema[1:]
 
     def add(self, shape: Shape) -> None:
         if shape.name not in self.shapes:

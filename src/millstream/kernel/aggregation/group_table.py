@@ -57,7 +57,7 @@ class Arrivals:
     fresh: pl.DataFrame  # the keys and numbers of those that were not there
 
 
-def close_integers(keys: pl.DataFrame) -> tuple[Int64s, pl.DataFrame] | None:
+def _close_integers(keys: pl.DataFrame) -> tuple[Int64s, pl.DataFrame] | None:
     """Of each row the place of its key among the distinct ones, and those, where it is one integer and there are no
     more between the least and the greatest than there are rows: counting them is faster than hashing."""
     column = keys.to_series(0)
@@ -95,7 +95,7 @@ class GroupTable:
         keys = frame_of(
             [one_zero(rows.get_column(name)).alias(key) for name, key in zip(self.inputs, self.keys, strict=True)]
         )
-        owner, distinct = close_integers(keys) or self._distinct(keys)
+        owner, distinct = _close_integers(keys) or self._distinct(keys)
         number = self._numbers(distinct, state)
         unknown = np.flatnonzero(number < 0)
         following = self._next(state)

@@ -151,7 +151,6 @@ class InnerJoin(KeyedJoin):
         super().__init__(left_schema, right_schema, keys, residual, null_safe)
         self.synopses = synopses
         self.selections = selections
-        self.table_of = selections.step if selections is not None else ""
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         left, right = self._arrange(inputs[0], 0), self._arrange(inputs[1], 1)

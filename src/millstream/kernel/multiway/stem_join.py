@@ -107,7 +107,6 @@ class StemJoin(Producer):
         self.schemas, self.jit, self.retracting = tuple(schemas), jit, retracting
         self.schema = tuple(chain(*schemas))
         self.condition, self.selections = condition, selections
-        self.table_of = selections.step if selections is not None else ""
         self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
         self.policy, self.chunk = policy, chunk
         self.graph = JoinGraph([len(schema) for schema in schemas], condition)

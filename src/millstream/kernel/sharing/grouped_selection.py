@@ -33,7 +33,7 @@ from millstream.kernel.sharing.index import Index, index_of
 from millstream.kernel.sharing.lineage import WORD_BITS, Bitmaps, any_bit, expand
 from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.predicates import ResidualRows
-from millstream.kernel.sharing.residual import holds
+from millstream.kernel.sharing.residual import holds, not_certain
 from millstream.kernel.sharing.selected import Room, Selected
 from millstream.types import Schema
 
@@ -115,11 +115,13 @@ class GroupedSelection(Operator):
 
     def _apply(self, residual: ResidualRows, batch: Batch, lineage: Bitmaps, errors: list[Batch]) -> None:
         """Take the bits of those queries from the rows on which their condition is not true."""
-        for low in range(0, batch.height, _ROWS):
-            rows, bits = expand(lineage[low : low + _ROWS] & residual.mask)
+        doubtful = not_certain(residual.condition, batch)
+        for low in range(0, doubtful.size, _ROWS):
+            rows, bits = expand(lineage[doubtful[low : low + _ROWS]] & residual.mask)
+            rows = doubtful[rows + low]
             for first in range(0, rows.size, _PAIRS):
                 part = slice(first, first + _PAIRS)
-                row, bit = rows[part] + low, bits[part]
+                row, bit = rows[part], bits[part]
                 pairs = row, residual.table, residual.row[bit]
                 true = holds(residual.condition, batch, *pairs, len(self.schema), errors)
                 row, bit = row[~true], bit[~true]

@@ -46,6 +46,7 @@ from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.input_lineage import InputSelections
+from millstream.kernel.sharing.query_constants import QueryConstants
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis
 from millstream.kernel.windows.elements import Elements
 from millstream.kernel.windows.rows import RowsWindow
@@ -66,7 +67,7 @@ from millstream.plan.lowering.selections import SelectionNode, input_selections,
 from millstream.plan.lowering.variants import DETECTIONS, refuse_strict, synopsis_by_pattern
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 from millstream.plan.tags import STEP_TAGS
-from millstream.types import Schema
+from millstream.types import Field, Schema
 
 CLOCK = "_clock"  # the source that carries no rows, only how far time has come
 
@@ -170,6 +171,10 @@ class Lowering:
                 return self._selection(node)
             case ph.Expand():
                 return self._expand(node)
+            case ph.Constants():
+                fields = {parameter.index: Field(str(parameter), parameter.type) for parameter in node.parameters}
+                edge = self.lower(node.input)
+                return self._step(node, QueryConstants(node.input.schema, fields), edge, table_of=self.selection)
             case ph.CellSelection():
                 return self._cell_selection(node)
             case ph.Combined():
@@ -413,22 +418,20 @@ class Lowering:
         schemas = node.left.schema, node.right.schema
         return InnerJoin(*schemas, keys.positions, keys.residual, keys.null_safe, synopses, selections)
 
-    def _join_for_queries(self, core: lo.Node, selections: InputSelections, of: str) -> str:
+    def _join_for_queries(self, core: lo.Node, asked: InputSelections, of: str) -> str:
         """The edge of a group's core: of a join, with only what one of its queries may want."""
-        suffix = f"of-queries-{of}"
+        suffix, edges = f"of-queries-{of}", [self.lower(child) for child in core.children]
         if isinstance(core, ph.StemJoin) and not core.jit:
-            edges = [self.lower(child) for child in core.inputs]
-            return self._named(f"stemjoin-{suffix}", self._joining(core, edges, selections=selections), *edges)
+            stems = self._joining(core, edges, selections=asked)
+            return self._named(f"stemjoin-{suffix}", stems, *edges, table_of=asked.step)
         if not isinstance(core, lo.Join):
             return self.lower(core)
         keys = hash_keys(core)
         if keys is None:
             shown = with_column_keys(core)
-            return self._named(
-                f"project-{suffix}", _row_wise(shown), self._join_for_queries(shown.input, selections, of)
-            )
-        edges = [self.lower(child) for child in core.children]
-        return self._named(f"innerjoin-{suffix}", self._inner_join(core, keys, edges, selections), *edges)
+            return self._named(f"project-{suffix}", _row_wise(shown), self._join_for_queries(shown.input, asked, of))
+        join = self._inner_join(core, keys, edges, asked)
+        return self._named(f"innerjoin-{suffix}", join, *edges, table_of=asked.step)
 
     def _many_join(self, node: ph.ManyJoin) -> str:
         edges = [self.lower(child) for child in node.inputs]
@@ -520,15 +523,19 @@ class Lowering:
             return Consolidated()
         return synopsis_by_pattern(plan, self.options.expiry_groups, self.options.lazy_interval)
 
-    def _step(self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
-        return self._named(self._name(node, operator), operator, *inputs, awaited=awaited)
+    def _step(
+        self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
+    ) -> str:
+        return self._named(self._name(node, operator), operator, *inputs, awaited=awaited, table_of=table_of)
 
     def _name(self, node: lo.Node, operator: Operator) -> str:
         return f"{STEP_TAGS[type(operator)]}-{self._fingerprints.of(node)}"
 
-    def _named(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
+    def _named(
+        self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
+    ) -> str:
         name = self._apart(name)
-        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited))
+        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited, table_of=table_of))
         return self._marked(name, bool(self._retracting.intersection(inputs)))
 
     def _apart(self, name: str) -> str:

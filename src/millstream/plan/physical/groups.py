@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.scalar.expressions import Expression, Parameter
 from millstream.kernel.sharing.cells import CELL
 from millstream.plan.nodes.aggregation import AggregateCall
 from millstream.plan.nodes.node import Node, Unary
@@ -38,6 +38,43 @@ class Expand(Unary):
     @property
     def schema(self) -> Schema:
         return (QUERY, *self.input.schema)
+
+
+@dataclass(frozen=True)
+class Constants(Unary):
+    """The rows of each query, which stands first, with its constants behind: parameters by their numbers."""
+
+    group: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, *(Field(str(parameter), parameter.type) for parameter in self.parameters))
+
+
+@dataclass(frozen=True)
+class PartScan(Node):
+    """The rows of a part of a plan in which queries differ in several places, before it is lifted."""
+
+    number: int
+    columns: Schema = field(compare=False)
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class Parted(Unary):
+    """A plan over parts, whose rows come from one input: of each part, where that has its columns. It is lifted, and
+    never run."""
+
+    plan: Node
+    slots: tuple[tuple[int, ...], ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.plan.schema
 
 
 @dataclass(frozen=True)
