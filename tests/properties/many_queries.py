@@ -431,7 +431,7 @@ class ScheduleMaker:
             text = same(before) + shape.text + others[0]
             text = text if len(others) == 1 else text + shape.text + others[1]
             named = self._named()
-            queries.append((named, self._with(skeleton, replace(shape, text=text), values)))
+            queries.append((named, self._with(skeleton, skeleton.with_places(replace(shape, text=text)), values)))
             self._asked[named] = known
         return Register(tuple(queries), dice.pick(self._tail), dice.pick(("eager",) * 6 + ("lazy", "none")))
 
@@ -471,9 +471,9 @@ class ScheduleMaker:
     def _register_many(self) -> RegisterMany:
         dice = self.dice
         skeleton = dice.pick(self._skeletons)
-        shape = skeleton.with_places(self._shape(skeleton))
-        while not shape.kinds:
-            shape = skeleton.with_places(self._new_shape(skeleton))
+        condition = self._shape(skeleton)
+        while not (shape := skeleton.with_places(condition)).kinds:
+            condition = self._new_shape(skeleton)
         rows = [tuple(self._value(kind) for kind in shape.kinds) for _ in range(dice.number(1, 8))]
         # What a column of NULLs is of, no template can know.
         rows[0] = tuple(self._value(kind, nulls=False) for kind in shape.kinds)
@@ -482,7 +482,7 @@ class ScheduleMaker:
         template = re.sub(r"§\d+§", "?", shape.text.cql)
         mode = dice.pick(("eager",) * 6 + ("lazy", "none"))
         names = [self._named() for _ in queries]
-        self._asked |= {name: (skeleton, shape, row) for name, row in zip(names, rows, strict=True)}
+        self._asked |= {name: (skeleton, condition, row) for name, row in zip(names, rows, strict=True)}
         return RegisterMany(template, tuple(rows), tuple(zip(names, queries, strict=True)), mode)
 
     def _value(self, kind: Kind | str, *, nulls: bool = True) -> Any:
@@ -511,7 +511,7 @@ class ScheduleMaker:
     def _made(self, skeleton: Skeleton, condition: Pattern) -> Query:
         shape = skeleton.with_places(condition)
         values = tuple(self._value(kind) for kind in shape.kinds)
-        self._made_last = skeleton, shape, values
+        self._made_last = skeleton, condition, values
         return self._with(skeleton, shape, values)
 
     def _with(self, skeleton: Skeleton, shape: Pattern, values: Sequence[Any]) -> Query:

@@ -15,7 +15,9 @@ import pytest
 
 import millstream as ms
 from millstream.database import Database
+from millstream.engine.epochs.task import EpochOutcome, EpochTask
 from millstream.engine.history.backfill import Backfills
+from millstream.engine.history.replay import HistoryRun, Replay
 from millstream.plan.cost import SourceStatistics, Statistics
 from millstream.plan.nodes import StreamScan
 
@@ -166,13 +168,13 @@ def test_history_that_was_cut_is_not_needed_where_the_windows_are_covered(tmp_pa
             assert query.changes(since=first) == expected.changes(since=first)
         assert db.engine.retention.lost_before("s") > 100
     with opened(tmp_path / "db") as db:
-        assert db.query("q").changes(since=first) == expected_changes(first)
+        assert db.query("q").changes(since=first) == expected_changes(200, first)
 
 
-def expected_changes(since: int) -> pa.Table:
+def expected_changes(last: int, since: int | None = None) -> pa.Table:
     with opened() as db:
         query = db.register(JOIN, name="q")
-        feed(db, range(200))
+        feed(db, range(last))
         return query.changes(since=since)
 
 
@@ -400,3 +402,30 @@ def test_skewed_data_change_the_order_of_joins(tmp_path: Path) -> None:
 def order(db: Database) -> list[str]:
     """The streams of a query's plan, as they are joined."""
     return [node.name for node in db.query("q").common.plan.walk() if isinstance(node, StreamScan)]
+
+
+def test_of_a_long_history_a_move_reads_what_is_in_the_windows_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "db") as db, opened() as still:
+        db.execute("SET background_rows = 0")
+        query, expected = db.register(JOIN, name="q"), still.register(JOIN, name="q")
+        for begin in range(0, 120, 20):
+            for each in (db, still):
+                feed(each, range(begin, begin + 20))
+        taken: list[int] = []
+        usual = Replay.take
+
+        def take(replay: Replay, run: HistoryRun, task: EpochTask, outcome: EpochOutcome) -> None:
+            taken.append(task.arriving)
+            usual(replay, run, task, outcome)
+
+        monkeypatch.setattr(Replay, "take", take)
+        move(db, "q", FEW_KEYS)
+        assert sum(taken) < 200  # of 720 that there are
+        assert query.changes() == expected.changes()
+        for each in (db, still):
+            feed(each, range(120, 130))
+        assert query.changes() == expected.changes()
+    with opened(tmp_path / "db") as db:
+        assert db.query("q").changes() == expected_changes(130)

@@ -35,7 +35,7 @@ from millstream.plan.comparison import burden
 from millstream.plan.cost import SourceStatistics, Statistics
 from millstream.plan.lowering.matches import is_fragile
 from millstream.queries.modes import options_of
-from millstream.queries.notices import of_the_past
+from millstream.queries.notices import of_the_past, shortest_past
 from millstream.queries.planner import ORDERED, Planned, Planner
 from millstream.queries.registration import statement_of
 from millstream.queries.registry import Registry
@@ -178,6 +178,8 @@ class Replanning:
         same_inputs = engine.plans.sources_of(bound.plan, options) == query.materialization.inputs
         if edge == query.edge or edge in engine.sources or not same_inputs:
             return False
+        if engine.backfills.is_due(pipeline):
+            past = shortest_past(engine, bound, past)
         own = Eager(engine.reader, edge, bound.schema, bound.kind == "stream")
         steps = engine.plans.steps_of(bound.plan, options=options)
         new = _Replacement(query, planned, own, steps, replace(change, state="moved"), query.plan_change)

@@ -322,7 +322,7 @@ class _StageRun:
         self._keep(step.name, batch, state)
 
     def _load(self, loaded: StageStep) -> State:
-        mine, step, selection = f"{self.shard}/", loaded.name, loaded.table_of or loaded.name
+        step, selection, mine = loaded.name, loaded.table_of or loaded.name, f"{self.shard}/"
         state: dict[str, tuple[Segment, ...]] = {}
         for synopsis, names in self._synopses(step).items():
             self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)

@@ -11,7 +11,7 @@ import polars as pl
 
 from millstream.engine.groups.group import Group, Upper
 from millstream.engine.groups.many import Numbered, Numbers
-from millstream.kernel.aggregation.combined import Parts
+from millstream.kernel.aggregation.combined import PartialTotals
 from millstream.kernel.batch import END, INF, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, empty_batch, value_column
 from millstream.kernel.columns import only
 from millstream.kernel.keys import Positions
@@ -56,7 +56,7 @@ def _at(upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], at: int)
     """The totals of queries put together, of one instant."""
     if len(queries) != 1:
         return upper.combined.of_many([*_parts_of_many(upper, queries, frames, at, at)], queries, at)
-    found: list[tuple[Parts, Positions]] = []
+    found: list[tuple[PartialTotals, Positions]] = []
     for frame in frames:
         rows = cells_of(frame, int(queries[0]))
         rows = rows[(numbers(frame, START)[rows] <= at) & (numbers(frame, END)[rows] > at)]
@@ -67,7 +67,7 @@ def _at(upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], at: int)
 
 def _parts_of_many(
     upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int
-) -> Iterator[tuple[Parts, Positions, Positions]]:
+) -> Iterator[tuple[PartialTotals, Positions, Positions]]:
     """Totals that hold from an instant to another, with a row and the place of a query for each cell and query that is
     in it."""
     for frame in frames:
@@ -83,10 +83,10 @@ def _holds(frame: pl.DataFrame, since: int, until: int) -> npt.NDArray[np.bool_]
     return held
 
 
-_parts: dict[int, Parts] = {}
+_parts: dict[int, PartialTotals] = {}
 
 
-def _parts_of(upper: Upper, frame: pl.DataFrame) -> Parts:
+def _parts_of(upper: Upper, frame: pl.DataFrame) -> PartialTotals:
     """Made once for a segment, where there is room."""
     known = _parts.get(id(frame))
     if known is None:
@@ -97,7 +97,7 @@ def _parts_of(upper: Upper, frame: pl.DataFrame) -> Parts:
     return known
 
 
-def _made_parts(upper: Upper, frame: pl.DataFrame) -> Parts:
+def _made_parts(upper: Upper, frame: pl.DataFrame) -> PartialTotals:
     columns = (frame.get_column(value_column(index)) for index in range(len(CELL), len(CELL) + len(upper.rows) - 1))
     named = [column.alias(value_column(index + 1)) for index, column in enumerate(columns)]
     return upper.combined.parts_of(pl.DataFrame([*named, frame.get_column(WEIGHT)]))

@@ -83,11 +83,11 @@ class CombinedAggregate(Aggregate):
         columns = sorted({sums[total] for total in self.plan.summed})
         self.plan.columns = {value_column(column): to_polars(rows[column].type) for column in columns}
 
-    def parts_of(self, rows: Batch) -> Parts:
+    def parts_of(self, rows: Batch) -> PartialTotals:
         """Rows as they are put together again and again, for one query after the other."""
-        return Parts(rows, self._codes(rows, self.groups.inputs[1:]), self._contributions(rows))
+        return PartialTotals(rows, self._codes(rows, self.groups.inputs[1:]), self._contributions(rows))
 
-    def at(self, parts: Sequence[tuple[Parts, Positions]], query: int, instant: int) -> Batch:
+    def at(self, parts: Sequence[tuple[PartialTotals, Positions]], query: int, instant: int) -> Batch:
         """What a step makes for a query of some rows that all hold at an instant, which is the only one asked for:
         without state, and in a fraction of the time."""
         codes = _joined([part.codes[rows] for part, rows in parts])
@@ -104,11 +104,15 @@ class CombinedAggregate(Aggregate):
         }
         return self._row_of_each(sums, [constant(value_column(0), query, len(heads)), *keys], instant)
 
-    def of_many(self, parts: Sequence[tuple[Parts, Positions, Positions]], queries: Int64s, instant: int) -> Batch:
+    def of_many(
+        self, parts: Sequence[tuple[PartialTotals, Positions, Positions]], queries: Int64s, instant: int
+    ) -> Batch:
         """The same for many queries: with each part rows of it, and the places of the queries that want these."""
         return self._row_of_each(*self._side_by_side(parts, queries), instant)
 
-    def added_up(self, parts: Sequence[tuple[Parts, Positions, Positions]], queries: Int64s, instant: int) -> Batch:
+    def added_up(
+        self, parts: Sequence[tuple[PartialTotals, Positions, Positions]], queries: Int64s, instant: int
+    ) -> Batch:
         """Rows of totals, from an instant on, that stand for those of many queries."""
         totals, keys = self._side_by_side(parts, queries)
         columns = {total.summed: total for total in self.plan.summed}
@@ -120,7 +124,7 @@ class CombinedAggregate(Aggregate):
         return only(made, _are_some(totals, made.height))
 
     def _side_by_side(
-        self, parts: Sequence[tuple[Parts, Positions, Positions]], queries: Int64s
+        self, parts: Sequence[tuple[PartialTotals, Positions, Positions]], queries: Int64s
     ) -> tuple[Totals, list[pl.Series]]:
         """Totals of each query and group, and the query and key of each. Groups are found once for all queries."""
         whole = [(part, np.arange(part.rows.height)) for part, _, _ in parts]
@@ -162,7 +166,7 @@ class CombinedAggregate(Aggregate):
         column = pl.Series(np.where(is_null, 0, codes)).cast(to_polars(self.schema[1].type))
         return column.set(pl.Series(is_null), None) if is_null.any() else column
 
-    def _column(self, name: str, parts: Sequence[tuple[Parts, Positions]]) -> pl.Series:
+    def _column(self, name: str, parts: Sequence[tuple[PartialTotals, Positions]]) -> pl.Series:
         kind = to_polars(self.schema[self.groups.inputs.index(name)].type)
         columns = (part.rows.get_column(name)[pl.Series(rows.astype(np.uint32))] for part, rows in parts)
         return joined([pl.Series(name, [], kind), *map(one_zero, columns)])
@@ -181,7 +185,7 @@ class CombinedAggregate(Aggregate):
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
+class PartialTotals:
     """Rows with totals of parts of groups: codes of their keys, and what each row adds to each total."""
 
     rows: Batch

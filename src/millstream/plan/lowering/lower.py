@@ -418,20 +418,25 @@ class Lowering:
         schemas = node.left.schema, node.right.schema
         return InnerJoin(*schemas, keys.positions, keys.residual, keys.null_safe, synopses, selections)
 
-    def _join_for_queries(self, core: lo.Node, asked: InputSelections, of: str) -> str:
+    def _join_for_queries(self, core: lo.Node, selections: InputSelections, of: str) -> str:
         """The edge of a group's core: of a join, with only what one of its queries may want."""
-        suffix, edges = f"of-queries-{of}", [self.lower(child) for child in core.children]
+        suffix = f"of-queries-{of}"
         if isinstance(core, ph.StemJoin) and not core.jit:
-            stems = self._joining(core, edges, selections=asked)
-            return self._named(f"stemjoin-{suffix}", stems, *edges, table_of=asked.step)
+            edges = [self.lower(child) for child in core.inputs]
+            operator = self._joining(core, edges, selections=selections)
+            return self._named(f"stemjoin-{suffix}", operator, *edges, table_of=selections.step)
         if not isinstance(core, lo.Join):
             return self.lower(core)
         keys = hash_keys(core)
         if keys is None:
             shown = with_column_keys(core)
-            return self._named(f"project-{suffix}", _row_wise(shown), self._join_for_queries(shown.input, asked, of))
-        join = self._inner_join(core, keys, edges, asked)
-        return self._named(f"innerjoin-{suffix}", join, *edges, table_of=asked.step)
+            return self._named(
+                f"project-{suffix}", _row_wise(shown), self._join_for_queries(shown.input, selections, of)
+            )
+        edges = [self.lower(child) for child in core.children]
+        return self._named(
+            f"innerjoin-{suffix}", self._inner_join(core, keys, edges, selections), *edges, table_of=selections.step
+        )
 
     def _many_join(self, node: ph.ManyJoin) -> str:
         edges = [self.lower(child) for child in node.inputs]
