@@ -86,9 +86,9 @@ class SelectionKeys:
     @cached_property
     def _is_plain(self) -> bool:
         """Whether each attribute is compared once, with a parameter, and there is nothing else."""
-        others = self._is_nothing or self._clauses or self._residual
+        others = self._is_nothing or self._clauses or self._residual or not self._terms
         compared = all(term.operator in (*_RANGES, "=") and term.parameter is not None for term in self._terms)
-        return bool(self._terms) and not others and compared and len({term.attribute for term in self._terms}) == len(self._terms)
+        return not others and compared and len({term.attribute for term in self._terms}) == len(self._terms)
 
     def _of_columns(self, constants: pl.DataFrame) -> list[Hashable]:
         """The same as `of` says for each row, of many at once."""
