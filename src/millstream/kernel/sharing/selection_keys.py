@@ -86,7 +86,7 @@ class SelectionKeys:
     @cached_property
     def _is_plain(self) -> bool:
         """Whether each attribute is compared once, with a parameter, and there is nothing else."""
-        others = self._is_nothing or self._clauses or self._residual
+        others = self._is_nothing or self._clauses or self._residual or not self._terms
         compared = all(term.operator in (*_RANGES, "=") and term.parameter is not None for term in self._terms)
         return not others and compared and len({term.attribute for term in self._terms}) == len(self._terms)
 
