@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.plan.test_gather_joins import CHAIN, FEW_KEYS, MANY_KEYS, ON_A_KEY, SCHEMA
+from tests.plan.joins import CHAIN, FEW_KEYS, MANY_KEYS, ON_A_KEY, SCHEMA
 
 import millstream as ms
 from millstream.language.binder import Binder

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.cases import Case, Drop, Register
 from tests.properties.generate import cases
+from tests.properties.join_cases import joins
 from tests.properties.queries import RELATIONAL
-from tests.properties.test_backfill import SliceBySlice
-from tests.properties.test_joins import joins
+from tests.properties.slice_by_slice import SliceBySlice
 
 import millstream as ms
 from millstream.catalog.entries import Entry, statistics_entry

@@ -12,60 +12,26 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.queries.replanning import (
+    FEW_KEYS,
+    JOIN,
+    MANY_KEYS,
+    MOST_KEYS,
+    RETAINED,
+    feed,
+    joins,
+    leaves,
+    move,
+    opened,
+    wait,
+)
 
-import millstream as ms
 from millstream.database import Database
 from millstream.engine.epochs.task import EpochOutcome, EpochTask
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.history.replay import HistoryRun, Replay
-from millstream.plan.cost import SourceStatistics, Statistics
+from millstream.plan.cost import Statistics
 from millstream.plan.nodes import StreamScan
-
-STREAMS = """
-CREATE STREAM s (a INT, b INT) TIMESTAMP BY t;
-CREATE STREAM t (a INT, b INT) TIMESTAMP BY t;
-CREATE STREAM u (a INT, b INT) TIMESTAMP BY t;
-"""
-RETAINED = STREAMS.replace(";", " RETAIN 30;")
-JOIN = "SELECT s.b, t.b, u.b FROM s [RANGE 20], t [RANGE 20], u [RANGE 20] WHERE s.a = t.a AND t.a = u.a"
-FEW_KEYS = {name: SourceStatistics(50.0, 1000, (2.0, 2.0)) for name in "stu"}
-MANY_KEYS = {name: SourceStatistics(1.0, 1000, (1000.0, 1000.0)) for name in "stu"}
-MOST_KEYS = {name: SourceStatistics(1.0, 1000, (1e7, 1e7)) for name in "stu"}
-
-
-def opened(path: Path | None = None, streams: str = STREAMS, least_rows: int = 1 << 40) -> Database:
-    db = ms.connect(path, engine="inprocess")
-    db._queries.replanning.least_rows = least_rows
-    if "s" not in db.catalog:
-        db.execute(streams)
-    return db
-
-
-def feed(db: Database, instants: range, keys: int = 4, rows: int = 2, only: str = "stu") -> None:
-    for name in only:
-        db.insert(name, [(t * rows % keys + n % keys, t + n, t) for t in instants for n in range(rows)])
-
-
-def move(db: Database, name: str, statistics: Statistics) -> None:
-    """Have a query move to the plan that it would have by these statistics."""
-    assert leaves(db, name, statistics)
-    wait(db, name)
-
-
-def leaves(db: Database, name: str, statistics: Statistics) -> bool:
-    replanning = db._queries.replanning
-    replanning.margin = 0
-    return replanning.consider(db.query(name), statistics)
-
-
-def wait(db: Database, name: str) -> None:
-    query = db.query(name)
-    db.engine.notifier.wait_until(lambda: not db._queries.replanning.is_moving(query), 60)
-    assert not db._queries.replanning.is_moving(query)
-
-
-def joins(db: Database, name: str) -> str:
-    return next(line.strip() for line in db.query(name).explain().splitlines() if "join" in line.lower())
 
 
 def test_a_query_that_came_before_its_data_gets_the_plan_for_them(caplog: pytest.LogCaptureFixture) -> None:
@@ -316,7 +282,7 @@ def test_answers_are_there_while_plans_change() -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.queries.test_replanning import FEW_KEYS, JOIN, MANY_KEYS, RETAINED, feed_missing, leaves, opened, wait
+from tests.queries.replanning import FEW_KEYS, JOIN, MANY_KEYS, RETAINED, feed_missing, leaves, opened, wait
 with opened(Path(sys.argv[1]), RETAINED) as db:
     if not db.queries():
         db.register(JOIN, name="q")
@@ -325,16 +291,6 @@ with opened(Path(sys.argv[1]), RETAINED) as db:
             assert leaves(db, "q", FEW_KEYS) or leaves(db, "q", MANY_KEYS)
             wait(db, "q")
 """
-
-
-def feed_missing(db: Database, batch: int) -> bool:
-    """The rows of a batch that are not there yet; tells whether some were not."""
-    found = False
-    for name in "stu":
-        if db.stats()["streams"][name]["arrived"] <= batch * 20:
-            feed(db, range(batch * 10, batch * 10 + 10), only=name)
-            found = True
-    return found
 
 
 def run(path: Path, fault: str = "") -> int:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernel.sharing.conditions import SCHEMA, selected, templates, values_of
-from tests.kernel.sharing.test_normal_form import both, compare, either, no
+from tests.kernel.sharing.logic import both, compare, either, no
 
 from millstream.kernel.batch import batch_schema
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, InList, Literal, Parameter
