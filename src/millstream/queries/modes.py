@@ -18,6 +18,7 @@ from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.lifetime import influence
+from millstream.plan.analysis.time_order import goes_by_order_of_changes
 from millstream.plan.grouping import Cut, Split, split, splits
 from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import Choose, LazyPlan, NotLazy, is_fragile, lazy_plan, with_tree
@@ -45,6 +46,8 @@ class Modes:
         for source in sorted(inputs):
             if engine.sources.retain_of(source) is not None and influence(plan, {source: _ANY}) >= INF - 1:
                 return f"elements of {source} matter longer than its history is kept"
+        if goes_by_order_of_changes(plan):
+            return "FIRST and LAST go by the order in which rows come"
         guards = self._guards(plan, options)
         expressions = (e for node in plan.walk() for e in node.computed)
         if guards and any(isinstance(part, Parameter) for expression in expressions for part in expression.walk()):
