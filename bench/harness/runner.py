@@ -37,6 +37,7 @@ BY_PAPER = {
     "jit": ("just_in_time", "consumers", "jit_detection"),
     "cacq": (
         "n_way_joins",
+        "shared_aggregates",
         "shared_windows",
         "shared_queries",
         "keyed_queries",
@@ -48,6 +49,7 @@ BY_PAPER = {
         "registering",
         "small_epochs",
         "stocks_and_articles",
+        "sharing_choice",
     ),
     "psoup": ("modes", "mode_rates", "composite_probes", "late_queries"),  # the last starts Spark
     "spark": ("pipeline", "join_memory", "many_queries"),

@@ -19,3 +19,16 @@ def test_a_join_with_one_row_without_columns() -> None:
         query = db.register(TEXT)
         db.advance(to=3)
         assert query.result().to_pylist() == [{"c0": -2, "c1": "b"}]
+
+
+def test_aggregates_that_became_equal_since_nobody_reads_them() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM S (a INT, b INT) TIMESTAMP BY ts")
+        db.execute(
+            "CREATE VIEW V AS SELECT RSTREAM(b AS c0, SUM(a) AS c1, SUM(a + 1) AS c2) FROM S [RANGE 5] GROUP BY b "
+            "HAVING SUM(DISTINCT b) < 1 AND COUNT(*) >= b"
+        )
+        query = db.register("SELECT c0 FROM V [NOW]")
+        db.insert("S", [(1, 0, 0), (1, 2, 0), (3, 0, 1)])
+        db.advance(to=3)
+        assert query.result().to_pylist() == [{"c0": 0}]

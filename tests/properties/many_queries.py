@@ -167,6 +167,9 @@ class Pattern:
         return Pattern(Text(*map(moved, self.text)), self.kinds, tuple(map(moved, self.failures)))
 
 
+NOTHING = Pattern(Text("", ""))
+
+
 def _filled(pattern: Text, constants: Sequence[Text]) -> Text:
     return Text(
         re.sub(r"§(\d+)§", lambda found: constants[int(found[1])].cql, pattern.cql),
@@ -260,7 +263,8 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """What stands around a condition. `cql` and `duck` have one place for it, {}."""
+    """What stands around a condition. `cql` and `duck` have one place for it, {}; and perhaps places for a column of
+    the answer that queries have constants of their own in, {own}, and for a condition on groups, {having}."""
 
     cql: str
     duck: str
@@ -269,6 +273,24 @@ class Skeleton:
     leaves: tuple[Leaf, ...]
     operator: str | None = None
     fails: str | None = None  # over what rows are looked at, where a condition may fail
+    own: Pattern = NOTHING
+    having: Pattern = NOTHING
+    is_fixed: bool = False  # whether queries differ in these only
+
+    def with_places(self, condition: Pattern) -> Pattern:
+        """The whole text, its slots numbered in the order in which they come."""
+        shifted = condition.shifted(len(self.own.kinds))
+        having = self.having.shifted(len(self.own.kinds) + len(condition.kinds))
+
+        def placed(text: str, parts: tuple[str, str, str]) -> str:
+            return text.replace("{own}", parts[0]).replace("{having}", parts[2]).replace("{}", parts[1])
+
+        texts = self.own.text, shifted.text, having.text
+        whole = Text(
+            placed(self.cql, (texts[0].cql, texts[1].cql, texts[2].cql)),
+            placed(self.duck, (texts[0].duck, texts[1].duck, texts[2].duck)),
+        )
+        return Pattern(whole, (*self.own.kinds, *condition.kinds, *self.having.kinds), shifted.failures)
 
 
 @dataclass
@@ -409,7 +431,7 @@ class ScheduleMaker:
             text = same(before) + shape.text + others[0]
             text = text if len(others) == 1 else text + shape.text + others[1]
             named = self._named()
-            queries.append((named, self._with(skeleton, replace(shape, text=text), values)))
+            queries.append((named, self._with(skeleton, skeleton.with_places(replace(shape, text=text)), values)))
             self._asked[named] = known
         return Register(tuple(queries), dice.pick(self._tail), dice.pick(("eager",) * 6 + ("lazy", "none")))
 
@@ -449,18 +471,18 @@ class ScheduleMaker:
     def _register_many(self) -> RegisterMany:
         dice = self.dice
         skeleton = dice.pick(self._skeletons)
-        shape = self._shape(skeleton)
-        while not shape.kinds:
-            shape = self._new_shape(skeleton)
+        condition = self._shape(skeleton)
+        while not (shape := skeleton.with_places(condition)).kinds:
+            condition = self._new_shape(skeleton)
         rows = [tuple(self._value(kind) for kind in shape.kinds) for _ in range(dice.number(1, 8))]
         # What a column of NULLs is of, no template can know.
         rows[0] = tuple(self._value(kind, nulls=False) for kind in shape.kinds)
         rows += [dice.pick(rows) for _ in range(dice.pick((0, 0, 1, 3)))]
         queries = [self._with(skeleton, shape, row) for row in rows]
-        template = skeleton.cql.replace("{}", re.sub(r"§\d+§", "?", shape.text.cql))
+        template = re.sub(r"§\d+§", "?", shape.text.cql)
         mode = dice.pick(("eager",) * 6 + ("lazy", "none"))
         names = [self._named() for _ in queries]
-        self._asked |= {name: (skeleton, shape, row) for name, row in zip(names, rows, strict=True)}
+        self._asked |= {name: (skeleton, condition, row) for name, row in zip(names, rows, strict=True)}
         return RegisterMany(template, tuple(rows), tuple(zip(names, queries, strict=True)), mode)
 
     def _value(self, kind: Kind | str, *, nulls: bool = True) -> Any:
@@ -476,6 +498,8 @@ class ScheduleMaker:
 
     def _new_shape(self, skeleton: Skeleton) -> Pattern:
         dice = self.dice
+        if skeleton.is_fixed:
+            return _both(f"{skeleton.scope[1].name} IS NOT NULL")
         if skeleton.fails is not None and dice.chance(12):
             name = next(column.name for column in skeleton.scope if column.kind is Kind.INTEGER)
             text = Text(f"10 / ({name} - §0§) > §1§", f"10 // ({name} - §0§) > §1§")
@@ -484,16 +508,16 @@ class ScheduleMaker:
             )
         return Shapes(dice, skeleton.scope).shape()
 
-    def _made(self, skeleton: Skeleton, shape: Pattern) -> Query:
+    def _made(self, skeleton: Skeleton, condition: Pattern) -> Query:
+        shape = skeleton.with_places(condition)
         values = tuple(self._value(kind) for kind in shape.kinds)
-        self._made_last = skeleton, shape, values
+        self._made_last = skeleton, condition, values
         return self._with(skeleton, shape, values)
 
     def _with(self, skeleton: Skeleton, shape: Pattern, values: Sequence[Any]) -> Query:
         constants = [constant(value, kind) for value, kind in zip(values, shape.kinds, strict=True)]
-        text = _filled(shape.text, constants)
         failures = tuple(_filled(same(text), constants).duck for text in shape.failures)
-        whole = Text(skeleton.cql.replace("{}", text.cql), skeleton.duck.replace("{}", text.duck))
+        whole = _filled(shape.text, constants)
         return Query(whole, skeleton.columns, skeleton.leaves, skeleton.operator, failures)
 
     # What queries have in common
@@ -510,7 +534,9 @@ class ScheduleMaker:
 
     def _skeleton(self) -> Skeleton:
         dice = self.dice
-        form = dice.pick(("select", "select", "group", "global", "distinct", "join", "self join", "table", "both"))
+        form = dice.pick(
+            ("select", "select", "group", "global", "distinct", "join", "self join", "table", "both", "beside")
+        )
         if form in ("join", "table", "self join"):
             return self._join(form)
         leaf, cql = self._windowed("S", S)
@@ -523,9 +549,11 @@ class ScheduleMaker:
             case "group":
                 key = dice.pick(scope[:3])
                 listed, tail = [(key.name, key.kind), *self._aggregates()], f" GROUP BY {key.name}"
-                tail += dice.pick(("", "", " HAVING COUNT(*) > 1"))
+                tail += dice.pick(("", "", " HAVING COUNT(*) > 1", " HAVING {having}", " HAVING {having}"))
+            case "beside":
+                return self._with_partners(leaf, cql)
             case "global":
-                listed = self._aggregates()
+                listed, tail = self._aggregates(), dice.pick(("", "", " HAVING {having}"))
             case _:
                 return self._nested(leaf, cql)
         return self._finished(word, listed, origin, scope, tail, (leaf,), fails)
@@ -560,6 +588,30 @@ class ScheduleMaker:
         leaves = tuple(dict.fromkeys((leaf, other)))
         return self._finished("", listed, origin, scope, tail, leaves, None, first)
 
+    def _with_partners(self, leaf: Leaf, cql: str) -> Skeleton:
+        """Rows with partners, or without any, among others that are the same for all queries."""
+        dice, scope = self.dice, _under("r", S)
+        other, right = self._windowed("U", U)
+        leaves, listed = tuple(dict.fromkeys((leaf, other))), [(c.name, c.kind) for c in dice.some(scope, 1, 2)]
+        if dice.chance(40):
+            texts = [
+                f"{one} AS r LEFT JOIN {two} AS o ON r.a = o.a" for one, two in ((cql, right), (leaf.name, other.name))
+            ]
+            listed.append(("o.e", Kind.INTEGER))
+            return self._finished("", listed, Text(*texts), scope, "", leaves, None)
+        word = dice.pick(("EXISTS", "NOT EXISTS", "r.a IN", "r.a NOT IN"))
+        having = dice.pick((NOTHING, _both(f"o.e {dice.pick(_ORDERS)} §0§", None, Kind.INTEGER)))
+        where = "{having}" if having.kinds else "o.e > 0"
+        where = f"o.a = r.a AND {where}" if "EXISTS" in word else where
+        origin = Text(f"{cql} AS r", f"{leaf.name} AS r")
+        found = self._finished("", listed, origin, scope, " AND {partners}", leaves, None, having=having)
+        partners = [f"{word} (SELECT o.a FROM {name} AS o WHERE {where})" for name in (right, other.name)]
+        return replace(
+            found,
+            cql=found.cql.replace("{partners}", partners[0]),
+            duck=found.duck.replace("{partners}", partners[1]),
+        )
+
     def _finished(
         self,
         word: str,
@@ -570,25 +622,63 @@ class ScheduleMaker:
         leaves: tuple[Leaf, ...],
         fails: str | None,
         first: str = "",
+        having: Pattern = NOTHING,
     ) -> Skeleton:
+        own, having = NOTHING, self._having() if "{having}" in tail else having
+        if self.dice.chance(35):
+            own, kind = self._own_column([text for text, kind in listed if kind is Kind.INTEGER])
+            listed = [*listed, ("{own}", kind)]
+        is_fixed = bool(own.kinds or having.kinds) and self.dice.chance(50)
         columns = tuple(Column(f"c{number}", kind) for number, (_, kind) in enumerate(listed))
         head = word + ", ".join(f"{text} AS c{number}" for number, (text, _) in enumerate(listed))
         operator = self.dice.pick(("ISTREAM", "RSTREAM", "DSTREAM")) if self.dice.chance(25) else None
         shown = f"{operator}({head})" if operator else head
         rest = [f" FROM {text} WHERE {first}{{}}{tail}" for text in origin]
-        return Skeleton(
-            f"SELECT {shown}{rest[0]}", f"SELECT {head}{rest[1]}", tuple(scope), columns, leaves, operator, fails
+        texts = f"SELECT {shown}{rest[0]}", f"SELECT {head}{rest[1]}"
+        return Skeleton(*texts, tuple(scope), columns, leaves, operator, fails, own, having, is_fixed)
+
+    def _having(self) -> Pattern:
+        dice = self.dice
+        found = _both(f"{dice.pick(('COUNT(*)', 'SUM(r.b)', 'MIN(r.a)'))} {dice.pick(_ORDERS)} §0§", None, Kind.INTEGER)
+        if dice.chance(25):
+            found = Pattern(found.text + " AND COUNT(*) < §1§", (Kind.INTEGER, Kind.INTEGER))
+        return found
+
+    def _own_column(self, numbers: Sequence[str]) -> tuple[Pattern, Kind]:
+        """A label, or what is made of a column with constants."""
+        dice = self.dice
+        if not numbers or dice.chance(50):
+            kind = dice.pick((Kind.STRING, Kind.INTEGER))
+            return _both("§0§", None, kind), kind
+        return dice.pick(
+            (
+                (
+                    _both(f"CASE WHEN {numbers[0]} > §0§ THEN 'more' ELSE §1§ END", None, Kind.INTEGER, Kind.STRING),
+                    Kind.STRING,
+                ),
+                (_both(f"COALESCE({numbers[0]}, §0§)", None, Kind.INTEGER), Kind.INTEGER),
+                (
+                    _both(
+                        f"CONCAT(CAST({numbers[0]} AS STRING), §0§)",
+                        f"CAST({numbers[0]} AS VARCHAR) || §0§",
+                        Kind.STRING,
+                    ),
+                    Kind.STRING,
+                ),
+            )
         )
 
     def _nested(self, leaf: Leaf, cql: str) -> Skeleton:
-        """A set operation on two selections, of which the first is the one that differs."""
+        """A set operation on two selections, of which the first differs, and perhaps the second."""
         other, right = self._windowed("U", U)
         word = self.dice.pick(("UNION", "UNION ALL", "EXCEPT", "INTERSECT"))
         one = [f"SELECT r.a AS c0 FROM {name} AS r WHERE {{}}" for name in (cql, leaf.name)]
-        two = [f"SELECT o.a AS c0 FROM {name} AS o WHERE o.e > 0" for name in (right, other.name)]
+        having = self.dice.pick((NOTHING, _both(f"o.e {self.dice.pick(_ORDERS)} §0§", None, Kind.INTEGER)))
+        where = "{having}" if having.kinds else "o.e > 0"
+        two = [f"SELECT o.a AS c0 FROM {name} AS o WHERE {where}" for name in (right, other.name)]
         cql, duck = (f"{left} {word} {right}" for left, right in zip(one, two, strict=True))
         leaves = tuple(dict.fromkeys((leaf, other)))
-        return Skeleton(cql, duck, tuple(_under("r", S)), (Column("c0", Kind.INTEGER),), leaves)
+        return Skeleton(cql, duck, tuple(_under("r", S)), (Column("c0", Kind.INTEGER),), leaves, having=having)
 
 
 def _under(alias: str, columns: Sequence[Column]) -> list[Column]:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.cases import Case, Drop, Register
 from tests.properties.generate import cases
+from tests.properties.join_cases import joins
 from tests.properties.queries import RELATIONAL
-from tests.properties.test_backfill import SliceBySlice
-from tests.properties.test_joins import joins
+from tests.properties.slice_by_slice import SliceBySlice
 
 import millstream as ms
 from millstream.catalog.entries import Entry, statistics_entry
@@ -81,12 +81,12 @@ class Moving(SliceBySlice):
                 self.moved += replanning.consider(query, {})
 
 
-def check(path: Path | None, case: Case, steps: list[Step], monkeypatch: pytest.MonkeyPatch) -> int:
+def check(path: Path | None, case: Case, steps: list[Step], rows: int, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(Backfills, "start", lambda _: None)
     if path is not None:
         shutil.rmtree(path, ignore_errors=True)
     both = Moving(path, case.probes)
-    both.define(case.definitions)
+    both.define([*case.definitions, f"SET background_rows = {rows}"])
     for number, action in enumerate(case.actions):
         match action:
             case Register() if not _registered(both, action):
@@ -102,7 +102,9 @@ def check(path: Path | None, case: Case, steps: list[Step], monkeypatch: pytest.
             both.restart()
         both.leave(step, monkeypatch)
         both.go_on(step.slices)
+        every, both.queries = both.queries, both.answering
         both.check_step(number)
+        both.queries = every
     both.finish()
     both.check_end()
     both.db.close()
@@ -123,10 +125,10 @@ def _registered(both: Moving, action: Register) -> bool:
 
 def check_many(path: Path | None, made: st.SearchStrategy[Case], examples: int) -> None:
     @settings(max_examples=examples)
-    @given(made, STEPS)
-    def run(case: Case, steps: list[Step]) -> None:
+    @given(made, STEPS, st.sampled_from([0, 0, 1_000]))
+    def run(case: Case, steps: list[Step], rows: int) -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            check(path, case, steps, monkeypatch)
+            check(path, case, steps, rows, monkeypatch)
 
     run()
 

@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 import millstream as ms
 from millstream.database import Database
 from millstream.kernel.sharing.parameters import QUERY
+from millstream.queries.registration import PlannedOtherwise
+from millstream.queries.template_recovery import TemplateRecovery
 
 STREAM = "CREATE STREAM s (a INT, b INT) TIMESTAMP BY ts"
 COUNTS = "SELECT a, COUNT(*) AS n, MAX(b) AS m FROM s [RANGE 10] WHERE b > ? GROUP BY a"
@@ -159,6 +161,35 @@ def test_of_different_templates_of_which_the_first_goes(tmp_path: Path) -> None:
         feed(db, 4, 6)
         assert rows(db.query("x"), 2) == expected
         assert rows(db.query("x"))[0][1] > expected[0][1]
+
+
+def test_a_template_that_is_planned_otherwise_leaves_its_rows_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.execute(STREAM)
+        db.register_many(COUNTS, [(5,), (7,)], names=["one", "other"])
+        db.register_many(COUNTS.replace("b > ?", "? < b"), [(5,), (8,)], names=["x", "y"])
+        feed(db)
+        expected = {name: rows(db.query(name)) for name in ("one", "other", "x", "y")}
+        assert expected["one"] == expected["x"]
+    recover = TemplateRecovery.recover
+
+    def refuse(self: TemplateRecovery, entry: Any) -> None:
+        if "? <" not in entry["text"]:
+            raise PlannedOtherwise
+        recover(self, entry)
+
+    monkeypatch.setattr(TemplateRecovery, "recover", refuse)
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        assert {name: rows(db.query(name)) for name in expected} == expected
+        feed(db, 4, 6)
+        assert rows(db.query("one")) == rows(db.query("x")) != expected["x"]
+    monkeypatch.undo()
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        feed(db, 6, 8)
+        assert rows(db.query("one")) == rows(db.query("x"))
+        assert {name: rows(db.query(name), 2) for name in expected} == expected
 
 
 CHILD = """

@@ -172,7 +172,7 @@ def test_what_is_told_by_comparisons_is_what_is_bound(alone: ms.Database) -> Non
             assert found is not None
             template = query.template
             assert template is not None
-            assert shape_of(found.condition)[0] == template.shape, text  # type: ignore[attr-defined]
+            assert shape_of(found)[0] == template.shape, text  # type: ignore[attr-defined]
 
 
 def test_what_is_read_by_a_view_is_in_use() -> None:

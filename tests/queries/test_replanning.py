@@ -12,57 +12,26 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.queries.replanning import (
+    FEW_KEYS,
+    JOIN,
+    MANY_KEYS,
+    MOST_KEYS,
+    RETAINED,
+    feed,
+    joins,
+    leaves,
+    move,
+    opened,
+    wait,
+)
 
-import millstream as ms
 from millstream.database import Database
+from millstream.engine.epochs.task import EpochOutcome, EpochTask
 from millstream.engine.history.backfill import Backfills
-from millstream.plan.cost import SourceStatistics, Statistics
-
-STREAMS = """
-CREATE STREAM s (a INT, b INT) TIMESTAMP BY t;
-CREATE STREAM t (a INT, b INT) TIMESTAMP BY t;
-CREATE STREAM u (a INT, b INT) TIMESTAMP BY t;
-"""
-RETAINED = STREAMS.replace(";", " RETAIN 30;")
-JOIN = "SELECT s.b, t.b, u.b FROM s [RANGE 20], t [RANGE 20], u [RANGE 20] WHERE s.a = t.a AND t.a = u.a"
-FEW_KEYS = {name: SourceStatistics(50.0, 1000, (2.0, 2.0)) for name in "stu"}
-MANY_KEYS = {name: SourceStatistics(1.0, 1000, (1000.0, 1000.0)) for name in "stu"}
-MOST_KEYS = {name: SourceStatistics(1.0, 1000, (1e7, 1e7)) for name in "stu"}
-
-
-def opened(path: Path | None = None, streams: str = STREAMS, least_rows: int = 1 << 40) -> Database:
-    db = ms.connect(path, engine="inprocess")
-    db._queries.replanning.least_rows = least_rows
-    if "s" not in db.catalog:
-        db.execute(streams)
-    return db
-
-
-def feed(db: Database, instants: range, keys: int = 4, rows: int = 2, only: str = "stu") -> None:
-    for name in only:
-        db.insert(name, [(t * rows % keys + n % keys, t + n, t) for t in instants for n in range(rows)])
-
-
-def move(db: Database, name: str, statistics: Statistics) -> None:
-    """Have a query move to the plan that it would have by these statistics."""
-    assert leaves(db, name, statistics)
-    wait(db, name)
-
-
-def leaves(db: Database, name: str, statistics: Statistics) -> bool:
-    replanning = db._queries.replanning
-    replanning.margin = 0
-    return replanning.consider(db.query(name), statistics)
-
-
-def wait(db: Database, name: str) -> None:
-    query = db.query(name)
-    db.engine.notifier.wait_until(lambda: not db._queries.replanning.is_moving(query), 60)
-    assert not db._queries.replanning.is_moving(query)
-
-
-def joins(db: Database, name: str) -> str:
-    return next(line.strip() for line in db.query(name).explain().splitlines() if "join" in line.lower())
+from millstream.engine.history.replay import HistoryRun, Replay
+from millstream.plan.cost import Statistics
+from millstream.plan.nodes import StreamScan
 
 
 def test_a_query_that_came_before_its_data_gets_the_plan_for_them(caplog: pytest.LogCaptureFixture) -> None:
@@ -165,13 +134,13 @@ def test_history_that_was_cut_is_not_needed_where_the_windows_are_covered(tmp_pa
             assert query.changes(since=first) == expected.changes(since=first)
         assert db.engine.retention.lost_before("s") > 100
     with opened(tmp_path / "db") as db:
-        assert db.query("q").changes(since=first) == expected_changes(first)
+        assert db.query("q").changes(since=first) == expected_changes(200, first)
 
 
-def expected_changes(since: int) -> pa.Table:
+def expected_changes(last: int, since: int | None = None) -> pa.Table:
     with opened() as db:
         query = db.register(JOIN, name="q")
-        feed(db, range(200))
+        feed(db, range(last))
         return query.changes(since=since)
 
 
@@ -313,7 +282,7 @@ def test_answers_are_there_while_plans_change() -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.queries.test_replanning import FEW_KEYS, JOIN, MANY_KEYS, RETAINED, feed_missing, leaves, opened, wait
+from tests.queries.replanning import FEW_KEYS, JOIN, MANY_KEYS, RETAINED, feed_missing, leaves, opened, wait
 with opened(Path(sys.argv[1]), RETAINED) as db:
     if not db.queries():
         db.register(JOIN, name="q")
@@ -322,16 +291,6 @@ with opened(Path(sys.argv[1]), RETAINED) as db:
             assert leaves(db, "q", FEW_KEYS) or leaves(db, "q", MANY_KEYS)
             wait(db, "q")
 """
-
-
-def feed_missing(db: Database, batch: int) -> bool:
-    """The rows of a batch that are not there yet; tells whether some were not."""
-    found = False
-    for name in "stu":
-        if db.stats()["streams"][name]["arrived"] <= batch * 20:
-            feed(db, range(batch * 10, batch * 10 + 10), only=name)
-            found = True
-    return found
 
 
 def run(path: Path, fault: str = "") -> int:
@@ -366,3 +325,63 @@ def test_a_process_that_is_killed_leaves_the_old_plan_or_the_new_one(tmp_path: P
             feed(still, range(80))
             assert query.changes(since=first) == expected.changes(since=first)
             assert query.result(at=first) == expected.result(at=first)
+
+
+def test_skewed_data_change_the_order_of_joins(tmp_path: Path) -> None:
+    chain = "SELECT s.b, u.a FROM s [RANGE 20], t [RANGE 20], u [RANGE 20] WHERE s.a = t.a AND t.b = u.b"
+
+    def skewed(db: Database, instants: range) -> None:
+        for name in "stu":
+            db.insert(name, [(n % 2, 100 * t + n, t) for t in instants for n in range(4)])
+
+    with opened(tmp_path / "db", least_rows=100) as db, opened() as still:
+        query, expected = db.register(chain, name="q"), still.register(chain, name="q")
+        assert order(db) == ["s", "t", "u"]
+        for begin in range(0, 80, 20):
+            for each in (db, still):
+                skewed(each, range(begin, begin + 20))
+            db.engine.background.do(lambda: None)
+            wait(db, "q")
+            assert query.changes() == expected.changes()
+        assert order(db)[0] != "s"
+        changed = order(db)
+    with opened(tmp_path / "db") as db:
+        assert order(db) == changed
+        assert db.query("q").stats()["replan"]["state"] == "moved"
+        with opened() as still:
+            again = still.register(chain)
+            for each in (db, still):
+                skewed(each, range(80 if each is db else 0, 100))
+            assert db.query("q").changes() == again.changes()
+
+
+def order(db: Database) -> list[str]:
+    """The streams of a query's plan, as they are joined."""
+    return [node.name for node in db.query("q").common.plan.walk() if isinstance(node, StreamScan)]
+
+
+def test_of_a_long_history_a_move_reads_what_is_in_the_windows_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "db") as db, opened() as still:
+        db.execute("SET background_rows = 0")
+        query, expected = db.register(JOIN, name="q"), still.register(JOIN, name="q")
+        for begin in range(0, 120, 20):
+            for each in (db, still):
+                feed(each, range(begin, begin + 20))
+        taken: list[int] = []
+        usual = Replay.take
+
+        def take(replay: Replay, run: HistoryRun, task: EpochTask, outcome: EpochOutcome) -> None:
+            taken.append(task.arriving)
+            usual(replay, run, task, outcome)
+
+        monkeypatch.setattr(Replay, "take", take)
+        move(db, "q", FEW_KEYS)
+        assert sum(taken) < 200  # of 720 that there are
+        assert query.changes() == expected.changes()
+        for each in (db, still):
+            feed(each, range(120, 130))
+        assert query.changes() == expected.changes()
+    with opened(tmp_path / "db") as db:
+        assert db.query("q").changes() == expected_changes(130)

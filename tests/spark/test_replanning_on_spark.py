@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.queries.test_replanning import FEW_KEYS, JOIN, MANY_KEYS, STREAMS, feed, move
+from tests.queries.replanning import FEW_KEYS, JOIN, MANY_KEYS, STREAMS, feed, move
 
 import millstream as ms
 

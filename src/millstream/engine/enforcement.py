@@ -14,6 +14,7 @@ import polars as pl
 
 from millstream.engine.commits import Commits
 from millstream.engine.groups.admission import Admission
+from millstream.engine.groups.cells import rows_beyond
 from millstream.engine.groups.groups import Groups
 from millstream.engine.limits import Limits
 from millstream.engine.reports import bytes_of, shown_bytes
@@ -125,6 +126,9 @@ class Enforcement:
             return {None: sum(size_of(frame) if is_tree(frame) else frame.height for frame in frames)}
         group = self._groups[edge]
         counts = np.zeros(self._groups.tables.next_query(group) + BLOCK_SIZE, np.int64)
+        if group.lifted.upper is not None:
+            counts = rows_beyond(group, frames, NEAR * self._limits.rows, counts.size, self._limits.value_bytes)
+            frames = []
         for frame in frames:
             if is_packed(frame) or is_tree(frame):
                 queries, held = counts_of(frame) if is_tree(frame) else Postings(frame).counts()

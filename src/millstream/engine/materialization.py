@@ -10,12 +10,13 @@ NONE over a history that is too large for this process is a job of the engine's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
 from millstream.engine.extents import Extent, Wanted
+from millstream.engine.groups.many import Numbers
 from millstream.engine.history.evaluation import computed
 from millstream.engine.plans import lowered
 from millstream.engine.reader import Reader
@@ -29,7 +30,8 @@ from millstream.kernel.windows.time import Rows
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.births import joins_runs
-from millstream.plan.lowering.lower import Options, tree_shape
+from millstream.plan.lowering.kernel_calls import tree_shape
+from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import TREE, KeptPart, LazyPlan, columns_read, part_name, reference
 from millstream.plan.parameters import with_parameters
 from millstream.state.snapshot import Snapshot
@@ -77,6 +79,28 @@ class Materialization(Protocol):
         ...
 
 
+class OwnColumns(Protocol):
+    """Makes the rows of a query of a group of those that the group keeps."""
+
+    @property
+    def template(self) -> object:
+        """What it has in common with other queries."""
+        ...
+
+    @property
+    def kept(self) -> Schema:
+        """The columns of what is kept."""
+        ...
+
+    def own(self, rows: Batch) -> Batch:
+        """The rows of the query itself."""
+        ...
+
+    def own_of_many(self, rows: Batch, places: Numbers, queries: Sequence[int]) -> Batch:
+        """Those of queries of the same template, the place of the query in front; these are given, places sorted."""
+        ...
+
+
 @dataclass
 class Eager:
     """An edge's rows, or those of one query of a group."""
@@ -86,6 +110,7 @@ class Eager:
     schema: Schema
     stream: bool
     number: int | None = None
+    own_columns: OwnColumns | None = None  # what makes its rows of those that are kept, if they differ
     reason: str = ""  # why it is this way though another one was asked for
 
     def __post_init__(self) -> None:
@@ -106,19 +131,31 @@ class Eager:
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
         if self.number is not None:
             self.reader.await_admission(self.edge)
-        return self.reader.read(lambda snapshot: self._answer(snapshot, span, whole))
+        answer = self.reader.read(lambda snapshot: self._answer(snapshot, span, whole))
+        return answer if self.own_columns is None else replace(answer, rows=self.own_columns.own(answer.rows))
+
+    @property
+    def _kept(self) -> Schema:
+        return self.schema if self.own_columns is None else self.own_columns.kept
 
     def _answer(self, snapshot: Snapshot, span: Span, whole: bool) -> Answer:
         self.reader.check(self.edge, self.number)
         since, until = span(self.reader.final(self.inputs, snapshot))
+        if self.number is not None:
+            made = self.reader.combined(snapshot, self.edge, self.number, since, until)
+            if made is not None:
+                return Answer(made, until, snapshot)
         wanted = wanted_segments(self.stream, since, until, whole=whole)
-        rows = self.reader.rows_in(snapshot, self.edge, self.schema, self.number, wanted, after=since)
+        rows = self.reader.rows_in(snapshot, self.edge, self._kept, self.number, wanted, after=since)
         return Answer(rows, until, snapshot)
 
     def held(self, snapshot: Snapshot) -> int:
         if self.number is None:
             return self.reader.height(self.edge)
-        return self.reader.rows_in(snapshot, self.edge, self.schema, self.number).height
+        parts = self.reader.parts_of(snapshot, self.edge, self.number)
+        if parts is not None:
+            return parts
+        return self.reader.rows_in(snapshot, self.edge, self._kept, self.number).height
 
     def notes(self) -> list[str]:
         return [f"the answer is kept, as in mode EAGER: {self.reason}" if self.reason else "the answer is kept"]

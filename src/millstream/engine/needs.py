@@ -31,6 +31,7 @@ from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.relational import linear
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Call, Column, Expression, InList, Literal, conjuncts
+from millstream.kernel.sharing.cells import CellSelection
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
@@ -124,7 +125,7 @@ def _one(need: Need) -> Needs:
 
 def _conditions(operator: Operator) -> Mapping[str, Expression] | None:
     """Of a selection for many queries: what they ask, by shape."""
-    if isinstance(operator, ExpandedSelection | MatchedSelection | TreeSelection):
+    if isinstance(operator, ExpandedSelection | CellSelection | MatchedSelection | TreeSelection):
         operator = operator.selection
     return operator.shapes if isinstance(operator, GroupedSelection | KeyedSelection) else None
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+import numpy as np
 import polars as pl
 
 from millstream.engine.admitter import Admitter
 from millstream.engine.commits import Commits
-from millstream.engine.extents import Extents, Wanted
+from millstream.engine.extents import Extent, Extents, Wanted
+from millstream.engine.groups.cells import combined, count_of
+from millstream.engine.groups.group import Group
 from millstream.engine.groups.groups import Groups
 from millstream.engine.groups.many import Numbered, rows_of_many
 from millstream.engine.history.backfill import Backfills
@@ -21,7 +24,7 @@ from millstream.engine.results import Tails, rows_between
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
 from millstream.errors import EvaluationError
-from millstream.kernel.batch import Batch, concat, empty_batch
+from millstream.kernel.batch import INTERVAL_COLUMNS, Batch, concat, empty_batch, value_column
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan.physical import QUERY
 from millstream.state.snapshot import Snapshot
@@ -130,14 +133,37 @@ class Reader:
         return concat(self._groups.rows_of(self._groups[edge], schema, query, frames), like)
 
     def rows_of_many(
-        self, snapshot: Snapshot, edge: str, schema: Schema, queries: Numbered, wanted: Wanted, since: int, until: int
+        self, snapshot: Snapshot, edge: str, queries: Numbered, wanted: Wanted, since: int, until: int
     ) -> Batch:
         """The rows of many queries of a group, the place of the query in front, that end after an instant and begin by
         another."""
+        group = self._groups[edge]
+        if group.lifted.upper is not None:
+            return self._combined(snapshot, group, queries, since, until)
         frames = self.segments(edge, snapshot, wanted, since)
-        return concat(
-            rows_of_many(self._groups[edge], schema, queries, frames, since, until), empty_batch((QUERY, *schema))
-        )
+        return concat(rows_of_many(group, queries, frames, since, until), empty_batch((QUERY, *group.kept)))
+
+    def combined(self, snapshot: Snapshot, edge: str, query: int, since: int, until: int) -> Batch | None:
+        """The rows of one query of a group, right from an instant to another, where totals of cells are kept for it."""
+        group = self._groups[edge]
+        if group.lifted.upper is None:
+            return None
+        one = Numbered(np.array([query]), np.zeros(1, np.int64))
+        rows = self._combined(snapshot, group, one, since, until)
+        own = [rows[value_column(index + 1)].alias(value_column(index)) for index in range(rows.width - 4)]
+        return pl.DataFrame([*own, *rows[[*INTERVAL_COLUMNS]].get_columns()])
+
+    def parts_of(self, snapshot: Snapshot, edge: str, query: int) -> int | None:
+        """How many totals of cells are kept of which a query of a group has a part, where such are kept."""
+        is_summed = self._groups[edge].lifted.upper is not None
+        return count_of(self.segments(edge, snapshot), query) if is_summed else None
+
+    def _combined(self, snapshot: Snapshot, group: Group, queries: Numbered, since: int, until: int) -> Batch:
+        def wanted(extent: Extent) -> bool:
+            return extent.has_alive(since) or extent.has_changes(since, until)
+
+        frames = self.segments(group.edge, snapshot, wanted, since)
+        return combined(group, queries, frames, since, until, self.limits.value_bytes)
 
     def height(self, edge: str) -> int:
         """How many rows an edge has shown, without reading them."""

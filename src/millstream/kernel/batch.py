@@ -16,7 +16,7 @@ from functools import lru_cache, reduce
 import numpy as np
 import polars as pl
 
-from millstream.kernel.columns import frame_of, is_small, only, taken
+from millstream.kernel.columns import frame_of, is_small, joined, numbered, only, taken
 from millstream.kernel.keys import Ticks, first_of_equal
 from millstream.types import Schema, to_polars
 
@@ -74,8 +74,12 @@ def saturating_add(instants: Ticks, ticks: int) -> Ticks:
 def changes(batch: Batch, columns: Sequence[str]) -> Batch:
     """The batch as change points (values, _start = instant, _weight = change), not yet summed."""
     values = [batch.get_column(name) for name in columns]
-    starts = frame_of([*values, batch.get_column(START), batch.get_column(WEIGHT)])
     ends, weights = batch.get_column(END).to_numpy(), batch.get_column(WEIGHT).to_numpy()
+    if is_small(batch.height) and (ends < INF).all():
+        instants = np.concatenate((batch.get_column(START).to_numpy(), ends))
+        change = np.concatenate((weights, -weights))
+        return frame_of([*(joined([value, value]) for value in values), *numbered({START: instants, WEIGHT: change})])
+    starts = frame_of([*values, batch.get_column(START), batch.get_column(WEIGHT)])
     leaving = frame_of([*values, pl.Series(START, ends), pl.Series(WEIGHT, -weights)])
     return starts.vstack(only(leaving, ends < INF))
 

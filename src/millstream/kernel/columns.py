@@ -9,7 +9,9 @@ faster way for many rows only, the rows decide (`is_small`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,8 @@ import polars as pl
 
 Bools = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.integer]
+
+Number = TypeVar("Number", bound=np.generic)
 
 _SMALL = 1_000
 
@@ -45,6 +49,8 @@ def renamed(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
 
 def taken(columns: Sequence[pl.Series], places: Positions | pl.Series) -> list[pl.Series]:
     """The columns at places, in their order."""
+    if not columns:
+        return []
     chosen = places if isinstance(places, pl.Series) else pl.Series(places.astype(np.uint32))
     return [column[chosen] for column in columns]
 
@@ -56,8 +62,8 @@ def positions(*places: Positions) -> list[pl.Series]:
     return [together.slice(first, past - first) for first, past in pairwise(bounds)]
 
 
-def numbered(columns: Mapping[str, npt.NDArray[np.int64]]) -> list[pl.Series]:
-    """Columns of integers by their names, all of one length. A series of an array costs as much as ten slices of one,
+def numbered(columns: Mapping[str, npt.NDArray[Number]]) -> list[pl.Series]:
+    """Columns of one type by their names, all of one length. A series of an array costs as much as ten slices of one,
     so that a few rows are slices of what they have in common."""
     rows = len(next(iter(columns.values()))) if columns else 0
     if not is_small(rows):
@@ -76,6 +82,23 @@ def only(frame: pl.DataFrame, kept: Bools) -> pl.DataFrame:
         return frame
     chosen = pl.Series(kept)
     return frame_of([column.filter(chosen) for column in frame.get_columns()])
+
+
+def parted(frame: pl.DataFrame, kept: Bools) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows for which `kept` is true, and the others."""
+    if not is_small(frame.height) or kept.all() or not kept.any():
+        return only(frame, kept), only(frame, ~kept)
+    columns = frame.get_columns()
+    those, others = positions(kept.nonzero()[0], (~kept).nonzero()[0])
+    return frame_of(taken(columns, those)), frame_of(taken(columns, others))
+
+
+def in_one_piece(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with one chunk of memory for each column."""
+    columns = frame.get_columns()
+    if all(column.n_chunks() <= 1 for column in columns):
+        return frame
+    return frame_of([column.rechunk() for column in columns])
 
 
 def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -114,7 +137,12 @@ def joined(columns: Sequence[pl.Series]) -> pl.Series:
 
 
 def nulls(name: str, dtype: pl.DataType, count: int) -> pl.Series:
-    return pl.Series(name, [None], dtype=dtype).new_from_index(0, count)
+    return _null(name, dtype).new_from_index(0, count)
+
+
+@lru_cache(maxsize=1024)
+def _null(name: str, dtype: pl.DataType) -> pl.Series:
+    return pl.Series(name, [None], dtype=dtype)
 
 
 def constant(name: str, value: int, count: int) -> pl.Series:
@@ -135,8 +163,16 @@ def is_null(column: pl.Series) -> Bools:
     return column.is_null().to_numpy()
 
 
+def is_plain(column: pl.Series) -> bool:
+    """Whether all values are integers of an array, with which to compute takes no query of Polars."""
+    return column.dtype == pl.Int64 and not column.null_count()
+
+
 def are_equal(left: pl.Series, right: pl.Series) -> Bools:
     """Where values agree, NULL as NULL, NaN as NaN and 0.0 as -0.0."""
+    if is_plain(left) and is_plain(right):
+        equal: Bools = left.to_numpy() == right.to_numpy()
+        return equal
     nulls = left.null_count(), right.null_count()
     if nulls == (len(left), len(right)):
         return np.ones(len(left), np.bool_)

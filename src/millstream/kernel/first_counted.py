@@ -9,6 +9,7 @@ from dataclasses import replace
 from millstream.kernel.pending_errors import OPEN
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.relational.failures import Checked, Failures
+from millstream.kernel.sharing.cells import CellSelection
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
@@ -19,7 +20,7 @@ def counting_from(pipeline: Pipeline, first: int) -> Pipeline:
     changed = []
     for step in pipeline.steps if first else ():
         operator = copy(step.operator)
-        if isinstance(operator, ExpandedSelection):
+        if isinstance(operator, ExpandedSelection | CellSelection):
             operator.selection = copy(operator.selection)
             operator.selection.first = first
         elif isinstance(operator, Failures | Checked | GroupedSelection | KeyedSelection):

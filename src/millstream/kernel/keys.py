@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.columns import are_equal, is_small, take
+from millstream.kernel.columns import are_equal, is_plain, is_small, taken
 from millstream.kernel.hashing import mix_bits
 
 KEY = "_key"  # what a segment is sorted by
@@ -122,14 +122,18 @@ def first_of_equal(frame: pl.DataFrame, columns: Sequence[str]) -> Positions:
     if is_small(frame.height):
         _, firsts, place = np.unique(key_codes(frame, columns), return_index=True, return_inverse=True)
         found: Positions = firsts[place]
-        if are_codes_exact(frame, columns) or _are_equal(frame, take(frame, found), columns):
+        if are_codes_exact(frame, columns) or all(_are_the_same(frame.get_column(name), found) for name in columns):
             return found
     firsts_of = frame.with_row_index("_row").select(pl.col("_row").first().over(columns))
     return firsts_of.to_series().to_numpy().astype(np.intp)
 
 
-def _are_equal(left: pl.DataFrame, right: pl.DataFrame, columns: Sequence[str]) -> bool:
-    return all(are_equal(left.get_column(name), right.get_column(name)).all() for name in columns)
+def _are_the_same(column: pl.Series, places: Positions) -> bool:
+    """Whether each value is the one that stands at its place."""
+    if is_plain(column):
+        values = column.to_numpy()
+        return bool((values[places] == values).all())
+    return bool(are_equal(column, taken([column], places)[0]).all())
 
 
 def are_codes_exact(frame: pl.DataFrame, columns: Sequence[str]) -> bool:

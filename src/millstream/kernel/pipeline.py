@@ -31,6 +31,7 @@ class Step:
     inputs: tuple[str, ...]
     consumer_edges: tuple[str, ...] = ()
     awaited: tuple[str, ...] = ()
+    table_of: str = ""  # the selection whose query table it reads too
 
     @property
     def read(self) -> tuple[str, ...]:

@@ -59,8 +59,14 @@ def describe(node: lo.Node) -> str:
             return f"Aggregate{key} computing {calls or 'nothing'}"
         case ph.Selection():
             return "Selection for many queries" + (f" key {node.key}" if node.key is not None else "")
+        case ph.Constants():
+            return f"Constants {', '.join(map(str, node.parameters))} of queries"
         case ph.Expand():
             return "Expand to queries"
+        case ph.CellSelection():
+            return "Selection for many queries by cell"
+        case ph.Combined():
+            return f"Combine cells computing {', '.join(map(str, node.calls)) or 'nothing'}"
         case ph.QueryRows():
             return "Query table"
         case ph.Matches():

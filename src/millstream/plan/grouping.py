@@ -7,13 +7,17 @@ later too. All selections on it are pulled up into one condition p, of which con
 the query's shape, and the constants are its row in the query table. What stands above (the skeleton K) is lifted: as
 long as it looks at single rows, these carry the set of queries that want them; where a query's own state begins, each
 query gets its own rows, and its number becomes a column that everything is kept apart by.
+
+A plan may be split elsewhere (`Cut`): queries that differ in HAVING have their aggregate in common, which is then the
+core. What columns are made of by a query's own constants is left for its readers (`plan/own_columns.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import BOOLEANS, VARIANCES, canonical
 from millstream.kernel.scalar.evaluate import can_fail
@@ -25,7 +29,9 @@ from millstream.kernel.scalar.expressions import (
     InList,
     Literal,
     Parameter,
+    Reported,
     Tried,
+    chained,
     conjunction,
     conjuncts,
     map_columns,
@@ -37,55 +43,182 @@ from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_non_retroactive
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.own_columns import (
+    Taken,
+    is_parametrised,
+    kept_apart,
+    taken_apart,
+    with_general_constants,
+    with_general_labels,
+)
+from millstream.plan.parted import PartRows, part_schema, put_together
 from millstream.plan.tags import TAGS
-from millstream.types import BIGINT, BOOLEAN, STRING, DataType, Field
+from millstream.types import BOOLEAN, STRING, DataType
 
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 # Aggregates that do not see NULL, so that a row of NULLs makes a group exist and changes nothing else.
 _BLIND_TO_NULL = {"count", "sum", "avg", "min", "max", *VARIANCES, *BOOLEANS}
-_PRESENT = Literal(BIGINT, 1)
 _MANY_CONSTANTS = 1_000
 QUERY_ROWS = "_queries-"  # what the names of query tables as sources begin with
+
+# Where queries begin to differ: in what they select of the FROM list, or of what is computed from it (HAVING); or also
+# in constants that stand anywhere above the FROM list.
+Cut = OneOf["from", "computed", "anywhere"]
+CUTS: tuple[Cut, ...] = "computed", "from", "anywhere"
 
 
 @dataclass(frozen=True)
 class Split:
     """A query taken apart: `core`, its condition over the core's columns, and what is made of the rows that satisfy it:
-    the columns of the first projection, and the operators above, lowest first."""
+    the columns of the first projection, and the operators above, lowest first. What these give is made the query's own
+    rows by `own_columns`, where that is not empty; the constants that were taken out of it are the first parameters."""
 
     core: lo.Node
     condition: Expression
     columns: tuple[Expression, ...]
     names: tuple[str, ...]
     above: tuple[lo.Node, ...]
+    own_columns: tuple[Expression, ...] = ()
+    constants: tuple[Literal, ...] = ()
+    cut: Cut = "from"
 
     @cached_property
     def skeleton(self) -> tuple[object, ...]:
         """What queries of a group have in common."""
         return self.core, self.columns, tuple(_as_such(node) for node in self.above)
 
+    @cached_property
+    def parameters(self) -> tuple[int, ...]:
+        """Those that stand in what is made of the selected rows, and not in the condition alone."""
+        nodes = [node for each in self.above for node in (each.plan.walk() if isinstance(each, ph.Parted) else (each,))]
+        expressions = (*self.columns, *(e for node in nodes for e in node.computed))
+        return tuple(sorted({e.index for each in expressions for e in each.walk() if isinstance(e, Parameter)}))
+
     @property
     def is_join(self) -> bool:
         return isinstance(self.core, lo.Join | ph.ManyJoin)
 
 
-def split(plan: lo.Node) -> Split | None:
-    """None where there is no selection to take out, or something that cannot keep queries apart."""
+def _as_such(node: lo.Node) -> tuple[object, ...]:
+    """An operator, whatever it stands on."""
+    own = (part.name for part in fields(node) if part.compare and part.name != "input")
+    return TAGS[type(node)], *(getattr(node, name) for name in own)
+
+
+def splits(plan: lo.Node) -> list[Split]:
+    """The ways in which a plan can be split, those that have more in common first."""
+    return [found for cut in CUTS if (found := split(plan, cut)) is not None]
+
+
+def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
+    """None where there is nothing to take out, or something that cannot keep queries apart."""
+    if cut == "anywhere":
+        plan, constants = with_general_constants(plan, _differs_in_selections)
+        if not constants and not any(is_parametrised(e) for node in plan.walk() for e in node.computed):
+            return None  # there are no others than in WHERE
+    else:
+        plan, constants = with_general_labels(plan)
+    found = _split(taken_apart(plan), cut)
+    if found is None or _differs_elsewhere(found):
+        return None
+    return replace(found, constants=constants, cut=cut)
+
+
+def _split(taken: Taken, cut: Cut) -> Split | None:
     above: list[lo.Node] = []
-    node = plan
-    while not _is_row_wise(node):
+    node = taken.plan
+    while not (isinstance(node, lo.Filter | lo.Project) if cut == "computed" else _is_row_wise(node)):
         if not _can_be_lifted(node):
-            return None
+            return _split_in_parts(taken) if cut == "anywhere" else None
         above.append(node)
         node = node.children[0]
-    if _fails_outside_selections(node):
+    leaf = _computed_leaf(node) if cut == "computed" else None
+    if (cut == "computed" and leaf is None) or _fails_outside_selections(node):
         return None
-    pulled = _pull(node)
-    if pulled.condition == TRUE or not any(isinstance(n, lo.StreamScan) for n in pulled.core.walk()):
+    pulled = _pull(node, leaf)
+    above.reverse()
+    own = [*taken.own_columns, *pulled.columns, *(e for each in above for e in each.computed)]
+    if pulled.condition == TRUE and not any(map(is_parametrised, own)):
         return None
+    if not any(isinstance(n, lo.StreamScan) for n in pulled.core.walk()):
+        return None
+    condition = _once(pulled.condition) if leaf is None else _with_indexes(_once(pulled.condition))
     names = tuple(f.name for f in node.schema)
-    found = Split(pulled.core, _once(pulled.condition), tuple(pulled.columns), names, tuple(reversed(above)))
-    return None if _has_parameters(found) else found
+    return Split(pulled.core, condition, tuple(pulled.columns), names, tuple(above), taken.own_columns)
+
+
+def _split_in_parts(taken: Taken) -> Split | None:
+    """Where queries differ on several sides of joins and set operations, and nothing can fail."""
+    if any(isinstance(n, lo.Checked | lo.Failing) or any(map(can_fail, n.computed)) for n in taken.plan.walk()):
+        return None
+    parts: list[PartRows] = []
+    above = _with_parts(taken.plan, parts, expanded=True)
+    if above is None or not parts:
+        return None
+    together = put_together(parts)
+    core = together.core
+    if not any(isinstance(n, lo.StreamScan) for n in core.walk()):
+        return None
+    columns = tuple(Column(f.type, index, f.name) for index, f in enumerate(core.schema))
+    core_names = tuple(column.name for column in columns)
+    parted = ph.Parted(core, above, together.slots)
+    return Split(core, conjunction(together.conditions), columns, core_names, (parted,), taken.own_columns)
+
+
+def _with_parts(node: lo.Node, parts: list[PartRows], *, expanded: bool) -> lo.Node | None:
+    """The plan over scans of parts, which are added to those; where it is `expanded`, as rows of each query."""
+    leaf = node
+    while isinstance(leaf, lo.Filter | lo.Project):
+        leaf = leaf.input
+    if not expanded and _is_common(node):
+        return node
+    is_common = leaf.kind == "relation" and _is_common(leaf)
+    if is_common or _is_row_wise(node):
+        pulled = _pull(node, leaf if is_common else None)
+        kept, columns = kept_apart([(column, is_parametrised(column)) for column in pulled.columns])
+        parts.append(PartRows(pulled.core, conjuncts(pulled.condition), kept))
+        scan = ph.PartScan(len(parts) - 1, part_schema(kept))
+        return lo.Project(scan, columns, tuple(f.name for f in node.schema))
+    match node:
+        case lo.SetOperation():
+            sides = [_with_parts(child, parts, expanded=True) for child in node.children]
+        case lo.Join(join="inner") if not is_parametrised(node.condition):
+            sides = [_with_parts(child, parts, expanded=False) for child in node.children]
+        case lo.Join(join="left" | "semi" | "anti") if not is_parametrised(node.condition):
+            sides = [_with_parts(node.left, parts, expanded=True), _with_parts(node.right, parts, expanded=False)]
+        case _ if _can_be_lifted(node) and len(node.children) == 1:
+            sides = [_with_parts(node.children[0], parts, expanded=True)]
+        case _:
+            return None
+    found = [side for side in sides if side is not None]
+    return node.with_children(tuple(found)) if len(found) == len(sides) else None
+
+
+def _computed_leaf(node: lo.Node) -> lo.Node | None:
+    """What selections and projections on the top of a plan read, if it is more than a FROM list and the same for all
+    queries. What can fail there fails for reasons of its own."""
+    while isinstance(node, lo.Filter | lo.Project):
+        node = node.input
+    return node if node.kind == "relation" and not _is_row_wise(node) and _is_common(node) else None
+
+
+def _with_indexes(condition: Expression) -> Expression:
+    """The same condition with comparisons that indexes serve of aggregates that may have no value:
+
+    f(a) = v   is   (v, or there is none) AND what fails where there is none
+    """
+    found: list[Expression] = []
+    for part in conjuncts(condition):
+        is_comparison = isinstance(part, Call) and part.function in _COMPARISONS
+        reported = [argument for argument in part.children if is_comparison and isinstance(argument, Reported)]
+        if not reported or not isinstance(part, Call):
+            found.append(part)
+            continue
+        values = tuple(a.value if isinstance(a, Reported) else a for a in part.arguments)
+        missing = [Call(BOOLEAN, "isnotnull", (a.error,)) for a in reported]
+        found.append(chained("or", [Call(BOOLEAN, part.function, values), *missing]))
+        found += [Reported(BOOLEAN, Call(BOOLEAN, "isnull", (a.error,)), a.error, a.hint) for a in reported]
+    return conjunction(list(dict.fromkeys(found)))
 
 
 def _fails_outside_selections(node: lo.Node, *, below: bool = False) -> bool:
@@ -93,17 +226,28 @@ def _fails_outside_selections(node: lo.Node, *, below: bool = False) -> bool:
     selections as rows come, so that none may be taken back."""
     selects = isinstance(node, lo.Filter | lo.Join | ph.ManyJoin)
     if any(map(can_fail, node.computed)):
-        retracting = any(map(_takes_back, node.walk()))
+        retracting = any(map(_takes_back, _walk_to_aggregates(node)))
         if below or (selects and (retracting or not isinstance(node, lo.Filter))):
             return True
     return any(_fails_outside_selections(child, below=below or selects) for child in node.children)
+
+
+def _walk_to_aggregates(node: lo.Node) -> Iterator[lo.Node]:
+    """What rows come through. An aggregate reads what is final, so that what it gives was there, whatever is below."""
+    yield node
+    for child in () if isinstance(node, lo.Aggregate) else node.children:
+        yield from _walk_to_aggregates(child)
 
 
 def _takes_back(node: lo.Node) -> bool:
     """Whether rows that it has given may be nothing in the end, even at the instant at which they came."""
     if isinstance(node, lo.TableScan):
         return node.nature not in ("APPEND ONLY", "STATIC")
-    return isinstance(node, lo.Window) and isinstance(node.window, Rows)
+    if isinstance(node, lo.Window):
+        return isinstance(node.window, Rows)
+    return isinstance(node, lo.Distinct | lo.SetOperation | lo.RelationToStream) or (
+        isinstance(node, lo.Join) and node.join != "inner"
+    )
 
 
 def _once(condition: Expression) -> Expression:
@@ -112,14 +256,13 @@ def _once(condition: Expression) -> Expression:
     return conjunction([p for p in parts if not (isinstance(p, Tried) and p.argument in parts)])
 
 
-def _has_parameters(found: Split) -> bool:
-    """Whether what stands above the selection, or what is joined below it, differs from query to query."""
-    expressions = [*found.columns, *(e for node in (*found.above, *found.core.walk()) for e in node.computed)]
-    return any(map(_is_parametrised, expressions))
-
-
-def _is_parametrised(expression: Expression) -> bool:
-    return any(isinstance(part, Parameter) for part in expression.walk())
+def _differs_elsewhere(found: Split) -> bool:
+    """Whether queries have constants where they cannot be told apart: in what is joined, or in what is kept for mode
+    LAZY."""
+    expressions = [e for node in found.core.walk() for e in node.computed]
+    if any(isinstance(node, ph.Matches | ph.RankedTree) for node in found.above):
+        expressions += [*found.columns, *(e for node in found.above for e in node.computed)]
+    return any(map(is_parametrised, expressions))
 
 
 def _is_equality(expression: Expression) -> bool:
@@ -128,7 +271,8 @@ def _is_equality(expression: Expression) -> bool:
 
 
 def _is_row_wise(node: lo.Node) -> bool:
-    """Selections, projections and inner joins of windows on base streams and of tables."""
+    """Selections, projections and inner joins of windows on base streams and of tables; and such rows with partners, or
+    without any, among others that are the same for all queries: LEFT JOIN, EXISTS and IN leave them as they are."""
     match node:
         case lo.Filter() | lo.Project():
             return _is_row_wise(node.input)
@@ -136,6 +280,8 @@ def _is_row_wise(node: lo.Node) -> bool:
             return not any(is_non_retroactive(child) for child in node.children) and all(
                 _is_row_wise(child) for child in node.children
             )
+        case lo.Join(join="left" | "semi" | "anti"):
+            return _is_row_wise(node.left) and _is_common(node.right)
         case lo.Window():
             return isinstance(node.input, lo.StreamScan | lo.Sample) and all(
                 isinstance(below, lo.StreamScan | lo.Sample) for below in node.input.walk()
@@ -146,6 +292,23 @@ def _is_row_wise(node: lo.Node) -> bool:
             return True
         case _:
             return False
+
+
+def _differs_in_selections(node: lo.Node) -> bool:
+    """Whether it is row-wise, and has no constants in what its rows are looked for in."""
+    sides = (n.right for n in node.walk() if isinstance(n, lo.Join) and n.join != "inner")
+    constants = (e for side in sides for below in side.walk() for e in below.computed if constants_of(e))
+    return _is_row_wise(node) and next(constants, None) is None
+
+
+def _is_common(node: lo.Node) -> bool:
+    """Whether it is the same for all queries, and nothing in it can fail."""
+    return not any(
+        isinstance(below, lo.Checked | lo.Failing)
+        or is_non_retroactive(below)
+        or any(can_fail(e) or is_parametrised(e) for e in below.computed)
+        for below in node.walk()
+    )
 
 
 def _can_be_lifted(node: lo.Node) -> bool:
@@ -171,19 +334,25 @@ class _Pulled:
     columns: list[Expression]
 
 
-def _pull(node: lo.Node) -> _Pulled:
+def _pull(node: lo.Node, leaf: lo.Node | None = None) -> _Pulled:
+    """Down to a leaf, or to what rows come from."""
     match node:
+        case _ if node is leaf:
+            pass
         case lo.Filter():
-            below = _pull(node.input)
+            below = _pull(node.input, leaf)
             own = _over(node.condition, below.columns)
             return replace(below, condition=conjunction([*conjuncts(below.condition), *conjuncts(own)]))
         case lo.Project():
-            below = _pull(node.input)
+            below = _pull(node.input, leaf)
             return replace(below, columns=[_over(e, below.columns) for e in node.expressions])
+        case lo.Join(join="left" | "semi" | "anti"):
+            return _pull_left(node)
         case lo.Join() | ph.ManyJoin():
             return _pull_join(node)
         case _:
-            return _Pulled(node, TRUE, [Column(f.type, index, f.name) for index, f in enumerate(node.schema)])
+            pass
+    return _Pulled(node, TRUE, [Column(f.type, index, f.name) for index, f in enumerate(node.schema)])
 
 
 def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
@@ -199,7 +368,7 @@ def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
         columns += (shift_columns(column, width) for column in pulled.columns)
         width += len(pulled.core.schema)
     cores, condition = tuple(pulled.core for pulled in inputs), _over(node.condition, columns)
-    own = [part for part in conjuncts(condition) if _is_parametrised(part) and not _is_equality(part)]
+    own = [part for part in conjuncts(condition) if is_parametrised(part) and not _is_equality(part)]
     if own:  # above the join, where each query has constants of its own
         conditions += own
         condition = conjunction([part for part in conjuncts(condition) if part not in own])
@@ -211,6 +380,15 @@ def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
     return _Pulled(core, conjunction(conditions), columns)
 
 
+def _pull_left(node: lo.Join) -> _Pulled:
+    """What is selected of the left rows is so of what becomes of them."""
+    left = _pull(node.left)
+    width = len(left.core.schema)
+    right = [Column(f.type, width + index, f.name) for index, f in enumerate(node.right.schema)]
+    core = replace(node, left=left.core, condition=_over(node.condition, [*left.columns, *right]))
+    return _Pulled(core, left.condition, [*left.columns, *right] if node.join == "left" else left.columns)
+
+
 def _over(expression: Expression, columns: Sequence[Expression]) -> Expression:
     return map_columns(expression, lambda column: columns[column.index])
 
@@ -220,14 +398,16 @@ def _over(expression: Expression, columns: Sequence[Expression]) -> Expression:
 
 @dataclass(frozen=True)
 class Shape:
-    """A condition with parameters; its name is the same in every process."""
+    """What one query asks, with parameters; its name is the same in every process."""
 
     condition: Expression
     parameters: tuple[DataType, ...]
+    own_columns: tuple[Expression, ...] = ()  # what a query's own rows are made by when they are read, if by anything
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", fingerprint((self.condition, self.parameters)))
+        said = self.condition, self.parameters
+        object.__setattr__(self, "name", fingerprint((*said, self.own_columns) if self.own_columns else said))
 
     @cached_property
     def key(self) -> tuple[Expression, int] | None:
@@ -247,21 +427,24 @@ def constants_of(condition: Expression) -> list[Literal]:
     return [part for part in condition.walk() if isinstance(part, Literal)]
 
 
-def shape_of(condition: Expression) -> tuple[Shape, tuple[object, ...]]:
-    """The condition with the constants that columns are compared with taken out, and these constants."""
-    general, taken = generalised(condition)
-    return Shape(general, tuple(literal.type for literal in taken)), tuple(literal.value for literal in taken)
+def shape_of(found: Split) -> tuple[Shape, tuple[object, ...]]:
+    """What a query asks with its constants taken out, and these constants."""
+    general, taken = generalised(found.condition, len(found.constants))
+    taken = [*found.constants, *taken]
+    shape = Shape(general, tuple(literal.type for literal in taken), found.own_columns)
+    return shape, tuple(literal.value for literal in taken)
 
 
-def generalised(condition: Expression) -> tuple[Expression, list[Literal]]:
-    """A condition with parameters for constants, and these."""
+def generalised(condition: Expression, first: int = 0) -> tuple[Expression, list[Literal]]:
+    """A condition with parameters for the constants that columns are compared with, numbered from `first` on, and
+    these."""
     taken: list[Literal] = []
 
     def take(constant: Expression) -> Expression:
         if not isinstance(constant, Literal) or constant.value is None or constant.type == BOOLEAN:
             return constant
         taken.append(constant)
-        return Parameter(constant.type, len(taken) - 1)
+        return Parameter(constant.type, first + len(taken) - 1)
 
     def generalise(node: Expression) -> Expression:
         if isinstance(node, Call) and node.function in _COMPARISONS:
@@ -285,109 +468,3 @@ def _prefix(node: Expression) -> str | None:
         return None
     begin = pattern.value[:-1]
     return None if any(sign in begin for sign in "%_\\") else begin
-
-
-# Lifting: the skeleton over the rows of many queries
-
-
-@dataclass(frozen=True)
-class Lifted:
-    """A plan for all queries of a group. Where it is `expanded`, the query is the first column of its rows; else rows
-    carry the set of queries that want them. `group` names the rows of QueryRows, if it has such."""
-
-    plan: lo.Node
-    expanded: bool
-    group: str
-
-
-def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression]) -> Lifted:
-    group = QUERY_ROWS + fingerprint((split.skeleton, key))
-    if split.above and isinstance(split.above[0], ph.Matches):
-        matches = split.above[0]
-        held = matches.instants, matches.kept, matches.timed
-        plan = ph.MatchedSelection(split.core, group, key, split.columns, *held, split.names, shapes)
-        return Lifted(plan, expanded=False, group=group)
-    if split.above and isinstance(split.above[0], ph.RankedTree):
-        tree = split.above[0]
-        asked = tree.instants, tree.keys, tree.calls, tree.kept, tree.shifts
-        trees = ph.TreeSelection(split.core, group, key, split.columns, *asked, split.names, shapes)
-        return Lifted(trees, expanded=False, group=group)
-    lifting = _Lifting(ph.Selection(split.core, group, key, shapes), key is not None, group)
-    lifting.project(split.columns, split.names)
-    for node in split.above:
-        lifting.add(node, last=node is split.above[-1])
-    return Lifted(lifting.plan, lifting.expanded, lifting.group)
-
-
-def _as_such(node: lo.Node) -> tuple[object, ...]:
-    """An operator, whatever it stands on."""
-    own = (part.name for part in fields(node) if part.compare and part.name != "input")
-    return TAGS[type(node)], *(getattr(node, name) for name in own)
-
-
-class _Lifting:
-    def __init__(self, plan: lo.Node, expanded: bool, group: str) -> None:
-        self.plan, self.expanded, self.group = plan, expanded, group
-
-    def project(self, columns: Sequence[Expression], names: Sequence[str]) -> None:
-        if self.expanded:
-            columns, names = [_query(), *(shift_columns(e, 1) for e in columns)], [ph.QUERY.name, *names]
-        indexes = [e.index if isinstance(e, Column) else None for e in columns]
-        if indexes != list(range(len(self.plan.schema))):
-            self.plan = lo.Project(self.plan, tuple(columns), tuple(names))
-
-    def expand(self) -> None:
-        if not self.expanded:
-            self.plan, self.expanded = ph.Expand(self.plan), True
-
-    def add(self, node: lo.Node, *, last: bool) -> None:
-        match node:
-            case lo.Filter():
-                self.plan = lo.Filter(self.plan, shift_columns(node.condition, int(self.expanded)))
-            case lo.Project():
-                self.project(node.expressions, node.names)
-            case lo.RelationToStream(operator="rstream") if last:
-                self.plan = lo.RelationToStream(self.plan, "rstream")
-            case lo.Aggregate():
-                self._aggregate(node)
-            case lo.Window(window=Rows() as window):
-                self.expand()
-                apart = replace(window, partition=(0, *(column + 1 for column in window.partition)))
-                self.plan = lo.Window(self.plan, apart)
-            case _:
-                self.expand()
-                self.plan = node.with_children((self.plan,))
-
-    def _aggregate(self, node: lo.Aggregate) -> None:
-        """Only what the aggregate reads is expanded, so that equal rows of a query have become one before."""
-        needed = [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
-        columns = list(dict.fromkeys(needed))
-        self.project(columns, [str(column) for column in columns])
-        self.expand()
-        if not node.keys:
-            self._keep_all_queries()
-        places = {expression: index + 1 for index, expression in enumerate(columns)}
-        keys = (_query(), *(_column(key, places[key]) for key in node.keys))
-        calls = []
-        for call in node.calls:
-            argument = None if call.argument is None else _column(call.argument, places[call.argument])
-            if argument is None and not node.keys:
-                argument = Column(BIGINT, len(columns) + 1, "*")
-            calls.append(replace(call, argument=argument))
-        self.plan = lo.Aggregate(self.plan, keys, tuple(calls))
-
-    def _keep_all_queries(self) -> None:
-        """Without keys there is one row always: a row of NULLs for each query that no function sees makes it so."""
-        schema = self.plan.schema
-        columns = (*(Column(f.type, index, f.name) for index, f in enumerate(schema)), _PRESENT)
-        real = lo.Project(self.plan, columns, (*(f.name for f in schema), "*"))
-        always = ph.QueryRows(self.group, (*schema[1:], Field("*", BIGINT)))
-        self.plan = lo.SetOperation("union all", real, always)
-
-
-def _query() -> Column:
-    return Column(ph.QUERY.type, 0, ph.QUERY.name)
-
-
-def _column(expression: Expression, index: int) -> Column:
-    return Column(expression.type, index, str(expression))

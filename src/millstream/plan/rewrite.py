@@ -50,9 +50,11 @@ def rewrite(
     choice: JoinChoice = ANY,
     shards: int = 1,
     stem_window: int = 0,
+    orders_joins: bool = False,
 ) -> lo.Node:
-    """An equivalent plan, for so many shards; `stem_window` is the setting."""
-    context = Context(statistics or {}, choice, shards, stem_window)
+    """An equivalent plan, for so many shards; `stem_window` is the setting, and `orders_joins` has the inputs of joins
+    be ordered by cost, and not as they were written."""
+    context = Context(statistics or {}, choice, shards, stem_window, orders_joins)
     verifier = Verifier(plan)
     for rule in RULES:
         if rule.__name__ in disabled and rule not in REQUIRED:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millstream.kernel.aggregation import aggregate
+from millstream.kernel.aggregation import aggregate, combined
 from millstream.kernel.joins import existence
 from millstream.kernel.joins import pairwise as join
 from millstream.kernel.just_in_time import tree_shape
@@ -17,7 +17,14 @@ from millstream.kernel.multiway import join_tree, stem_join
 from millstream.kernel.relational import change_log, failures, linear, multiplicity, runs
 from millstream.kernel.scalar import expressions as ex
 from millstream.kernel.scalar.functions_user import UserCall, UserFunction
-from millstream.kernel.sharing import expand, expanded_selection, grouped_selection, keyed_selection
+from millstream.kernel.sharing import (
+    cells,
+    expand,
+    expanded_selection,
+    grouped_selection,
+    keyed_selection,
+    query_constants,
+)
 from millstream.kernel.windows import elements, sample, streams
 from millstream.kernel.windows import rows as rows_window
 from millstream.kernel.windows import time as window
@@ -50,6 +57,9 @@ TAGS: Mapping[type, str] = {
     window.Tumble: "Tumble",
     window.Unbounded: "Unbounded",
     # physical nodes and what they hold
+    ph.CellSelection: "CellSelection",
+    ph.Combined: "Combined",
+    ph.Constants: "Constants",
     ph.Consumer: "Consumer",
     ph.Expand: "Expand",
     ph.Guard: "Guard",
@@ -57,6 +67,8 @@ TAGS: Mapping[type, str] = {
     ph.MatchScan: "MatchScan",
     ph.MatchedSelection: "MatchedSelection",
     ph.Matches: "Matches",
+    ph.PartScan: "PartScan",
+    ph.Parted: "Parted",
     ph.QueryRows: "QueryRows",
     ph.RankedTree: "RankedTree",
     ph.Selection: "Selection",
@@ -83,6 +95,8 @@ TAGS: Mapping[type, str] = {
 
 STEP_TAGS: Mapping[type, str] = {
     aggregate.Aggregate: "aggregate",
+    combined.CellAggregate: "cellaggregate",
+    combined.CombinedAggregate: "combinedaggregate",
     ranked_tree.RankedTree: "rankedtree",
     change_log.ChangeLog: "changelog",
     elements.Elements: "elements",
@@ -105,7 +119,9 @@ STEP_TAGS: Mapping[type, str] = {
     runs.ForetoldRuns: "foretoldruns",
     rows_window.RowsWindow: "rowswindow",
     sample.Sample: "sample",
+    cells.CellSelection: "cellselection",
     expand.Expand: "expand",
+    query_constants.QueryConstants: "queryconstants",
     expanded_selection.ExpandedSelection: "expandedselection",
     grouped_selection.GroupedSelection: "groupedselection",
     keyed_selection.KeyedSelection: "keyedselection",

@@ -155,7 +155,7 @@ class BulkRegistration:
         lazy, found = self._modes.of_group(planned, lazy=mode == "lazy")
         if found is None:
             return None
-        shape = Shape(found.condition, kinds)
+        shape = Shape(found.condition, kinds, found.own_columns)
         group = self._choice.group(found, shape, planner.options, values)
         if self._choice.differs_by_its_past(group, past):
             return None

@@ -86,10 +86,13 @@ class KnownComparisons:
         if shape is None:
             if len(self.shapes) >= _SHAPES:
                 self.shapes.clear()
-            parts = [self._part(comparison, place) for place, comparison in enumerate(found.comparisons)]
-            shape = Shape(conjunction(parts), tuple(c[1] for c in known if c is not None))
+            first = len(self.split.constants)
+            parts = [self._part(comparison, place) for place, comparison in enumerate(found.comparisons, first)]
+            kinds = *(c.type for c in self.split.constants), *(c[1] for c in known if c is not None)
+            shape = Shape(conjunction(parts), kinds, self.split.own_columns)
             self.shapes[found.comparisons] = shape
-        return Recognised(self.planned, self.split, shape, tuple(values))
+        own = (constant.value for constant in self.split.constants)
+        return Recognised(self.planned, self.split, shape, (*own, *values))
 
     def _part(self, comparison: Comparison, place: int) -> Expression:
         """A comparison with the parameter of its place in a condition."""
@@ -183,7 +186,7 @@ class KnownTexts:
         taken = split(planned.bound.plan)
         if taken is None or taken.skeleton != template.group.split.skeleton:
             return
-        shape, values = shape_of(taken.condition)
+        shape, values = shape_of(taken)
         sources = sources_of(values, shape.parameters, marks) if shape.name == template.shape.name else None
         if sources is not None:
             fixed = tuple((n, constant) for n, constant in enumerate(found.constants) if n not in marks)

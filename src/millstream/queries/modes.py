@@ -18,7 +18,8 @@ from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.lifetime import influence
-from millstream.plan.grouping import Split, split
+from millstream.plan.analysis.time_order import goes_by_order_of_changes
+from millstream.plan.grouping import Cut, Split, split, splits
 from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import Choose, LazyPlan, NotLazy, is_fragile, lazy_plan, with_tree
 from millstream.queries.planner import Planned
@@ -45,6 +46,8 @@ class Modes:
         for source in sorted(inputs):
             if engine.sources.retain_of(source) is not None and influence(plan, {source: _ANY}) >= INF - 1:
                 return f"elements of {source} matter longer than its history is kept"
+        if goes_by_order_of_changes(plan):
+            return "FIRST and LAST go by the order in which rows come"
         guards = self._guards(plan, options)
         expressions = (e for node in plan.walk() for e in node.computed)
         if guards and any(isinstance(part, Parameter) for expression in expressions for part in expression.walk()):
@@ -98,11 +101,12 @@ class Modes:
         return self._lazy(materialization.plan, query.bound, options_of(query, past, apart))
 
     def of_group(
-        self, query: Planned, *, lazy: bool, known: KeptWindows | None = None
+        self, query: Planned, *, lazy: bool, known: KeptWindows | None = None, cut: Cut | None = None
     ) -> tuple[LazyPlan | None, Split | None]:
         """What the group of a template is of, if it can be in one; of mode LAZY also what is done with its matches."""
         if not lazy:
-            return None, split(query.bound.plan)
+            plan = query.bound.plan
+            return None, split(plan, cut) if cut is not None else next(iter(splits(plan)), None)
         return self.shared(query, known) or (None, None)
 
     def shared(self, query: Planned, known: KeptWindows | None = None) -> tuple[LazyPlan, Split] | None:

@@ -75,6 +75,30 @@ def _of_the_past(engine: Engine, bound: BoundQuery) -> Past:
     return Past(kept, last + 1, last >= final, notices if last >= final else ())
 
 
+def shortest_past(engine: Engine, bound: BoundQuery, past: Past) -> Past:
+    """As much of the past as answers from now on need, of what a query has that comes now: all of it where windows
+    count rows or nothing covers them, and where it may be what failed."""
+    counts = any(isinstance(node, lo.Window) and isinstance(node.window, Rows) for node in bound.plan.walk())
+    if counts or is_fragile(bound.plan):
+        return past
+    streams = {node.name for node in bound.plan.walk() if isinstance(node, lo.StreamScan)}
+    final = engine.sources.final({source.name for source in lo.sources(bound.plan)}, engine.snapshot)
+
+    def since(first: int) -> Past:
+        kept = {stream: max(first, past.kept.get(stream, 0)) for stream in streams}
+        shortened = Past(kept)
+        return replace(shortened, first=influence(bound.plan, shortened.lost) + 1)
+
+    enough, too_short = 0, final + 1
+    while too_short - enough > 1:
+        middle = (enough + too_short) // 2
+        if since(middle).first <= final:
+            enough = middle
+        else:
+            too_short = middle
+    return since(enough) if enough else past
+
+
 def _covered_now(engine: Engine, node: lo.Window, seen: int) -> int:
     """Of single rows of a base stream it is known where they are; others are counted as the query runs."""
     window = node.window

@@ -23,6 +23,8 @@ from millstream.plan.rules.context import JoinChoice
 from millstream.settings import Settings
 from millstream.types import DataType
 
+ORDERED = "ordered"  # in the entry of a query whose joins are ordered by cost
+
 
 @dataclass(frozen=True, eq=False)
 class Planned:
@@ -35,7 +37,8 @@ class Planned:
 
     def entry(self) -> dict[str, Any]:
         """What an entry says, so that the same plan is made of its text again."""
-        return {"settings": asdict(self.planner.settings), "statistics": self.statistics}
+        ordered = {ORDERED: True} if self.planner.orders_joins else {}
+        return {"settings": asdict(self.planner.settings), "statistics": self.statistics, **ordered}
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,13 @@ class Planner:
     engine: Engine
     session: Session
     fixed: Settings | None = None
+    orders_joins: bool = False  # by cost, and not as they were written
 
     def under(self, settings: Settings) -> Planner:
         return replace(self, fixed=settings)
+
+    def ordering_joins(self, by_cost: bool = True) -> Planner:
+        return replace(self, orders_joins=by_cost)
 
     @property
     def settings(self) -> Settings:
@@ -99,7 +106,7 @@ class Planner:
         shared = settings.stem_window if settings.strategy != "negative" else 0
         choice = JoinChoice(settings.join_plan, settings.jit, settings.jit_detection)
         with without_collecting():
-            plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared)
+            plan = rewrite(bound.plan, statistics, settings.disabled, choice, shards, shared, self.orders_joins)
         return replace(bound, plan=plan)
 
     def rewritten_for_matches(self, bound: BoundQuery, statistics: Mapping[str, SourceStatistics]) -> BoundQuery:

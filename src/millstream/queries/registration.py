@@ -21,13 +21,13 @@ from millstream.engine.query_tables import NAME
 from millstream.errors import Place
 from millstream.language import statements as st
 from millstream.language.statement_parser import check_text, parse, parse_query
-from millstream.plan.grouping import has_many_constants, shape_of, split
+from millstream.plan.grouping import has_many_constants, shape_of, splits
 from millstream.queries.known_texts import KnownTexts
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
 from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in
-from millstream.queries.planner import Planned, Planner
+from millstream.queries.planner import ORDERED, Planned, Planner
 from millstream.queries.registry import Registry
-from millstream.queries.sharing_choice import SharingChoice, shareable_plan, wanted_part
+from millstream.queries.sharing_choice import SharingChoice
 from millstream.queries.templates import MODE, TEXT, GroupTemplate, Templates, table_row
 from millstream.query import PlanChange, Query, QueryContext
 from millstream.state.notes import Record
@@ -167,6 +167,7 @@ class Registration:
     def recover(self, entry: Entry) -> Query:
         """Go on with what is kept for a query; PlannedOtherwise where that does not fit."""
         text, planner = entry["text"], self._planner.under(self._session.settings_of(entry))
+        planner = planner.ordering_joins(entry.get(ORDERED, False))
         planned = planner.plan(text, statement_of(text).query, statistics=entry["statistics"])
         return self._admit(Candidate(entry["shown"], entry["mode"], text, planned, past_in(entry), entry))
 
@@ -177,20 +178,16 @@ class Registration:
 
     def _admit_eager(self, new: Candidate) -> Query:
         planned, settings = new.planned, new.planned.planner.settings
-        found = shareable_plan(planned.bound, settings, recorded=new.recorded)
-        if found is None:
-            return self._with_own_plan(new)
-        shape, values = shape_of(found.condition)
-        group = self._choice.group(found, shape, planned.planner.options)
-        wanted = wanted_part(found, statistics_of(planned.statistics))
-        is_to_share = new.entry is None and self._choice.is_to_share(group, settings, wanted)
-        if is_to_share and not self._choice.differs_by_its_past(group, new.past):
-            self._gather(group, planned.planner)
-            template = self._templates.declared(planned, group, shape, new.text)
+        statistics = statistics_of(planned.statistics)
+        found = [*self._choice.memberships(planned.bound, planned.planner, statistics, recorded=new.recorded)]
+        chosen = self._choice.chosen(found, settings, new.past) if new.entry is None else None
+        if chosen is not None:
+            self._gather(chosen.group, planned.planner)
+            template = self._templates.declared(planned, chosen.group, chosen.shape, new.text)
             record = {} if new.recorded else record_of(new.name, new.mode, new.text, new.past)
-            return self._enlisted(new, template, values, record)
+            return self._enlisted(new, template, chosen.values, record)
         query = self._with_own_plan(new)
-        self._choice.note_own_plan(group, new.name, wanted)
+        self._choice.note_own_plan(new.name, {each.group: each.wanted for each in found})
         return query
 
     def _enlisted(
@@ -293,10 +290,10 @@ class Registration:
         if shared is None:
             return None
         lazy, found = shared
-        shape, values = shape_of(found.condition)
+        shape, values = shape_of(found)
         group = self._choice.group(found, shape, planned.planner.options)
         if not self._choice.is_to_share(group, settings):
-            self._choice.note_own_plan(group, new.name)
+            self._choice.note_own_plan(new.name, {group: 0.0})
             return None
         if self._choice.differs_by_its_past(group, new.past):
             return None
@@ -321,10 +318,10 @@ class Registration:
 
     def _move(self, query: Query, entry: Entry, group: Group, planner: Planner) -> None:
         session, before, own, bound = self._session, self._session.declared, query.materialization, query.bound
-        found = split(bound.plan)
-        if found is None or found.skeleton != group.split.skeleton:
+        alike = [found for found in splits(bound.plan) if found.skeleton == group.split.skeleton]
+        if not alike:
             return  # another one of that name, which could not be registered, was noted
-        shape, values = shape_of(found.condition)
+        shape, values = shape_of(alike[0])
         session.declared = before.without("query", query.name)
         try:
             planned = Planned(planner, bound, bound, entry["statistics"])

@@ -33,14 +33,12 @@ from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.comparison import burden
 from millstream.plan.cost import SourceStatistics, Statistics
-from millstream.plan.grouping import shape_of
 from millstream.plan.lowering.matches import is_fragile
 from millstream.queries.modes import options_of
-from millstream.queries.notices import of_the_past
-from millstream.queries.planner import Planned, Planner
+from millstream.queries.notices import of_the_past, shortest_past
+from millstream.queries.planner import ORDERED, Planned, Planner
 from millstream.queries.registration import statement_of
 from millstream.queries.registry import Registry
-from millstream.queries.sharing_choice import SharingChoice, shareable_plan, wanted_part
 from millstream.query import PlanChange, Query
 from millstream.state.snapshot import Catalog
 
@@ -67,8 +65,8 @@ class _Replacement:
 class Replanning:
     """Looks after the plans of queries that have one of their own. All is done under the engine's lock."""
 
-    def __init__(self, planner: Planner, registry: Registry, choice: SharingChoice) -> None:
-        self._planner, self._registry, self._choice = planner, registry, choice
+    def __init__(self, planner: Planner, registry: Registry) -> None:
+        self._planner, self._registry = planner, registry
         self._engine: Engine = planner.engine
         self._session: Session = planner.session
         self.margin, self.least_rows = MARGIN, LEAST_ROWS
@@ -151,14 +149,16 @@ class Replanning:
 
     def _has_changed(self, query: Query, entry: Entry) -> bool:
         known = self._engine.sources.statistics(query.materialization.inputs)
-        before = self._planned_by.get(query.name.lower()) or statistics_of(entry["statistics"])
-        if not any(_is_other(now, before.get(source)) for source, now in known.items()):
+        before = self._planned_by.get(query.name.lower())
+        if before is None and ORDERED in entry:
+            before = statistics_of(entry["statistics"])
+        if before is not None and not any(_is_other(now, before.get(source)) for source, now in known.items()):
             return False
         self._planned_by[query.name.lower()] = known
         return True
 
     def _planned(self, entry: Entry, statistics: Statistics | None) -> Planned:
-        planner = self._planner.under(self._session.settings_of(entry))
+        planner = self._planner.under(self._session.settings_of(entry)).ordering_joins()
         given = None if statistics is None else statistics_entry(statistics)
         with stored_text():
             return planner.plan(entry["text"], statement_of(entry["text"]).query, statistics=given)
@@ -178,6 +178,8 @@ class Replanning:
         same_inputs = engine.plans.sources_of(bound.plan, options) == query.materialization.inputs
         if edge == query.edge or edge in engine.sources or not same_inputs:
             return False
+        if engine.backfills.is_due(pipeline):
+            past = shortest_past(engine, bound, past)
         own = Eager(engine.reader, edge, bound.schema, bound.kind == "stream")
         steps = engine.plans.steps_of(bound.plan, options=options)
         new = _Replacement(query, planned, own, steps, replace(change, state="moved"), query.plan_change)
@@ -215,7 +217,6 @@ class Replanning:
         self._say(query, new.change)
         self._engine.take_over(before, new.materialization.edge, new.declared.entries)
         del self._moving[query.name.lower()]
-        self._note_group(query, planned)
 
     def _ended(self, new: _Replacement, error: Error | None) -> None:
         """It is over: where the query has not moved, it goes on as before."""
@@ -228,15 +229,6 @@ class Replanning:
         self._planned_by.pop(query.name.lower(), None)  # so that it is looked at when there is more
         if error is not None:
             self._say(query, replace(new.change, state="stays", reason=f"{new.change.reason}, but {error}"))
-
-    def _note_group(self, query: Query, planned: Planned) -> None:
-        """The group that it could be in is another one."""
-        self._choice.forget(query.name)
-        found = shareable_plan(planned.bound, planned.planner.settings)
-        if found is not None:
-            group = self._choice.group(found, shape_of(found.condition)[0], planned.planner.options)
-            wanted = wanted_part(found, statistics_of(planned.statistics))
-            self._choice.note_own_plan(group, query.name, wanted)
 
     def _say(self, query: Query, change: PlanChange) -> None:
         query.plan_change = change

@@ -5,7 +5,8 @@ A group is one plan for all queries that differ only in what they select.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -16,20 +17,32 @@ from millstream.kernel.batch import value_column
 from millstream.language.binder import BoundQuery
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, selectivity
-from millstream.plan.explain_groups import service_of
-from millstream.plan.grouping import Shape, Split, has_many_constants, shape_of, split
+from millstream.plan.explain_groups import lines_of_member, service_of
+from millstream.plan.grouping import Shape, Split, constants_of, has_many_constants, shape_of, splits
 from millstream.plan.kept_columns import shared_stems
 from millstream.plan.lowering.lower import Options
+from millstream.plan.lowering.selections import has_lineage
 from millstream.plan.nodes import sources
 from millstream.queries.planner import Planner
 from millstream.settings import Settings
 
 # From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
 ENOUGH_TO_SHARE = 8
-# Of a join, those that together want so much of it: then one join of all rows costs less than one for each.
+# Of a join that makes all its rows for everybody, those that together want so much of it.
 WORTH_ONE_JOIN = 0.5
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
 MOST_PER_VALUE = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Membership:
+    """A group that a query could be in: as which row, and the part of the rows of the core that it wants."""
+
+    split: Split
+    shape: Shape
+    values: tuple[object, ...]
+    group: Group
+    wanted: float
 
 
 class SharingChoice:
@@ -39,7 +52,7 @@ class SharingChoice:
         self._engine = engine
         # Queries with plans of their own, by the group they could be in: the part of its rows that each wants.
         self._own_plans: dict[str, dict[str, float]] = {}
-        self._could_be_in: dict[str, str] = {}  # by query: that group
+        self._could_be_in: dict[str, tuple[str, ...]] = {}  # by query: those groups
         self._values: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
 
     def group(self, found: Split, shape: Shape, options: Options, constants: pl.DataFrame | None = None) -> Group:
@@ -64,16 +77,45 @@ class SharingChoice:
             values = rows[value_column(shape.key[1])].to_list()
             self._values.setdefault((group.edge, shape.name), set()).update(values)
 
+    def memberships(
+        self,
+        bound: BoundQuery,
+        planner: Planner,
+        statistics: Mapping[str, SourceStatistics],
+        *,
+        recorded: bool = False,
+    ) -> Iterator[Membership]:
+        """The groups that a query could be in, those first that have more in common. One that there is a record of was
+        in a group before."""
+        if planner.settings.sharing == "off" or (not recorded and has_many_constants(bound.plan)):
+            return
+        for found in splits(bound.plan):
+            shape, values = shape_of(found)
+            group = self.group(found, shape, planner.options)
+            yield Membership(found, shape, values, group, wanted_part(found, statistics))
+
+    def chosen(self, memberships: list[Membership], settings: Settings, past: Past | None = None) -> Membership | None:
+        """The group that a query should come to, if there is one: one that there is, or that is worth to be begun."""
+        there = [each for each in memberships if each.group.edge in self._engine.groups]
+        others = [each for each in memberships if self.is_to_share(each.group, settings, each.wanted)]
+        if settings.sharing == "on" and any(constants_of(e.split.condition) for e in others if e.split.cut == "from"):
+            others.reverse()  # to the one that most others may come to
+        for each in (*there, *others):
+            if past is None or not self.differs_by_its_past(each.group, past):
+                return each
+        return None
+
     def is_to_share(self, group: Group, settings: Settings, wanted: float = 0.0) -> bool:
-        """Whether a query should come to a group, given the part of the rows of the FROM list that it wants."""
+        """Whether a query should come to a group, given the part of the rows of the core that it wants."""
         if settings.sharing == "on" or group.edge in self._engine.groups:
             return True
         others = self._own_plans.get(group.edge, {})
         if len(others) >= ENOUGH_TO_SHARE:
             return True
-        # One join of all rows instead of several of some.
-        joins = len(sources(group.split.core)) > 1
-        return joins and bool(others) and sum(others.values()) + wanted >= WORTH_ONE_JOIN
+        if not others or len(sources(group.split.core)) < 2:
+            return False
+        # One join that looks at no more rows than the joins of all do, or one of all rows instead of several of some.
+        return has_lineage(group.split.core) or sum(others.values()) + wanted >= WORTH_ONE_JOIN
 
     def differs_by_its_past(self, group: Group, past: Past) -> bool:
         """Whether what the group's selection reads has seen more of the past than is kept, or will have: then the state
@@ -89,22 +131,23 @@ class SharingChoice:
         keeps = any(step.operator.distribution.keys is not None for step in group.below)
         return keeps and any(other.kept != past.kept for other in others)
 
-    def note_own_plan(self, group: Group, name: str, wanted: float = 0.0) -> None:
-        """A query has a plan of its own that could be in a group."""
+    def note_own_plan(self, name: str, groups: Mapping[Group, float]) -> None:
+        """A query has a plan of its own that could be in groups, of whose rows it wants a part."""
         self.forget(name)
-        self._own_plans.setdefault(group.edge, {})[name.lower()] = wanted
-        self._could_be_in[name.lower()] = group.edge
+        for group, wanted in groups.items():
+            self._own_plans.setdefault(group.edge, {})[name.lower()] = wanted
+        self._could_be_in[name.lower()] = tuple(dict.fromkeys(group.edge for group in groups))
 
     def take_own_plans(self, group: Group) -> list[str]:
         """The queries that could be in a group, which now begins."""
-        names = self._own_plans.pop(group.edge, {})
+        names = [*self._own_plans.get(group.edge, ())]
         for name in names:
-            del self._could_be_in[name]
-        return [*names]
+            self.forget(name)
+        return names
 
     def forget(self, name: str) -> None:
         """A query is gone."""
-        if (edge := self._could_be_in.pop(name.lower(), None)) is not None:
+        for edge in self._could_be_in.pop(name.lower(), ()):
             others = self._own_plans[edge]
             del others[name.lower()]
             if not others:
@@ -113,13 +156,12 @@ class SharingChoice:
     def explain(self, bound: BoundQuery, planner: Planner) -> list[str]:
         """What a query would share if it were registered now, what it would add, and what would serve it."""
         engine, options = self._engine, planner.options
-        found = shareable_plan(bound, planner.settings)
-        if found is not None:
-            group = self.group(found, shape_of(found.condition)[0], options)
-            read = {source.name for source in sources(bound.plan)}
-            wanted = wanted_part(found, engine.sources.statistics(read))
-            if self.is_to_share(group, planner.settings, wanted):
-                return self._explain_group(group, found)
+        statistics = engine.sources.statistics({source.name for source in sources(bound.plan)})
+        chosen = self.chosen([*self.memberships(bound, planner, statistics)], planner.settings)
+        if chosen is not None:
+            shape, group, constants = chosen.shape, chosen.group, chosen.values
+            service = service_of(shape.condition, keyed=group.key is not None, constants=constants)
+            return lines_of_member(service, shape.own_columns, constants, engine.shared_plan.shown[group.edge])
         own = engine.plans.pipeline_of(bound.plan, options)
         known = {step.name for step in engine.pipeline.steps}
         shared = [step.name for step in own.steps if step.name in known]
@@ -127,22 +169,7 @@ class SharingChoice:
         stems = shared_stems(own, engine.pipeline)
         return lines + ([f"keeps the rows of {', '.join(stems)} together with other joins"] if stems else [])
 
-    def _explain_group(self, group: Group, found: Split) -> list[str]:
-        count = self._engine.shared_plan.shown[group.edge]
-        others = f"with {count} others" if count else "of its own, which others may join"
-        shape, values = shape_of(found.condition)
-        service = service_of(shape.condition, keyed=group.key is not None, constants=values)
-        return [f"a row of the query table of a group {others}", *service.lines()]
-
-
-def shareable_plan(bound: BoundQuery, settings: Settings, *, recorded: bool = False) -> Split | None:
-    """What a query has in common with others, and its condition; None where it is to have a plan of its own. One that
-    there is a record of was in a group before."""
-    if settings.sharing == "off" or (not recorded and has_many_constants(bound.plan)):
-        return None
-    return split(bound.plan)
-
 
 def wanted_part(found: Split, statistics: Mapping[str, SourceStatistics]) -> float:
-    """The part of the rows of the FROM list that a query wants."""
+    """The part of the rows of the core that a query wants."""
     return selectivity(lo.Filter(found.core, found.condition), statistics)

@@ -36,7 +36,7 @@ class StandingQueries:
         self._none_templates = none = NoneTemplates(engine, session, registry, modes, context)
         self.named = named = NamedTemplates(planner, registry, context)
         self.registration = one = Registration(planner, registry, modes, choice, templates, context)
-        self.replanning = Replanning(planner, registry, choice)
+        self.replanning = Replanning(planner, registry)
         self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one, named)
         recovered = TemplateRecovery(planner, modes, templates, none, named)
         self.recovery = Recovery(planner, registry, one, recovered, named, context, partial(self.drop, recorded=True))

@@ -28,7 +28,7 @@ from millstream.queries.notices import of_the_past, past_in
 from millstream.queries.parameters import stored_kinds
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.registration import PlannedOtherwise, statement_of
-from millstream.queries.templates import MODE, TEMPLATE, TEXT, Templates
+from millstream.queries.templates import CUT, MODE, TEMPLATE, TEXT, Templates
 
 
 class TemplateRecovery:
@@ -59,10 +59,11 @@ class TemplateRecovery:
         if ROWS in entry:
             self._named.join(entry.get(OF), self._none_templates.recover(entry, planned))
             return
-        lazy, found = self._modes.of_group(planned, lazy="kept" in entry, known=entry.get("kept"))
+        cut = entry.get(CUT, "from")
+        lazy, found = self._modes.of_group(planned, lazy="kept" in entry, known=entry.get("kept"), cut=cut)
         if found is None:
             raise PlannedOtherwise
-        shape = Shape(found.condition, kinds) if kinds else shape_of(found.condition)[0]
+        shape = Shape(found.condition, kinds, found.own_columns) if kinds else shape_of(found)[0]
         planned_shapes = self._shapes(entry, planned, found, shape)
         equality = equality_key(shape.condition) if entry["keyed"] else None
         key = equality[0] if equality else None
@@ -123,11 +124,11 @@ class TemplateRecovery:
 
     def _planned(self, text: str, entry: Entry, planner: Planner, known: KnownTexts) -> Recognised:
         planned = planner.plan(text, statement_of(text).query, statistics=entry["statistics"])
-        found = split(planned.bound.plan)
+        found = split(planned.bound.plan, entry.get(CUT, "from"))
         if found is None:
             raise PlannedOtherwise
         known.learn_comparisons(text, planned)
-        return Recognised(planned, found, *shape_of(found.condition))
+        return Recognised(planned, found, *shape_of(found))
 
     def _texts(self, selection: str) -> dict[str, dict[str, str | None]]:
         """By template and shape, the text of a query that a selection of this name has."""

@@ -30,7 +30,7 @@ from millstream.language.binder import BoundQuery
 from millstream.language.expanded_texts import ExpandedTexts, texts_of_template
 from millstream.language.statement_parser import parse, parse_query
 from millstream.language.type_names import stored_text
-from millstream.plan.explain_groups import IndexUse, service_of
+from millstream.plan.explain_groups import IndexUse, lines_of_member, service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import Shape
 from millstream.plan.lowering.matches import LazyPlan
@@ -38,6 +38,7 @@ from millstream.plan.parameters import with_parameters
 from millstream.queries.modes import Modes
 from millstream.queries.named_templates import OF
 from millstream.queries.notices import of_the_past, with_past
+from millstream.queries.own_columns import MemberColumns
 from millstream.queries.planner import Planned
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice
@@ -47,6 +48,7 @@ from millstream.state.notes import Record
 from millstream.types import DataType, to_polars
 
 MODE, TEXT, TEMPLATE = "mode", "text", "template"
+CUT = "cut"  # in an entry: where its queries differ, if not in what they select of the FROM list
 DROPPED = "dropped"  # in a record: the query that is gone
 _TEXTS = {column: pl.String() for column in (NAME, MODE, TEXT, TEMPLATE)}
 _QUERY = re.compile(r"\s*REGISTER\s+QUERY\s.*?\sAS\s", re.IGNORECASE | re.DOTALL)  # what stands before a query's text
@@ -86,11 +88,11 @@ class GroupTemplate:
 
     def values(self, queries: Sequence[Query]) -> pl.DataFrame:
         """The parameters of queries, in their order."""
-        return self._rows(queries).select(value_columns(len(self.parameters)))
+        return self._rows([query.number for query in queries]).select(value_columns(len(self.parameters)))
 
     def texts(self, queries: Sequence[Query]) -> list[str]:
         """The texts of queries, in their order."""
-        rows = self._rows(queries)
+        rows = self._rows([query.number for query in queries])
         said = rows[TEXT]
         if said.null_count():
             return texts_of_template(self.bound.cql, rows.select(value_columns(len(self.parameters))).iter_rows())
@@ -101,10 +103,14 @@ class GroupTemplate:
     def _expanded(self, text: str) -> str:
         return self.planned.planner.bind(text, parse_query(text)).cql
 
-    def _rows(self, queries: Sequence[Query]) -> pl.DataFrame:
+    def constants(self, numbers: Sequence[int | None]) -> pl.DataFrame:
+        """What queries of these numbers have for the parameters of their shape, in their order."""
+        return self._rows(numbers).select(value_columns(len(self.shape.parameters)))
+
+    def _rows(self, queries: Sequence[int | None]) -> pl.DataFrame:
         """The rows of queries in the query table, in the order of the queries."""
         engine = self.planned.planner.engine
-        numbers = pl.DataFrame(pl.Series(QUERY, [query.number for query in queries], pl.Int64))
+        numbers = pl.DataFrame(pl.Series(QUERY, queries, pl.Int64))
         rows = engine.reader.read(lambda snapshot: self._table())
         if not numbers[QUERY].is_in(rows[QUERY].implode()).all():  # a commit came between
             with engine.lock:
@@ -132,12 +138,9 @@ class GroupTemplate:
 
     def explain(self, query: Query) -> list[str]:
         """The same in words."""
-        service = self._service(query)
-        count = self.planned.planner.engine.shared_plan.shown[query.edge] - 1
-        others = f"with {count} other{'s' * (count > 1)}" if count else "of its own, which others may join"
-        equal = self._equal(query)
-        same = [f"the same row as {equal} of these, which select{'s' * (equal == 1)} the same"] if equal else []
-        return [f"a row of the query table of a group {others}", *same, *service.lines()]
+        others = self.planned.planner.engine.shared_plan.shown[query.edge] - 1
+        constants, equal = self.constants([query.number]).row(0), self._equal(query)
+        return lines_of_member(self._service(query), self.shape.own_columns, constants, others, equal)
 
     def _equal(self, query: Query) -> int:
         """How many others have the same row of the query table."""
@@ -145,8 +148,8 @@ class GroupTemplate:
 
     def _service(self, query: Query) -> IndexUse:
         """By which conditions a query is found, with its own constants."""
-        rows = self._rows([query]).select(value_columns(len(self.shape.parameters)))
-        return service_of(self.shape.condition, keyed=self.group.key is not None, constants=rows.row(0))
+        constants = self.constants([query.number]).row(0)
+        return service_of(self.shape.condition, keyed=self.group.key is not None, constants=constants)
 
 
 class Templates:
@@ -197,6 +200,7 @@ class Templates:
                 keyed=group.key is not None,
                 **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
                 **({} if of is None else {OF: of}),
+                **({} if group.split.cut == "from" else {CUT: group.split.cut}),
             )
         return self.add(name, planned, group, shape, kinds, lazy, of)
 
@@ -284,7 +288,7 @@ class Templates:
                 name,
                 mode,
                 template.bound,
-                self._materialization(template, template.group.equal.row_of(number)),
+                self._materialization(template, number),
                 number,
                 template,
                 past(number),
@@ -296,10 +300,12 @@ class Templates:
 
     def _materialization(self, template: GroupTemplate, number: int) -> Materialization:
         bound, group = template.bound, template.group
+        row = group.equal.row_of(number)
         if template.lazy is None:
-            return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", number)
+            columns = MemberColumns(template, number) if template.shape.own_columns else None
+            return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", row, columns)
         reader, edges = self._engine.reader, (group.edge,)
-        return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, number)
+        return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, row)
 
     def drop(self, query: Query, template: GroupTemplate, *, recorded: bool = False) -> None:
         """A query is gone, and with the last one its template; where there is a record of it, the caller commits."""

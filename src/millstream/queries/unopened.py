@@ -18,7 +18,7 @@ from millstream.state.snapshot import Snapshot
 
 FAILED = "failed"
 # What an entry says of that which is kept for its query.
-_OF_STATE = ("edge", "edges", "steps", "kept", "apart", "past", "notices", "replanned")
+_OF_STATE = ("edge", "edges", "steps", "kept", "apart", "past", "notices", "replanned", "ordered")
 
 
 def is_about_the_query(error: Exception) -> bool:

@@ -15,7 +15,7 @@ from millstream.engine.answers import elements_between, relation_at
 from millstream.engine.engine import Engine
 from millstream.engine.extents import Extent
 from millstream.engine.groups.many import Numbered, Numbers
-from millstream.engine.materialization import Eager
+from millstream.engine.materialization import Eager, OwnColumns
 from millstream.errors import Error, EvaluationError
 from millstream.kernel.batch import END, START, Batch, concat, empty_batch, value_column
 from millstream.kernel.columns import only
@@ -167,23 +167,50 @@ class Members:
             is_base = (late.size > 0 or since == until) and extent.has_alive(base)
             return is_base or (since < until and extent.has_changes(since, until))
 
-        def read(snapshot: Snapshot) -> tuple[list[Batch], dict[int, EvaluationError]]:
+        def read(snapshot: Snapshot) -> tuple[list[tuple[str, Batch]], dict[int, EvaluationError]]:
             failed, reader = self.failed(snapshot), self._engine.reader
             return [
-                reader.rows_of_many(snapshot, edge, self.common.schema, queries, wanted, since, until)
+                (edge, reader.rows_of_many(snapshot, edge, queries, wanted, since, until))
                 for edge, queries in self._groups.items()
                 if len(failed) < len(queries.places) or not failed.keys() >= set(queries.places.tolist())
             ], failed
 
-        found, failed = self._engine.reader.read(read)
-        for place in self._singles:
-            if place not in failed and starts[place] <= until:
-                found.append(self._single(place, int(starts[place]), since, until, like))
+        of_groups, failed = self._engine.reader.read(read)
+        found = [own for edge, rows in of_groups for own in self._with_own_columns(edge, rows)]
+        singles = (place for place in self._singles if place not in failed and starts[place] <= until)
+        found += [self._single(place, int(starts[place]), since, until, like) for place in singles]
         rows = concat(found, like)
         gone = np.array([*failed], np.int64)
         begin = starts.copy()
         begin[gone] = OPEN
         return _begun(rows, begin[numbers(rows, value_column(0))]), failed
+
+    def _with_own_columns(self, edge: str, rows: Batch) -> list[Batch]:
+        """The rows that a group keeps as its queries have them."""
+        found = []
+        for columns, places in self._by_columns[edge]:
+            of_these = rows
+            if len(self._by_columns[edge]) > 1:
+                of_these = only(rows, np.isin(numbers(rows, value_column(0)), places))
+            if columns is not None:
+                own = [number for place in places if (number := self.queries[place].number) is not None]
+                of_these = columns.own_of_many(of_these, places, own)
+            found.append(of_these)
+        return found
+
+    @cached_property
+    def _by_columns(self) -> dict[str, list[tuple[OwnColumns | None, Numbers]]]:
+        """By group: what makes rows of queries of those that are kept, and these queries."""
+        found: dict[str, list[tuple[OwnColumns | None, Numbers]]] = {}
+        for edge, queries in self._groups.items():
+            alike: dict[int, tuple[OwnColumns | None, list[int]]] = {}
+            for place in sorted(queries.places.tolist()):
+                own = self.queries[place].materialization
+                columns = own.own_columns if isinstance(own, Eager) else None
+                key = -1 if columns is None else id(columns.template)
+                alike.setdefault(key, (columns, []))[1].append(place)
+            found[edge] = [(columns, np.array(places, np.int64)) for columns, places in alike.values()]
+        return found
 
     def _single(self, place: int, start: int, since: int, until: int, like: Batch) -> Batch:
         is_whole = start > since and self.common.kind == "relation"

@@ -238,8 +238,9 @@ class Query:
         notes = (f"mode {self.mode}: {note}" for note in self.materialization.notes() if self.mode != "eager")
         member = [] if self.member_of is None else [f"template {self.member_of.name}: {len(self.member_of)} queries"]
         shared = [] if self.template is None else [f"sharing: {line}" for line in self.template.explain(self)]
-        change = [] if self.plan_change is None else [f"replan: {self.plan_change}"]
-        return "\n".join([explain(self.bound.plan), *notes, *member, *shared, *change])
+        change = self.plan_change
+        changed = [] if change is None else [f"replan: {change}"]
+        return "\n".join([explain(self.bound.plan), *notes, *member, *shared, *changed])
 
     @under_way
     def stats(self) -> dict[str, Any]:
@@ -250,6 +251,7 @@ class Query:
             stats = {"state": "filling", "final": None, "epoch": epoch, "mode": self.mode, "backfill": backfill}
             return {**stats, **self._noticed()}
         snapshot, notice = engine.snapshot, engine.enforcement.notices.get((self.edge, self.row))
+        change = self.plan_change
         if (error := self.error) is not None:
             stats = {"state": "failed", "error": str(error), "final": None, "epoch": snapshot.epoch, "mode": self.mode}
             return {**stats, "approximate": False, **self._noticed()}
@@ -263,7 +265,7 @@ class Query:
             **(self.template.sharing(self) if self.template is not None and self.number is not None else {}),
             **self._exactness(snapshot),
             **({"notice": str(notice)} if notice is not None else {}),
-            **({"replan": asdict(self.plan_change)} if self.plan_change is not None else {}),
+            **({"replan": asdict(change)} if change is not None else {}),
             **self._noticed(),
         }
 

@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from millstream.errors import StateError
+from millstream.state.encoding import Encoding
 from millstream.state.faults import reach
 from millstream.state.files import checksum, damaged, read_whole, write_new, write_whole
 from millstream.state.notes import OF_OLD, Notes, Record
-from millstream.state.snapshot import Snapshot, from_json, to_json
+from millstream.state.snapshot import Snapshot, from_json
 
 FORMAT = 5  # 4: users' code is kept without classes of ours; 5: query tables are a part of the snapshot
 READABLE = (3, 4, FORMAT)
@@ -118,6 +119,7 @@ class Manifests:
         self._version = 0
         self._catalog: tuple[str, tuple[Mapping[str, Any], ...]] = "", ()
         self._notes = Notes(directory, 0)
+        self._encoding = Encoding()
         self.keeps_notes = False
 
     def take_over(self, check: Callable[[Snapshot], None]) -> Snapshot:
@@ -247,7 +249,7 @@ class Manifests:
         name, written = self._catalog
         if name and written is catalog:
             return name
-        body = json.dumps(list(catalog), separators=(",", ":")).encode()
+        body = self._encoding.catalog(catalog).encode()
         name = f"catalog-{version:010d}-{checksum(body)}.json"
         try:
             write_whole(self.directory / name, "catalog", FORMAT, body)
@@ -265,9 +267,9 @@ class Manifests:
             "noted": noted,
             "layout": {"shards": self.layout.shards, "hash": self.layout.hash},
             "catalog": self._catalog[0],
-            "snapshot": to_json(snapshot),
         }
-        body, path = json.dumps(content, separators=(",", ":")).encode(), self._path(version)
+        head, path = json.dumps(content, separators=(",", ":")).removesuffix("}"), self._path(version)
+        body = f'{head},"snapshot":{self._encoding.snapshot(snapshot)}}}'.encode()
         try:
             write_new(path, "manifest", FORMAT, body, names_synced)
         except FileExistsError:

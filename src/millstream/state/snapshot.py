@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -247,21 +247,30 @@ def state_names(states: Mapping[str, Mapping[str, Names]]) -> Iterator[str]:
             yield from names
 
 
+def _as_it_is(value: object) -> object:
+    return value
+
+
+# What a snapshot says in JSON: single values, and by section what each value of a mapping is. Without the catalog,
+# which is kept apart since it changes seldom; nothing is copied that JSON takes as it is.
+SINGLE = ("epoch", "clock", "backfills")
+SECTIONS: Mapping[str, Callable[[Any], object]] = {
+    "sources": asdict,
+    "history": lambda files: [asdict(file) for file in files],
+    "states": _as_it_is,
+    "results": _as_it_is,
+    "failures": _as_it_is,
+    "sinks": asdict,
+    "queries": _as_it_is,
+    "query_tables": lambda table: _table_entry(table),
+}
+
+
 def to_json(snapshot: Snapshot) -> dict[str, Any]:
-    """Without the catalog, which is kept apart since it changes seldom; nothing is copied that JSON takes as it is."""
-    return {
-        "epoch": snapshot.epoch,
-        "clock": snapshot.clock,
-        "sources": {name: asdict(progress) for name, progress in snapshot.sources.items()},
-        "history": {name: [asdict(file) for file in files] for name, files in snapshot.history.items()},
-        "states": snapshot.states,
-        "results": snapshot.results,
-        "failures": snapshot.failures,
-        "sinks": {name: asdict(cursor) for name, cursor in snapshot.sinks.items()},
-        "queries": snapshot.queries,
-        "query_tables": {step: _table_entry(table) for step, table in snapshot.query_tables.items()},
-        "backfills": snapshot.backfills,
+    sections = {
+        name: {key: plain(value) for key, value in getattr(snapshot, name).items()} for name, plain in SECTIONS.items()
     }
+    return {name: getattr(snapshot, name) for name in SINGLE} | sections
 
 
 def from_json(content: Mapping[str, Any], catalog: Catalog) -> Snapshot:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 import pytest
+from tests.kernel.sharing.logic import both, compare, either, no
 
 from millstream.kernel.scalar.expressions import FALSE, TRUE, Call, Cast, Column, Expression, InList, Literal, Parameter
 from millstream.kernel.scalar.functions import call
@@ -24,22 +23,6 @@ NO = Literal(INT, None)
 
 def text(value: str | None) -> Literal:
     return Literal(STRING, value)
-
-
-def both(*parts: Expression) -> Expression:
-    return reduce(lambda one, other: call("and", [one, other]), parts)
-
-
-def either(*parts: Expression) -> Expression:
-    return reduce(lambda one, other: call("or", [one, other]), parts)
-
-
-def compare(one: Expression, operator: str, other: Expression) -> Expression:
-    return call(operator, [one, other])
-
-
-def no(part: Expression) -> Expression:
-    return call("not", [part])
 
 
 UNINDEXED = compare(A, "<", B)

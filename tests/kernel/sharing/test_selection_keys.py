@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernel.sharing.conditions import SCHEMA, selected, templates, values_of
-from tests.kernel.sharing.test_normal_form import both, compare, either, no
+from tests.kernel.sharing.logic import both, compare, either, no
 
 from millstream.kernel.batch import batch_schema
 from millstream.kernel.scalar.expressions import Call, Cast, Column, Expression, InList, Literal, Parameter
@@ -87,6 +87,15 @@ def test_constants_of_a_query_count_as_those_of_a_text() -> None:
     assert key(shape, 5, "a") == key(text) != key(shape, 6, "a")
     other = both(compare(S, "=", Parameter(STRING, 0)), compare(Parameter(INT, 1), "<", A))
     assert key(other, "a", 5) == key(text)
+
+
+@pytest.mark.parametrize("operator", ["=", "<", "<=", ">", ">=", "<>"])
+def test_the_keys_of_many_are_those_of_each(operator: str) -> None:
+    shape = both(compare(S, "<", Parameter(STRING, 1)), compare(Parameter(INT, 0), operator, A))
+    rows = [(n % 3 or None, "ab"[n % 2]) for n in range(10)]
+    for found in (rows, [(n or 7, text) for n, text in rows]):
+        table = pl.DataFrame(found, schema={"c0": pl.Int32(), "c1": pl.String()}, orient="row")
+        assert keys_of(shape).of_rows(table, 2) == [key(shape, *row) for row in found]
 
 
 # Of few attributes and constants, so that many are the same

@@ -19,13 +19,18 @@ from hypothesis import strategies as st
 from millstream.kernel import columns
 from millstream.kernel.aggregation.aggregate import Aggregate
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
-from millstream.kernel.batch import ARRIVAL, INF, Batch, batch_schema, net_changes, value_columns
-from millstream.kernel.joins.pairwise import InnerJoin
+from millstream.kernel.batch import ARRIVAL, INF, INTERVAL_COLUMNS, Batch, batch_schema, net_changes, value_columns
+from millstream.kernel.joins.existence import ExistenceJoin
+from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.keys import first_of_equal
+from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.relational.linear import UnionAll
 from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal
+from millstream.kernel.storage.expiry_groups import ExpiryGrouped, Fifo
+from millstream.kernel.storage.synopsis import Consolidated
 from millstream.kernel.windows.rows import RowsWindow
 from millstream.kernel.windows.streams import ChangeStream
 from millstream.kernel.windows.time import Rows
@@ -45,6 +50,19 @@ CALLS = (
     AggregateCall("count", 1, False, BIGINT),
     AggregateCall("last", 1, False, BIGINT),
 )
+NUMBERED = (Field("a", BIGINT), Field("b", BIGINT))
+GROUPED, FIFO = ExpiryGrouped(span=6, groups=2, lazy=2), Fifo(span=6, groups=2, lazy=2)
+ALL_EQUAL = Call(
+    BOOLEAN,
+    "and",
+    tuple(Call(BOOLEAN, "=", (Column(STRING, at, "k"), Column(STRING, at + 3, "k"))) for at in (0, 3)),
+)
+
+
+def existence(presence: Multiplicity | DistinctStar, *, negated: bool) -> ExistenceJoin:
+    return ExistenceJoin(SCHEMA, presence, (0,), (False,), Consolidated(), negated=negated)
+
+
 OPERATORS: dict[str, tuple[Callable[[], Operator], int, bool]] = {
     # with the number of inputs, and whether rows may be taken back
     "aggregate": (lambda: Aggregate(SCHEMA, (0,), CALLS, retractions=False), 1, False),
@@ -61,6 +79,16 @@ OPERATORS: dict[str, tuple[Callable[[], Operator], int, bool]] = {
     "rows": (lambda: RowsWindow(SCHEMA, Rows(3)), 1, False),
     "rows by partition": (lambda: RowsWindow(SCHEMA, Rows(2, 2, (0, 2))), 1, False),
     "join": (lambda: InnerJoin(SCHEMA, SCHEMA, ((0, 0), (2, 2))), 2, True),
+    "join by a number": (lambda: InnerJoin(SCHEMA[1:], SCHEMA[1:], ((0, 0),)), 2, True),
+    "join of numbers": (lambda: InnerJoin(NUMBERED, NUMBERED, ((0, 0),)), 2, True),
+    "join by expiry groups": (lambda: InnerJoin(SCHEMA, SCHEMA, ((0, 0),), synopses=(GROUPED, GROUPED)), 2, False),
+    "join first in first out": (lambda: InnerJoin(SCHEMA, SCHEMA, ((0, 0),), synopses=(FIFO, FIFO)), 2, False),
+    "join with a table": (lambda: NonRetroactiveJoin(SCHEMA, SCHEMA, ((0, 0),)), 2, True),
+    "join of three": (lambda: StemJoin([SCHEMA] * 3, ALL_EQUAL), 3, True),
+    "exists": (lambda: existence(Multiplicity(SCHEMA[:1], SetOperation.DISTINCT), negated=False), 2, True),
+    "not exists": (lambda: existence(Multiplicity(SCHEMA[:1], SetOperation.DISTINCT), negated=True), 2, True),
+    "not exists, foretold": (lambda: existence(DistinctStar(SCHEMA[:1]), negated=True), 2, False),
+    "union": (lambda: UnionAll(SCHEMA), 2, True),
 }
 SEEDS = st.integers(0, 2**32)
 
@@ -96,6 +124,16 @@ def taken_back(dice: random.Random, before: Sequence[Batch], first: int) -> Batc
 Step = tuple[list[Batch], Progress]
 
 
+def columns_of(operator: Operator, batch: Batch) -> Batch:
+    """What an operator reads of the rows: numbers alone, where it is of numbers, and without NULL."""
+    if not isinstance(operator, InnerJoin) or operator.schemas[0] == SCHEMA:
+        return batch
+    if operator.schemas[0] == NUMBERED:
+        values = pl.col("c1").fill_null(0).alias("c0"), (pl.col(ARRIVAL) % 3).alias("c1")
+        return batch.select(*values, *INTERVAL_COLUMNS)
+    return batch.select(pl.col("c1").alias("c0"), pl.col("c2").alias("c1"), *INTERVAL_COLUMNS)
+
+
 def steps_of(name: str, seed: int) -> list[Step]:
     _, inputs, retractions = OPERATORS[name]
     dice, found, low = random.Random(seed), list[Step](), -1
@@ -121,7 +159,8 @@ def sizes(state: State) -> dict[str, list[pl.DataFrame]]:
 def run(operator: Operator, steps: Sequence[Step]) -> list[Counter[tuple[object, ...]]]:
     """After each step, how often each row is there at each instant, by all that was said."""
     state, said, found = NO_STATE, list[Batch](), list[Counter[tuple[object, ...]]]()
-    for batches, progress in steps:
+    for given_batches, progress in steps:
+        batches = [columns_of(operator, batch) for batch in given_batches]
         rests = not any(batch.height for batch in batches) and operator.is_idle(state, progress)
         output, after = operator.step(batches, state, progress)
         if rests:

@@ -147,6 +147,7 @@ class StageStep:
     inputs: tuple[str, ...]
     on_first_shard: bool
     consumer_inputs: int = 0
+    table_of: str = ""  # the selection whose query table it reads too
 
     def breaking(self, failures: Mapping[str, EvaluationError], flows: Sequence[str]) -> list[EvaluationError]:
         """Of the failures those of its inputs, whether these are told by edges or by flows."""
@@ -213,7 +214,15 @@ def make_stages(
         levels[step.name] = level
         flow_layouts[step.name] = each.layout
         steps.setdefault(level, []).append(
-            StageStep(step.name, step.operator, step.timed, flows, each.on_first_shard, len(step.consumer_edges))
+            StageStep(
+                step.name,
+                step.operator,
+                step.timed,
+                flows,
+                each.on_first_shard,
+                len(step.consumer_edges),
+                step.table_of,
+            )
         )
     stages = (
         Stage(tuple(steps.get(level, ())), tuple(sends.get(level, {}).values())) for level in range(max(steps) + 1)

@@ -301,7 +301,7 @@ class _StageRun:
             self.failures[step.name] = broken[0]
             return
         _pause.get()()
-        state = self._like_the_first(step.name, self._load(step.name))
+        state = self._like_the_first(step.name, self._load(step))
         inputs = [self.batches.get(flow, self.plan.layouts[flow]) for flow in step.inputs]
         has_rows = any(batch.height for batch in inputs)
         # Whoever has all rows of an edge must also say what follows from there being none, once.
@@ -325,16 +325,16 @@ class _StageRun:
         self.outcome.seconds[step.name] = time.perf_counter() - begun
         self._keep(step.name, batch, state)
 
-    def _load(self, step: str) -> State:
-        mine = f"{self.shard}/"
+    def _load(self, loaded: StageStep) -> State:
+        step, selection, mine = loaded.name, loaded.table_of or loaded.name, f"{self.shard}/"
         state: dict[str, tuple[Segment, ...]] = {}
         for synopsis, names in self._synopses(step).items():
             self.store.pool.only(f"{self.work.owner}{step}/{synopsis}", names)
             segments = tuple(self._segment(name) for name in names)
             state[synopsis.removeprefix(mine).removeprefix(EVERYWHERE)] = segments
-        if table := self.work.tables.get(step):
+        if table := self.work.tables.get(selection):
             if not self.work.owner:  # others have some of its queries, which stay in memory until they are admitted
-                self.store.pool.only(f"{step}/{QUERIES}", table)
+                self.store.pool.only(f"{selection}/{QUERIES}", table)
             state[QUERIES] = tuple(map(self._segment, table))
         return state
 

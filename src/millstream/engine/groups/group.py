@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import polars as pl
 
 from millstream.engine.groups.equal_queries import EqualQueries
+from millstream.engine.plans import lowered
+from millstream.kernel.aggregation.combined import CombinedAggregate
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan import physical as ph
-from millstream.plan.grouping import Lifted, Shape, Split, lift
+from millstream.plan.grouping import Shape, Split
+from millstream.plan.lifting import Lifted, lift
 from millstream.plan.lowering.lower import Lowering, Options
+from millstream.types import Schema
+
+
+@dataclass(frozen=True)
+class Upper:
+    """What is done with the totals of cells when queries are asked: `rows` go in, the place of a query in front, and
+    rows of its own schema come out, behind the place too."""
+
+    edge: str
+    pipeline: Pipeline
+    rows: Schema
+    schema: Schema
+
+    @cached_property
+    def combining(self) -> Step:
+        """The first step, which puts the totals of each query together."""
+        (step,) = (step for step in self.pipeline.steps if isinstance(step.operator, CombinedAggregate))
+        return step
+
+    @property
+    def combined(self) -> CombinedAggregate:
+        if not isinstance(self.combining.operator, CombinedAggregate):
+            raise AssertionError("nothing is put together")
+        return self.combining.operator
+
+    @cached_property
+    def rest(self) -> Pipeline:
+        """What is done after it."""
+        return Pipeline(tuple(step for step in self.pipeline.steps if step is not self.combining))
+
 
 RowsByShape = Mapping[str, pl.DataFrame]  # of the query table, by shape
 
@@ -53,6 +87,12 @@ class Group:
         rows = (node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows))
         self.query_rows = next(rows, None)
 
+    @property
+    def kept(self) -> Schema:
+        """The columns of the rows that its queries have, before they make columns of their own."""
+        lifted = self.lifted
+        return lifted.plan.schema[int(lifted.expanded) :] if lifted.upper is None else lifted.upper.schema[1:]
+
     def add(self, shape: Shape) -> None:
         if shape.name not in self.shapes:
             self.shapes[shape.name], self._conditions[shape.name] = shape, shape.condition
@@ -62,6 +102,16 @@ class Group:
         come meanwhile."""
         lifted = lift(self.split, self.key, dict(self._conditions))
         return Pipeline(tuple(Lowering(lifted.plan, self.options).steps.values()))
+
+    @cached_property
+    def upper(self) -> Upper:
+        """Of a group whose results are totals of cells."""
+        plan = self.lifted.upper
+        if plan is None:
+            raise AssertionError("no totals of cells")
+        (combined,) = (node for node in plan.walk() if isinstance(node, ph.Combined))
+        steps = lowered(plan, replace(self.options, lenient=True))
+        return Upper(*steps, combined.input.schema, plan.schema[1:])
 
 
 def _above(pipeline: Pipeline, selection: str) -> frozenset[str]:

@@ -126,6 +126,8 @@ class Groups:
 
     def rows_of(self, group: Group, schema: Schema, query: int, frames: Iterable[pl.DataFrame]) -> list[Batch]:
         """One query's rows of the group's results, with the query's own columns."""
+        if group.lifted.upper is not None:
+            raise AssertionError("totals of cells are no rows of queries")
         shift = int(group.lifted.expanded)
         columns = {value_column(index + shift): value_column(index) for index in range(len(schema))}
         columns |= {name: name for name in (START, END, WEIGHT)}

@@ -64,10 +64,11 @@ class Numbered:
 
 
 def rows_of_many(
-    group: Group, schema: Schema, queries: Numbered, frames: Iterable[pl.DataFrame], since: int, until: int
+    group: Group, queries: Numbered, frames: Iterable[pl.DataFrame], since: int, until: int
 ) -> Iterator[Batch]:
     """The rows of queries with the place of the query in front, of those that end after an instant and begin by
     another."""
+    schema = group.kept
     for frame in frames:
         near = only(frame, (numbers(frame, START) <= until) & (numbers(frame, END) > since))
         rows = _own(near, len(schema)) if group.lifted.expanded else _expanded(near, schema, queries)

@@ -10,7 +10,7 @@ at a time. What an operator sees of a table are the admitted rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +21,7 @@ from millstream.engine.groups.equal_queries import UNKNOWN, Departure
 from millstream.engine.groups.group import Group, RowsByShape
 from millstream.engine.past import Past
 from millstream.engine.query_tables import EQUAL_TO, KINDS, NAME, AdmissionState, failure_key
+from millstream.kernel.batch import value_column
 from millstream.kernel.sharing.parameters import QUERY, SHAPE, by_shape, packed
 from millstream.kernel.sharing.selection_keys import keys_of
 from millstream.plan.grouping import Shape
@@ -100,15 +101,16 @@ class QueryTables:
         if not equal.is_known:
             equal.know(self._selected(group))
         following = self.next_query(group)
-        selected = keys_of(shape.condition).of_rows(rows, len(shape.parameters))
-        having = pl.Series(EQUAL_TO, equal.join(rows[QUERY].to_list(), selected, past, is_over), pl.Int64)
-        rows = rows.with_columns(pl.lit(shape.name).alias(SHAPE))
-        is_own = having == rows[QUERY]
-        own = rows if is_own.all() else rows.filter(is_own)
+        selected = _selected_by(group, shape, rows)
+        queries = rows[QUERY].to_list()
+        having = equal.join(queries, selected, past, is_over)
+        own = rows = rows.hstack([pl.Series(SHAPE, [shape.name] * rows.height, pl.String)])
+        if having != queries:
+            all_rows = rows.with_columns(pl.Series(EQUAL_TO, having, pl.Int64))
+            changes.equal.append(all_rows.filter(pl.col(EQUAL_TO) != pl.col(QUERY)))
+            own = all_rows.filter(pl.col(EQUAL_TO) == pl.col(QUERY)).drop(EQUAL_TO)
         if own.height:
             changes.held.append(own)
-        if own.height < rows.height:
-            changes.equal.append(rows.with_columns(having).filter(~is_own))
         group.following = following + rows.height
         return own
 
@@ -127,7 +129,7 @@ class QueryTables:
             if shape in group.shapes:
                 known = group.shapes[shape]
                 named = rows.filter(pl.col(NAME).is_not_null())
-                selected = keys_of(known.condition).of_rows(named, len(known.parameters))
+                selected = _selected_by(group, known, named)
                 yield from zip(named[QUERY], selected, strict=True)
 
     def recover_equal(self, group: Group) -> None:
@@ -302,6 +304,15 @@ class QueryTables:
         if kept.height == rows.height:
             return (name,)
         return self._edit([kept])
+
+
+def _selected_by(group: Group, shape: Shape, rows: pl.DataFrame) -> Sequence[Hashable]:
+    """What queries of a shape select; where they have constants in what is made of that, with these."""
+    selected = keys_of(shape.condition).of_rows(rows, len(shape.parameters))
+    if not group.split.parameters:
+        return selected
+    own = rows.select(value_column(index) for index in group.split.parameters).iter_rows()
+    return [(one, *map(repr, values)) for one, values in zip(selected, own, strict=True)]
 
 
 def without(rows: RowsByShape, queries: Collection[int]) -> RowsByShape:

@@ -10,26 +10,30 @@ exact_sum). Totals are shared by the calls of one aggregation: AVG(x) and SUM(x)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 
 from millstream.errors import EvaluationError
-from millstream.kernel.aggregation import exact_sum
+from millstream.kernel.aggregation import exact_sum, partial_sums
 from millstream.kernel.aggregation.aggregate_calls import VARIANCES, AggregateCall
 from millstream.kernel.aggregation.exact_sum import Bools, Float64s, Int64s, Limbs
+from millstream.kernel.aggregation.partial_sums import PARTIAL_SUMS
 from millstream.kernel.batch import WEIGHT, value_column
+from millstream.kernel.columns import numbered
 from millstream.types import INTERVAL, DataType, Schema, to_polars
 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """One total: a kind of contribution of one argument; `distinct` counts each value of a group once."""
+    """One total: a kind of contribution of one argument; `distinct` counts each value of a group once. Where rows stand
+    for others of which it was made before, `summed` is the column that has it."""
 
     kind: str
     argument: int | None = None
     distinct: bool = False
+    summed: int | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -50,6 +54,8 @@ def accumulators_of(call: AggregateCall, schema: Schema) -> tuple[Accumulator, .
     """The totals that a call of a linear function needs."""
     if call.argument is None:
         return (COPIES,)
+    if call.name in PARTIAL_SUMS:
+        return (Accumulator(PARTIAL_SUMS[call.name], call.argument),)
     kinds = ["count"]
     if call.name in ("any", "every", "count_if"):
         kinds.append("true")
@@ -66,7 +72,10 @@ def contributions(points: pl.DataFrame, accumulators: Iterable[Accumulator]) -> 
     result: dict[Accumulator, Limbs] = {}
     by_argument: dict[int, list[Accumulator]] = {}
     for accumulator in accumulators:
-        if accumulator.argument is None:
+        if accumulator.summed is not None:
+            sums = _numbers(points.get_column(value_column(accumulator.summed)), None)
+            result[accumulator] = exact_sum.multiplied(sums, weight)
+        elif accumulator.argument is None:
             result[accumulator] = exact_sum.from_integers(weight)
         else:
             by_argument.setdefault(accumulator.argument, []).append(accumulator)
@@ -110,6 +119,8 @@ def _numbers(column: pl.Series, doubles: Float64s | None) -> Limbs:
         return exact_sum.from_decimals(column.fill_null(0))
     if column.dtype == pl.Null:
         return exact_sum.zeros(len(column))
+    if column.dtype == pl.Binary:
+        return partial_sums.decoded(column)
     return exact_sum.from_integers(filled(column if column.dtype == pl.Int64 else column.cast(pl.Int64)))
 
 
@@ -127,11 +138,11 @@ def _non_finite(kind: str, values: Float64s) -> Bools:
 
 
 def to_columns(totals: Totals) -> list[pl.Series]:
-    columns = []
+    columns: dict[str, Int64s] = {}
     for accumulator, limbs in totals.items():
         kept = exact_sum.trimmed(limbs)
-        columns += [pl.Series(f"{accumulator.name}.{kept.low + place}", part) for place, part in enumerate(kept.parts)]
-    return columns
+        columns |= {f"{accumulator.name}.{kept.low + place}": part for place, part in enumerate(kept.parts)}
+    return numbered(columns) if columns else []
 
 
 def from_columns(segment: pl.DataFrame, accumulators: Iterable[Accumulator]) -> Totals:
@@ -206,6 +217,8 @@ def _evaluated(call: AggregateCall, totals: Totals, schema: Schema, shown: str) 
     def total(kind: str) -> Limbs:
         return totals[Accumulator(kind, call.argument, call.distinct)]
 
+    if call.name in PARTIAL_SUMS:
+        return partial_sums.encoded(total(PARTIAL_SUMS[call.name]), call.type)
     counts = integers(total("count"), shown)
     match call.name:
         case "count":
@@ -268,6 +281,6 @@ def overflow(call: AggregateCall, shown: str) -> str:
 
 
 def _nullable(values: pl.Series | Int64s | Float64s | Bools, missing: Bools, kind: DataType) -> pl.Series:
-    series = values if isinstance(values, pl.Series) else pl.Series(values)
-    series = series.cast(to_polars(kind))
+    series, wanted = values if isinstance(values, pl.Series) else pl.Series(values), to_polars(kind)
+    series = series if series.dtype == wanted else series.cast(wanted)
     return series.set(pl.Series(missing), None) if missing.any() else series

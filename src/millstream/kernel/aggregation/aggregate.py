@@ -42,6 +42,7 @@ from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, emp
 from millstream.kernel.columns import (
     ascending,
     frame_of,
+    numbered,
     one_zero,
     only,
     stacked,
@@ -229,11 +230,8 @@ class Aggregate(Operator):
         self, instants: GroupInstants, totals: Totals, records: pl.DataFrame, work: Work
     ) -> tuple[Batch, pl.DataFrame]:
         """The output, and the records of the groups of the instants after the step."""
-        values, exists = values_at(work, instants, totals, records)
-        if not self.keys:
-            exists = np.ones(len(instants), np.bool_)
-        elif not self.plan.only_rows:
-            exists = accumulators.integers(totals[COPIES], "count(*)") > 0
+        values, present = values_at(work, instants, totals, records)
+        exists = self._presence(totals, present)
         existed = records.get_column(EXISTS).to_numpy()
         before = existed, [records.get_column(f"o{i}") for i in range(len(values))]
         keys = [records.get_column(name) for name in self.groups.keys]
@@ -243,14 +241,19 @@ class Aggregate(Operator):
         after = frame_of(
             [
                 *(records.get_column(name) for name in (GROUP, *self.groups.keys, UNTIL)),
-                pl.Series(EXISTS, exists[final]),
-                pl.Series(DEAD, self._is_dead(exists[final], records, totals, work.low)),
+                *numbered({EXISTS: exists[final], DEAD: self._is_dead(exists[final], records, totals, work.low)}),
                 *(value.alias(f"o{i}") for i, value in enumerate(taken(values, final))),
                 *work.record_columns,
                 *accumulators.to_columns(totals),
             ]
         )
         return output, after
+
+    def _presence(self, totals: Totals, present: Bools) -> Bools:
+        """At which instants the groups have rows; `present` tells it where undominated rows do."""
+        if not self.keys:
+            return np.ones(len(present), np.bool_)
+        return present if self.plan.only_rows else accumulators.integers(totals[COPIES], "count(*)") > 0
 
     def _is_dead(self, exists: Bools, records: pl.DataFrame, totals: Totals, low: int) -> Bools:
         """Which groups nothing is left of."""

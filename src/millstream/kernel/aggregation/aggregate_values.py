@@ -22,7 +22,7 @@ from millstream.kernel.aggregation.origins import ORIGIN
 from millstream.kernel.aggregation.sorted_runs import SortedRuns
 from millstream.kernel.aggregation.user_aggregate import UserAggregation
 from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, value_column
-from millstream.kernel.columns import frame_of, is_null, only, stacked
+from millstream.kernel.columns import frame_of, is_null, nulls, only, stacked
 from millstream.kernel.operator import Segment, State
 from millstream.kernel.storage import time_queue
 from millstream.kernel.storage.time_queue import TIME
@@ -159,7 +159,7 @@ def values_at(
     work: Work, instants: GroupInstants, totals: Totals, records: pl.DataFrame
 ) -> tuple[list[pl.Series], Bools]:
     """One column per call, and where undominated rows show that the group has rows."""
-    values = [pl.Series([None], dtype=pl.String).new_from_index(0, len(instants))] * len(work.plan.calls)
+    values = [nulls("", pl.String(), len(instants))] * len(work.plan.calls)
     present = np.zeros(len(instants), np.bool_)
     for i, call in enumerate(work.plan.calls):
         wrong: Bools | None = None

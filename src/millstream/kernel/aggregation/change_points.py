@@ -20,7 +20,7 @@ from millstream.kernel.aggregation.exact_sum import Limbs
 from millstream.kernel.aggregation.group_table import GROUP, Arrivals
 from millstream.kernel.aggregation.instants import GroupInstants, PointOrder
 from millstream.kernel.batch import END, INF, START, WEIGHT
-from millstream.kernel.columns import ascending, frame_of, only, take
+from millstream.kernel.columns import ascending, frame_of, only, parted, take
 from millstream.kernel.storage.time_queue import TIME
 
 Int64s = NDArray[np.int64]
@@ -133,8 +133,9 @@ def split(points: Sequence[pl.DataFrame], low: int) -> tuple[list[pl.DataFrame],
         if is_due.all():
             due.append(piece)
         elif is_due.any():
-            due.append(only(piece, is_due))
-            ahead.append(only(piece, ~is_due))
+            now, later = parted(piece, is_due)
+            due.append(now)
+            ahead.append(later)
         else:
             ahead.append(piece)
     return due, ahead

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from millstream.kernel.aggregation.instants import GroupInstants
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
-from millstream.kernel.columns import are_equal, frame_of, joined, taken
+from millstream.kernel.columns import are_equal, frame_of, is_plain, joined, numbered, positions, taken
 
 Bools = NDArray[np.bool_]
 
@@ -46,21 +46,27 @@ def replacements(
     labels = np.concatenate((owner[gone], owner[here]))
     places = np.concatenate((owner[gone], changed[here] + len(existed)))
     shown_values = (joined([before, values.alias(before.name)]) for before, values in zip(old, new, strict=True))
-    columns = [*taken(keys, labels), *taken([*shown_values], places)]
+    of_keys, of_values = positions(labels, places)
+    columns = [*taken(keys, of_keys), *taken([*shown_values], of_values)]
     intervals = {
         START: np.concatenate((time[gone], time[here])),
         END: np.concatenate((np.full(len(gone), INF), end[here])),
         WEIGHT: np.repeat([-1, 1], (len(gone), len(here))),
     }
     named = (column.alias(value_column(index)) for index, column in enumerate(columns))
-    return frame_of([*named, *(pl.Series(name, numbers) for name, numbers in intervals.items())])
+    return frame_of([*named, *numbered(intervals)])
 
 
 def _differs(instants: GroupInstants, before: pl.Series, values: pl.Series) -> Bools:
     """Where a value is not the one before it in its group, NULL and NaN being equal to themselves."""
-    if values.dtype == pl.Null:
+    if values.null_count() == len(values) and before.null_count() == len(before):
         return np.zeros(len(instants), np.bool_)
     differs = np.ones(len(instants), np.bool_)
+    if is_plain(values) and is_plain(before):
+        numbers = values.to_numpy()
+        differs[1:] = numbers[1:] != numbers[:-1]
+        differs[instants.first] = numbers[instants.first] != before.to_numpy()
+        return differs
     differs[1:] = ~are_equal(values[1:], values[:-1])
     differs[instants.first] = ~are_equal(taken([values], instants.first)[0], before)
     return differs

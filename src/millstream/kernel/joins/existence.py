@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import BORN, END, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, value_column
-from millstream.kernel.columns import only
+from millstream.kernel.columns import frame_of, numbered, only, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.joins.pairwise import KeyedJoin
 from millstream.kernel.keys import KEY
@@ -23,6 +23,7 @@ from millstream.kernel.relational.multiplicity import DistinctStar, Multiplicity
 from millstream.kernel.relational.runs import CountedRuns, ForetoldRuns
 from millstream.kernel.storage.segments import gather, horizon_of, numbers, released
 from millstream.kernel.storage.synopsis import Synopsis
+from millstream.kernel.storage.time_queue import is_due
 from millstream.types import Schema
 
 
@@ -78,16 +79,24 @@ class ExistenceJoin(KeyedJoin):
         keys = [tuple(key[side] for key in self.keys) for side in (0, 1)]
         return by_key(keys, same_columns(len(self.schema)), ())
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        low_before, low = progress.low_before, progress.low
+        return (
+            not is_due(state.get("left_waiting", ()), low_before, low)
+            and self.presence.is_idle(state, Progress((low_before,), (low,)))
+            and not self.synopsis.lets_go(state.get("left", ()), horizon_of(low), horizon_of(low_before))
+        )
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         low_before, low = progress.low_before, progress.low
         born = [BORN] if BORN in inputs[0].columns else []
-        arrived = inputs[0][[*self._columns[0], *INTERVAL_COLUMNS, *born]]
+        arrived = frame_of([inputs[0].get_column(name) for name in (*self._columns[0], *INTERVAL_COLUMNS, *born)])
         rows, waiting = released(state.get("left_waiting", ()), arrived, START, low_before, low)
         left, stored = self._arrange(self._matchable(rows, 0), 0), state.get("left", ())
         keys = self._matchable(inputs[1], 1)
         changed, presence = self.presence.step([keys], state, Progress((low_before,), (low,)))
 
-        pieces = [self._as_before(left, state)]
+        pieces = [self._as_before(left, state)] if left.height else []
         if self.negated and left.height < rows.height:
             pieces.append(rows.filter(pl.any_horizontal(pl.col(self._required[0]).is_null())))
         change = self._arrange(changed, 1)
@@ -103,15 +112,15 @@ class ExistenceJoin(KeyedJoin):
     def _as_before(self, left: Segment, state: State) -> Batch:
         """The rows as far as they belong to the result by what the last step said of their keys."""
         columns = zip(self._columns[1], self._key_columns[0], strict=True)
-        keys = pl.DataFrame([*(left[own].alias(name) for name, own in columns), left[KEY]])
+        keys = frame_of([*(left.get_column(own).alias(name) for name, own in columns), left.get_column(KEY)])
         until = self.presence.known_until(keys, state)
         start, end = numbers(left, START), numbers(left, END)
         start, end = (np.maximum(start, until), end) if self.negated else (start, np.minimum(end, until))
-        shown = left.drop(KEY).with_columns(pl.Series(START, start), pl.Series(END, end))
+        changed = {START: start, END: end}
         if BORN in left.columns and isinstance(self.presence, CountedRuns | ForetoldRuns):
-            born = np.maximum(numbers(left, BORN), self.presence.since(keys, state))
-            shown = shown.with_columns(pl.Series(BORN, born))
-        return only(shown, start < end)
+            changed[BORN] = np.maximum(numbers(left, BORN), self.presence.since(keys, state))
+        given = frame_of([column for column in left.get_columns() if column.name != KEY])
+        return only(with_columns(given, *numbered(changed)), start < end)
 
     def _changed(self, left: Segment, change: Segment) -> Iterator[Batch]:
         """A ⋈ change(P), or what it takes away."""
@@ -123,9 +132,9 @@ class ExistenceJoin(KeyedJoin):
             kept = self._agreeing(left, change, i, j, np.flatnonzero(start < end))
             weight = numbers(left, WEIGHT)[i[kept]] * numbers(change, WEIGHT)[j[kept]]
             intervals = {START: start[kept], END: end[kept], WEIGHT: -weight if self.negated else weight}
-            columns = [pl.Series(name, column) for name, column in intervals.items()]
             if BORN in left.columns:
                 born = numbers(left, BORN)[i[kept]]
                 since = numbers(change, BORN)[j[kept]] if BORN in change.columns else born
-                columns.append(pl.Series(BORN, np.maximum(born, since)))
-            yield pl.DataFrame([*gather(left, self._columns[0], i[kept]), *columns])
+                intervals[BORN] = np.maximum(born, since)
+            if kept.size:
+                yield frame_of([*gather(left, self._columns[0], i[kept]), *numbered(intervals)])

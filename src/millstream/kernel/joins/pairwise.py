@@ -28,17 +28,21 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.columns import frame_of, is_small, numbered, positions, stacked, with_columns
+from millstream.kernel.columns import frame_of, is_plain, is_small, numbered, positions, stacked, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.joins.stem import Arrangement, arranged_by
 from millstream.kernel.keys import Positions, Ticks, are_codes_exact
 from millstream.kernel.operator import Horizons, KeptInput, Operator, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
+from millstream.kernel.sharing.input_lineage import InputLineage, InputSelections
+from millstream.kernel.sharing.parameters import QUERIES
+from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.identified import Identified, completed
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
-from millstream.kernel.storage.synopsis import Consolidated, Synopsis, lets_go, retain, retained
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis, is_over, lets_go, retain, retained
+from millstream.kernel.storage.time_queue import is_due
 from millstream.types import Schema
 
 _ROW = "_row"
@@ -126,6 +130,8 @@ class InnerJoin(KeyedJoin):
     other side's frontier has passed the start of the retraction. Rows whose key is NULL are not kept unless
     keys are null-safe.
 
+    With the `selections` of a group's queries only pairs are made that one of these may want (`input_lineage`).
+
     `_born` of a result is the greatest of its components; a side without the column has no say in it. Where rows that
     leave a side come without some columns (`found`), these are found in what is kept of it, by the arrival numbers.
 
@@ -144,20 +150,24 @@ class InnerJoin(KeyedJoin):
         residual: Expression = TRUE,
         null_safe: bool = False,
         synopses: tuple[Synopsis, Synopsis] = (Consolidated(), Consolidated()),
+        selections: InputSelections | None = None,
         found: tuple[Collection[int], Collection[int]] = ((), ()),
     ) -> None:
         self._found = [[value_column(index) for index in sorted(columns)] for columns in found]
         super().__init__(left_schema, right_schema, keys, residual, null_safe)
         self.synopses = tuple(Identified() if found[side] else synopses[side] for side in (0, 1))
+        self.selections = selections
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         before = state.get("left", ()), state.get("right", ())
         left, right = (self._whole(self._arrange(inputs[side], side), before[side], side) for side in (0, 1))
+        lineage = self.selections.at(state.get(QUERIES, ())) if self.selections is not None else None
+        sent = (left, right) if lineage is None else (lineage.wanted(0, left), lineage.wanted(1, right))
         pieces: list[Batch] = []
-        for stored in (*before[1], *([right] if right.height else [])) if left.height else ():
-            pieces += self._product(left, stored, 1)
-        for stored in before[0] if right.height else ():
-            pieces += self._product(stored, right, 0)
+        for stored in (*before[1], *([right] if right.height else [])) if sent[0].height else ():
+            pieces += self._product(sent[0], stored, 1, lineage)
+        for stored in before[0] if sent[1].height else ():
+            pieces += self._product(stored, sent[1], 0, lineage)
         after = {
             kept.synopsis: retained(
                 self.synopses[side], before[side], (left, right)[side], kept, progress.shared.get(side)
@@ -190,13 +200,26 @@ class InnerJoin(KeyedJoin):
             for side in (0, 1)
         }
 
-    def _product(self, left: Segment, right: Segment, stored_side: int) -> Iterator[Batch]:
+    def _product(
+        self, left: Segment, right: Segment, stored_side: int, lineage: InputLineage | None
+    ) -> Iterator[Batch]:
         probe, stored = (left, right) if stored_side == 1 else (right, left)
-        for probing, found in self._candidates(probe, stored, stored_side):
+        if lineage is not None:
+            stored = lineage.wanted(stored_side, stored)
+            left, right = (left, stored) if stored_side == 1 else (stored, right)
+            if not stored.height:
+                return
+        candidates = lineage.candidates(probe, stored, stored_side) if lineage is not None and self.keys else None
+        paired = lineage if candidates is None and SIGNATURE in left.columns else None
+        for probing, found in candidates or self._candidates(probe, stored, stored_side):
             i, j = (probing, found) if stored_side == 1 else (found, probing)
             start = np.maximum(numbers(left, START)[i], numbers(right, START)[j])
             end = np.minimum(numbers(left, END)[i], numbers(right, END)[j])
             kept = self._agreeing(left, right, i, j, (start < end).nonzero()[0])
+            if paired is not None and kept.size:
+                both = numbers(left, SIGNATURE)[i[kept]], numbers(right, SIGNATURE)[j[kept]]
+                wanted = paired.together(dict(enumerate(both)))
+                kept = kept if wanted is None else kept[wanted]
             if not kept.size:
                 continue
             i, j = i[kept], j[kept]
@@ -213,7 +236,7 @@ class InnerJoin(KeyedJoin):
         """The concatenated rows with their intervals."""
         columns = [(left.get_column(name), i) for name in self._columns[0]]
         columns += [(right.get_column(name), j) for name in self._columns[1]]
-        are_plain = all(column.dtype == pl.Int64 and not column.null_count() for column, _ in columns)
+        are_plain = all(is_plain(column) for column, _ in columns)
         if not is_small(i.size) or not are_plain:
             return frame_of([*self._values(left, right, i, j), *numbered(intervals)])
         # Integers are made together with the intervals: to make a series of an array is what costs most.
@@ -252,13 +275,20 @@ class NonRetroactiveJoin(KeyedJoin):
         super().__init__(left_schema, right_schema, keys, residual, null_safe)
         self.lag = lag
 
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        reached = horizon_of(progress.low)  # versions are kept until then at least
+        waits = not is_due(state.get("waiting", ()), progress.before[1], progress.after[1])
+        return waits and not any(is_over(segment, reached) for segment in state.get("table", ()))
+
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         has_born = BORN in inputs[0].columns
         born, after = BORN if has_born else START, progress.after[1]
-        arrived = inputs[0][[*self._columns[0], *INTERVAL_COLUMNS, *([BORN] if has_born else [])]]
+        names = [*self._columns[0], *INTERVAL_COLUMNS, *([BORN] if has_born else [])]
+        arrived = frame_of([inputs[0].get_column(name) for name in names])
         ready, waiting = released(state.get("waiting", ()), arrived, born, progress.before[1], after)
         left = self._arrange(ready, 0)
-        changed = self._arrange(inputs[1].drop(BORN, strict=False), 1)
+        versions = inputs[1].drop(BORN) if BORN in inputs[1].columns else inputs[1]
+        changed = self._arrange(versions, 1)
         table = state.get("table", ())
         output = self._as_of(left, (*table, changed), born)
         lag = self.lag if has_born else 0

@@ -22,7 +22,7 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.columns import only
+from millstream.kernel.columns import frame_of, numbered, only, stacked
 from millstream.kernel.eddy.policies import policy
 from millstream.kernel.eddy.stems import StemExperience, StemProspects
 from millstream.kernel.joins.graph import InputSet, JoinGraph
@@ -48,8 +48,11 @@ from millstream.kernel.keys import Positions
 from millstream.kernel.operator import Horizons, KeptInput, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import attempt
 from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
+from millstream.kernel.sharing.input_lineage import InputLineage, InputSelections
+from millstream.kernel.sharing.parameters import QUERIES
+from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.segments import gather, horizon_of, numbers
-from millstream.kernel.storage.synopsis import Consolidated, Synopsis, merged, retained
+from millstream.kernel.storage.synopsis import Consolidated, Synopsis, lets_go, merged, retained
 from millstream.types import Schema
 
 CHUNK = 8192  # rows that one route is chosen for
@@ -73,7 +76,8 @@ class StemJoin(Producer):
 
     A row is forgotten once the frontiers of all other inputs have reached its end - 1: no partner can start in time any
     more, whichever input it would come from. Rows that lack a value which an equality or a comparison needs are not
-    kept. With `jit`, rows that another SteM has nothing for are kept, but neither sent nor met until it has.
+    kept. With `jit`, rows that another SteM has nothing for are kept, but neither sent nor met until it has. With the
+    `selections` of a group's queries only combinations are made that one of these may want (`input_lineage`).
 
     `_born` of a result is the greatest of its components; an input without the column has no say in it.
 
@@ -96,12 +100,13 @@ class StemJoin(Producer):
         jit: JustInTime | None = None,
         retracting: InputSet = frozenset(),
         alternatives: Alternatives | None = None,
+        selections: InputSelections | None = None,
     ) -> None:
         if alternatives is not None and jit is None:
             raise AssertionError("consumers of a join that makes everything")
         self.schemas, self.jit, self.retracting = tuple(schemas), jit, retracting
         self.schema = tuple(chain(*schemas))
-        self.condition = condition
+        self.condition, self.selections = condition, selections
         self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
         self.policy, self.chunk = policy, chunk
         self.graph = JoinGraph([len(schema) for schema in schemas], condition)
@@ -160,16 +165,29 @@ class StemJoin(Producer):
         admitted = arrived if held is None else held.admitted
         stored: list[list[Stored]] = [[(segment, None) for segment in stem] for stem in before]
         stored = stored if held is None else held.stored_rows
+        lineage = self.selections.at(state.get(QUERIES, ())) if self.selections is not None else None
+        if lineage is not None:
+            admitted = [lineage.wanted(i, rows) for i, rows in enumerate(admitted)]
+        if lineage is not None and any(rows.height for rows in admitted):
+            stored = [[(lineage.wanted(i, rows), None) for rows, _ in stem] for i, stem in enumerate(stored)]
         pieces: list[Batch] = []
         for origin, rows in enumerate(admitted[: len(everyone)]):
             stems = [[*stored[i], (admitted[i], None)] if i < origin else stored[i] for i in everyone]
-            pieces += (self._side_by_side(found) for found in _Eddy(self, origin, stems, experience).run(rows))
+            eddy = _Eddy(self, origin, stems, experience, lineage)
+            pieces += (self._side_by_side(found) for found in eddy.run(rows))
         after = {} if held is None else held.after()
         for i, kept in self.kept_inputs(progress).items():
             shared = progress.shared.get(i)
             after[kept.synopsis] = retained(self.synopses[i], before[i], arrived[i], kept, shared)
         after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
         return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived[: len(everyone)]))), after
+
+    def is_idle(self, state: State, progress: Progress) -> bool:
+        """Where rows are held back, time alone may resume some."""
+        return not self.gates and not any(
+            lets_go(self.synopses[i], state.get(kept.synopsis, ()), kept, progress.shared.get(i))
+            for i, kept in self.kept_inputs(progress).items()
+        )
 
     def _arrangement(self, source: int) -> Arrangement:
         required = tuple(self.graph.never_null(source))
@@ -193,7 +211,8 @@ class StemJoin(Producer):
             for source, start in enumerate(self.graph.starts)
             for number, series in enumerate(found.values(source, self.columns[source]))
         ]
-        return pl.DataFrame([*columns, *(pl.Series(name, measure) for name, measure in found.measures.items())])
+        measures = {name: measure for name, measure in found.measures.items() if not name.startswith(SIGNATURE)}
+        return frame_of([*columns, *numbered(measures)])
 
     def _empty(self, born: bool) -> Batch:
         return pl.DataFrame(schema=batch_schema(self.schema) | ({BORN: pl.Int64()} if born else {}))
@@ -339,7 +358,7 @@ class _Combinations:
     them, in order), so that values are copied when a row is found and when a result is made, but not in between."""
 
     parts: Mapping[int, tuple[pl.DataFrame, Positions | None]]
-    measures: Mapping[str, Numbers]  # start, end, weight, and born where there is one
+    measures: Mapping[str, Numbers]  # start, end, weight, and born and the signatures of inputs where there are such
 
     @property
     def height(self) -> int:
@@ -364,8 +383,14 @@ class _Eddy:
     """Routes the new rows of one input through the SteMs of all others."""
 
     def __init__(
-        self, join: StemJoin, origin: int, stems: Sequence[Sequence[Stored]], experience: StemExperience
+        self,
+        join: StemJoin,
+        origin: int,
+        stems: Sequence[Sequence[Stored]],
+        experience: StemExperience,
+        lineage: InputLineage | None = None,
     ) -> None:
+        self.lineage = lineage
         self.join, self.graph, self.origin, self.experience = join, join.graph, origin, experience
         self.stems = [[(segment, flags) for segment, flags in stem if segment.height] for stem in stems]
         self.policy, self.prospects = policy(join.policy), StemProspects(experience, origin)
@@ -379,6 +404,8 @@ class _Eddy:
             chunk = rows.slice(low, self.join.chunk if self.experience.knows(self.origin) else _TRIED)
             low += chunk.height
             measures = {name: numbers(chunk, name) for name in (START, END, WEIGHT, BORN) if name in chunk.columns}
+            if SIGNATURE in chunk.columns:
+                measures[_signature(self.origin)] = numbers(chunk, SIGNATURE)
             self.experience.fade(self.origin)
             waiting = [_Combinations({self.origin: (chunk, None)}, measures)]
             while waiting:
@@ -413,7 +440,7 @@ class _Eddy:
                 if flags is not None:
                     kept = flags[j]
                     i, j = i[kept], j[kept]
-                matches.append(self._matching(found, probe, stored, i, j))
+                matches.append(self._wanted(self._matching(found, probe, stored, i, j), found, stem))
                 work += i.size
                 together += matches[-1].rows.size
                 if together >= _MOST_TOGETHER:
@@ -441,14 +468,29 @@ class _Eddy:
             measures[BORN] = np.maximum(births[0], births[-1])
         return _Matches(i, stored, j, measures)
 
+    def _wanted(self, match: _Matches, found: _Combinations, stem: int) -> _Matches:
+        """Those that some query of the group may want, with the signatures of their rows."""
+        signed = {name: each[match.rows] for name, each in found.measures.items() if name.startswith(SIGNATURE)}
+        if SIGNATURE in match.stored.columns:
+            signed[_signature(stem)] = numbers(match.stored, SIGNATURE)[match.positions]
+        if self.lineage is None or not signed:
+            return match
+        wanted = self.lineage.together({int(name.removeprefix(SIGNATURE)): each for name, each in signed.items()})
+        measures = {**match.measures, **signed}
+        if wanted is None:
+            return _Matches(match.rows, match.stored, match.positions, measures)
+        kept = np.flatnonzero(wanted)
+        measures = {name: each[kept] for name, each in measures.items()}
+        return _Matches(match.rows[kept], match.stored, match.positions[kept], measures)
+
     def _combined(self, found: _Combinations, stem: int, matches: Sequence[_Matches]) -> _Combinations:
         columns = self.join.columns[stem]
-        frames = [pl.DataFrame(gather(match.stored, columns, match.positions)) for match in matches]
+        frames = [frame_of(gather(match.stored, columns, match.positions)) for match in matches]
         rows = np.concatenate([match.rows for match in matches])
         parts: dict[int, tuple[pl.DataFrame, Positions | None]] = {
             source: (frame, rows if chosen is None else chosen[rows]) for source, (frame, chosen) in found.parts.items()
         }
-        parts[stem] = pl.concat(frames, rechunk=True) if len(frames) > 1 else frames[0], None
+        parts[stem] = stacked(frames), None
         names = matches[0].measures
         return _Combinations(parts, {name: np.concatenate([m.measures[name] for m in matches]) for name in names})
 
@@ -465,7 +507,12 @@ class _Eddy:
         for name in dict.fromkeys(columns):
             source, own = self.graph.places[name]
             series.append(found.values(source, [own])[0].alias(name))
-        return pl.DataFrame(series) if series else pl.DataFrame(height=found.height)
+        return frame_of(series) if series else pl.DataFrame(height=found.height)
+
+
+def _signature(source: int) -> str:
+    """The measure with the signatures of an input's rows."""
+    return f"{SIGNATURE}{source}"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ They keep nothing, and pass on every column that is not a value (interval, weigh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 import polars as pl
@@ -20,6 +20,7 @@ from millstream.kernel.batch import (
     START,
     Batch,
     batch_schema,
+    concat,
     saturating_add,
     value_column,
     value_columns,
@@ -144,7 +145,13 @@ class UnionAll(Operator):
         columns = list(batch_schema(self.schema))
         if all(BORN in batch.columns for batch in inputs):
             columns.append(BORN)
-        return pl.concat([batch.select(columns) for batch in inputs]), NO_STATE
+        ordered = (frame_of([batch.get_column(name) for name in columns]) for batch in inputs)
+        return concat(ordered, _nothing(self.schema, BORN in columns)), NO_STATE
+
+
+@lru_cache(maxsize=1024)
+def _nothing(schema: Schema, born: bool) -> Batch:
+    return pl.DataFrame(schema=batch_schema(schema) | ({BORN: pl.Int64()} if born else {}))
 
 
 class OneRow(Operator):

@@ -27,7 +27,7 @@ from millstream.kernel.batch import (
     empty_batch,
     value_columns,
 )
-from millstream.kernel.columns import frame_of, one_zero, only, stacked, take, with_columns
+from millstream.kernel.columns import frame_of, numbered, one_zero, only, stacked, take, with_columns
 from millstream.kernel.distribution import Distribution, by_value
 from millstream.kernel.keys import KEY, Codes, Positions, Ticks, are_codes_exact, key_codes, stable_order
 from millstream.kernel.operator import Operator, Progress, Segment, State
@@ -139,8 +139,8 @@ def _reduced(
     rows: pl.DataFrame, columns: Sequence[str], firsts: Positions, summaries: Mapping[str, np.ufunc]
 ) -> pl.DataFrame:
     """One row for every run that begins at one of `firsts`."""
-    summed = [pl.Series(name, add.reduceat(numbers(rows, name), firsts)) for name, add in summaries.items()]
-    return frame_of([*gather(rows, columns, firsts), *summed])
+    summed = {name: add.reduceat(numbers(rows, name), firsts) for name, add in summaries.items()}
+    return frame_of([*gather(rows, columns, firsts), *numbered(summed)])
 
 
 def retained_by_value(

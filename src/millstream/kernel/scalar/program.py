@@ -66,8 +66,12 @@ class Check:
     def text(self) -> pl.Expr:
         """What to say of a row that failed: the primary line, then the values that the node read, and the hint."""
         hint = pl.lit("" if self.failure.hint is None else _BEFORE_HINT + self.failure.hint)
-        if self.failure.text is not None:
-            return self.failure.text
+        if (text := self.failure.text) is not None:
+            if self.failure.hint is None:
+                return text
+            line = pl.when(text.str.contains("\n", literal=True)).then(pl.lit("")).otherwise(pl.lit("\n"))
+            said_already = text.str.contains(_BEFORE_HINT, literal=True)
+            return pl.when(said_already).then(text).otherwise(pl.concat_str([text, line, hint]))
         columns = {node.index: node for node in self.node.walk() if isinstance(node, Column)}.values()
         said = [pl.lit(f"{self.failure.message} in {self.node}\n")]
         for place, node in enumerate(columns):

@@ -33,7 +33,7 @@ from millstream.kernel.sharing.index import Index, index_of
 from millstream.kernel.sharing.lineage import WORD_BITS, Bitmaps, any_bit, expand
 from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.predicates import ResidualRows
-from millstream.kernel.sharing.residual import holds
+from millstream.kernel.sharing.residual import holds, not_certain
 from millstream.kernel.sharing.selected import Room, Selected
 from millstream.types import Schema
 
@@ -80,13 +80,22 @@ class GroupedSelection(Operator):
     def of_queries(self, state: State, queries: pl.Series) -> State:
         return pending_of_queries(state, queries)
 
-    def select(self, batch: Batch, state: State, errors: list[Batch], room: Room | None = None) -> tuple[Batch, State]:
-        """The rows and what the eddy learnt, in memory that is given for it; errors are added to those."""
+    def select(
+        self,
+        batch: Batch,
+        state: State,
+        errors: list[Batch],
+        room: Room | None = None,
+        carried: pl.DataFrame | None = None,
+    ) -> tuple[Batch, State]:
+        """The rows, or what is carried in their place, and what the eddy learnt, in memory that is given for it; errors
+        are added to those."""
+        carried = batch if carried is None else carried
         if not batch.height:
-            return Selected(batch, 1, 0).frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
-        index = self._index(state)
+            return Selected(carried, 1, 0).frame(), {EDDY: state[EDDY]} if EDDY in state else NO_STATE
+        index = self.index(state.get(QUERIES, ()))
         widest = max((block.members.size for block in index.blocks), default=1)
-        selected = Selected(batch, widest, len(index.blocks), room)
+        selected = Selected(carried, widest, len(index.blocks), room)
         ranks = [axis.ranks(batch) for axis in index.axes]
         eddy = Eddy(routing_policy(self.policy), EddyMemory(state.get(EDDY, ())))
         for block in index.blocks:
@@ -97,8 +106,8 @@ class GroupedSelection(Operator):
             selected.add(block.number, bits, any_bit(bits) if block.residuals else wanted)
         return selected.frame(), {EDDY: eddy.memory.segments()}
 
-    def _index(self, state: State) -> Index:
-        table = state.get(QUERIES, ())
+    def index(self, table: tuple[Segment, ...]) -> Index:
+        """Of the queries of a query table."""
         # The same segments, in one tuple or another: who loads them need not know what was made of them.
         if self._last is None or len(table) != len(self._last[0]) or not all(map(is_, table, self._last[0])):
             self._last = table, index_of(self.shapes, table)
@@ -106,11 +115,13 @@ class GroupedSelection(Operator):
 
     def _apply(self, residual: ResidualRows, batch: Batch, lineage: Bitmaps, errors: list[Batch]) -> None:
         """Take the bits of those queries from the rows on which their condition is not true."""
-        for low in range(0, batch.height, _ROWS):
-            rows, bits = expand(lineage[low : low + _ROWS] & residual.mask)
+        doubtful = not_certain(residual.condition, batch)
+        for low in range(0, doubtful.size, _ROWS):
+            rows, bits = expand(lineage[doubtful[low : low + _ROWS]] & residual.mask)
+            rows = doubtful[rows + low]
             for first in range(0, rows.size, _PAIRS):
                 part = slice(first, first + _PAIRS)
-                row, bit = rows[part] + low, bits[part]
+                row, bit = rows[part], bits[part]
                 pairs = row, residual.table, residual.row[bit]
                 true = holds(residual.condition, batch, *pairs, len(self.schema), errors)
                 row, bit = row[~true], bit[~true]

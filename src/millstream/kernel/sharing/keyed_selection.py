@@ -86,7 +86,7 @@ class _Operands:
 
 
 @dataclass(frozen=True, eq=False)
-class _Table:
+class QueriesByKey:
     """The queries of all segments by key: `found` has the operand, and which row and shape of which part it is."""
 
     found: Segment
@@ -95,7 +95,7 @@ class _Table:
 
 _serials = count()
 _operands: Recent[_Operands] = Recent(1 << 28, lambda made: 64 + int(made.found.estimated_size()))
-_tables: Recent[_Table] = Recent(1 << 29, lambda made: 64 + int(made.found.estimated_size()))
+_tables: Recent[QueriesByKey] = Recent(1 << 29, lambda made: 64 + int(made.found.estimated_size()))
 
 
 def with_query(schema: Schema) -> Schema:
@@ -143,12 +143,16 @@ class KeyedSelection(Operator):
         batch = inputs[0]
         empty = expanded(pl.Series([], dtype=pl.Int64), batch.clear().get_columns())
         errors: list[Batch] = []
-        parts = [part for segment in state.get(QUERIES, ()) if (part := self._operands(segment)).found.height]
-        if not batch.height or not parts:
+        table = self.queries(state.get(QUERIES, ())) if batch.height else None
+        if table is None:
             return empty, awaited(state, errors, self.first, progress.low, [ERROR_QUERY])
-        table = _tables.get(tuple([part.serial for part in parts]), lambda: _table(parts))
         pieces = self._pieces(batch, table, errors)
         return concat(pieces, empty), awaited(state, errors, self.first, progress.low, [ERROR_QUERY])
+
+    def queries(self, table: Sequence[Segment]) -> QueriesByKey | None:
+        """Those of a query table by key; None where there are none."""
+        parts = [part for segment in table if (part := self._operands(segment)).found.height]
+        return _tables.get(tuple([part.serial for part in parts]), lambda: _table(parts)) if parts else None
 
     def _operands(self, segment: Segment) -> _Operands:
         def is_of(made: _Operands) -> bool:
@@ -184,7 +188,7 @@ class KeyedSelection(Operator):
     def of_queries(self, state: State, queries: pl.Series) -> State:
         return pending_of_queries(state, queries)
 
-    def _pieces(self, batch: Batch, table: _Table, errors: list[Batch]) -> list[Batch]:
+    def _pieces(self, batch: Batch, table: QueriesByKey, errors: list[Batch]) -> list[Batch]:
         probes = evaluate(batch, [self.key], [_OPERAND])
         known = np.flatnonzero(probes[_OPERAND].is_not_null().to_numpy())
         probes = pl.DataFrame(gather(probes, [_OPERAND], known))
@@ -197,7 +201,9 @@ class KeyedSelection(Operator):
             pieces.append(self._satisfying(batch, table, known[i], j, errors))
         return pieces
 
-    def _satisfying(self, batch: Batch, table: _Table, rows: Positions, found: Positions, errors: list[Batch]) -> Batch:
+    def _satisfying(
+        self, batch: Batch, table: QueriesByKey, rows: Positions, found: Positions, errors: list[Batch]
+    ) -> Batch:
         part, shape, row = (table.found[name].to_numpy()[found] for name in (_PART, _SHAPE, _ROW))
         kept = np.ones(rows.size, np.bool_)
         order = np.lexsort((shape, part))
@@ -212,10 +218,10 @@ class KeyedSelection(Operator):
         return expanded(queries, gather(batch, batch.columns, rows[kept]))
 
 
-def _table(parts: Sequence[_Operands]) -> _Table:
+def _table(parts: Sequence[_Operands]) -> QueriesByKey:
     numbered = [part.found.with_columns(pl.lit(number, pl.Int64).alias(_PART)) for number, part in enumerate(parts)]
     found = pl.concat(numbered)
     codes = key_codes(found, [_OPERAND])
     order = stable_order(codes)
     arranged = pl.DataFrame([*gather(found, found.columns, order), pl.Series(KEY, codes[order])])
-    return _Table(arranged, tuple(parts))
+    return QueriesByKey(arranged, tuple(parts))

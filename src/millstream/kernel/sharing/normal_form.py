@@ -10,6 +10,7 @@ true, so that an atom whose operand is NULL holds nowhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from millstream.kernel.scalar.expressions import (
@@ -66,21 +67,28 @@ class NormalForm:
     residual: tuple[Expression, ...]
 
 
+@lru_cache(maxsize=1 << 14)
 def normal_form(condition: Expression, cap: int = 64) -> NormalForm:
     """A conjunct that would become more than `cap` clauses is left whole, as is one with a part that is no atom; what
     its other parts imply stands beside it."""
     clauses: dict[tuple[Atom, ...], None] = {}
     residual: list[Expression] = []
     for conjunct in conjuncts(_pushed(condition, False)):
-        distributed = _distributed(conjunct, cap)
-        if distributed is None:
-            residual.append(conjunct)
-            continue
-        atoms = [_atoms(parts) for parts in distributed]
-        clauses |= dict.fromkeys(clause for clause in atoms if clause is not None)
-        if None in atoms:
+        found, is_whole = _clauses(conjunct, cap)
+        clauses |= dict.fromkeys(found)
+        if not is_whole:
             residual.append(conjunct)
     return NormalForm(tuple(clauses), tuple(residual))
+
+
+@lru_cache(maxsize=1 << 12)  # many conditions are made of few conjuncts
+def _clauses(conjunct: Expression, cap: int) -> tuple[tuple[tuple[Atom, ...], ...], bool]:
+    """The clauses of atoms that a conjunct implies, and whether they are all of it."""
+    distributed = _distributed(conjunct, cap)
+    if distributed is None:
+        return (), False
+    atoms = [_atoms(parts) for parts in distributed]
+    return tuple([clause for clause in atoms if clause is not None]), None not in atoms
 
 
 def _pushed(node: Expression, negate: bool) -> Expression:

@@ -62,7 +62,8 @@ def packed(tables: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
     for rows in tables:
         if rows.height:
             alike.setdefault(tuple(rows.schema.items()), []).append(rows)
-    return [pl.concat(found) if len(found) > 1 else found[0] for found in alike.values()]
+    # In one piece each: rows come one by one, and what is written stays in memory as it was.
+    return [pl.concat(found, rechunk=True) if len(found) > 1 else found[0] for found in alike.values()]
 
 
 def parameters_as_columns(expression: Expression, width: int) -> Expression:

@@ -91,7 +91,8 @@ def _taken_apart(condition: Expression) -> ConditionAtoms:
     atoms: list[int] = []
     clauses: Counter[tuple[Expression, ...]] = Counter()
     for clause in form.clauses:
-        attributes = tuple(sorted({atom.attribute for atom in clause}, key=repr))
+        among = {atom.attribute for atom in clause}
+        attributes = tuple(sorted(among, key=repr) if len(among) > 1 else among)
         ordinal, single = clauses[attributes], len(attributes) == 1
         clauses[attributes] += 1
         module = Module(attributes, 0 if single else ordinal)

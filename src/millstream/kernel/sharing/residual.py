@@ -60,6 +60,14 @@ def holds(
     return true
 
 
+def not_certain(condition: Expression, batch: Batch) -> Positions:
+    """The rows on which a condition must be asked for each query: all but those on which it is true for everybody."""
+    if parameters_used(condition) or calls_users(condition):
+        return np.arange(batch.height)
+    true = attempt(batch, [value_if_any(condition)], ["true"]).to_series().fill_null(False)
+    return np.flatnonzero(~true.to_numpy())
+
+
 def _truth(condition: Expression, pairs: pl.DataFrame) -> tuple[Flags, pl.Series | None]:
     """Where the condition is true, and the errors of pairs on which a part of it fails and none is false. Both come of
     one computation: what calls users' code calls it once."""

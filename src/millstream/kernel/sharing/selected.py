@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import Batch, concat
+from millstream.kernel.columns import with_columns
 from millstream.kernel.keys import Positions
 from millstream.kernel.sharing.lineage import BLOCK, Bitmaps, Flags, lineage_series
 from millstream.kernel.storage.segments import gather
@@ -78,9 +79,8 @@ class Selected:
     def frame(self) -> Batch:
         """All of it: the columns of the batch, `_block` and `_lineage`."""
         self._close()
-        empty = self._batch.clear().with_columns(
-            pl.Series(BLOCK, [], dtype=pl.UInt32), lineage_series(np.empty((0, self._width), np.uint64))
-        )
+        lineage = lineage_series(np.empty((0, self._width), np.uint64))
+        empty = with_columns(self._batch.clear(), pl.Series(BLOCK, [], dtype=pl.UInt32), lineage)
         return concat([*self._whole, *self._picked()], empty)
 
     def _picked(self) -> list[Batch]:

@@ -9,14 +9,15 @@ same rows of any input, and fail on the same ones. Not all that select the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import repeat
 from typing import Any
 
 import polars as pl
 
-from millstream.kernel.batch import value_columns
+from millstream.kernel.batch import value_column, value_columns
 from millstream.kernel.scalar.expressions import Expression, Literal, Parameter
 from millstream.kernel.sharing.identity import number_of
 from millstream.kernel.sharing.normal_form import Atom, normal_form
@@ -37,6 +38,7 @@ class _Term:
     is_integer: bool
     operator: str
     operands: tuple[_Operand, ...]
+    parameter: int | None = None  # that is its only operand
 
     def values(self, constants: Values) -> list[Hashable]:
         return [operand(constants) for operand in self.operands]
@@ -74,9 +76,32 @@ class SelectionKeys:
 
     def of_rows(self, rows: pl.DataFrame, width: int) -> list[Hashable]:
         """Those of queries, by their rows of the query table with so many constants."""
-        if not width:
-            return [self.of(())] * rows.height
-        return [self.of(constants) for constants in rows.select(value_columns(width)).iter_rows()]
+        if not width or not (self._terms or self._is_nothing or self._clauses or self._residual):
+            return [self.of((None,) * width)] * rows.height
+        constants = rows[value_columns(width)]
+        if rows.height > 1 and self._is_plain and not any(s.dtype.is_float() or s.null_count() for s in constants):
+            return self._of_columns(constants)
+        return [self.of(own) for own in constants.iter_rows()]
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether each attribute is compared once, with a parameter, and there is nothing else."""
+        others = self._is_nothing or self._clauses or self._residual or not self._terms
+        compared = all(term.operator in (*_RANGES, "=") and term.parameter is not None for term in self._terms)
+        return not others and compared and len({term.attribute for term in self._terms}) == len(self._terms)
+
+    def _of_columns(self, constants: pl.DataFrame) -> list[Hashable]:
+        """The same as `of` says for each row, of many at once."""
+        parts: list[Iterable[Hashable]] = []
+        for term in sorted(self._terms, key=lambda term: term.attribute):
+            values: Sequence[Hashable] = constants[value_column(term.parameter or 0)].to_list()
+            closed, _ = _closed(term, term.operator, 0)
+            if closed != term.operator:
+                values = [_closed(term, term.operator, value)[1] for value in values]
+            low = values if closed in (">", ">=", "=") else repeat(None)
+            high = values if closed in ("<", "<=", "=") else repeat(None)
+            parts += [repeat(term.attribute), low, repeat(closed == ">"), high, repeat(closed != "<")]
+        return [*zip(*parts, strict=False)]
 
     def of(self, constants: Values) -> Hashable:
         if self._is_nothing:
@@ -152,7 +177,8 @@ def _exact(value: Hashable) -> Hashable:
 
 def _term(atom: Atom) -> _Term:
     operands = tuple(map(_operand, atom.operands))
-    return _Term(number_of(atom.attribute), atom.attribute.type.is_integer, atom.operator, operands)
+    parameter = atom.operands[0].index if len(atom.operands) == 1 and isinstance(atom.operands[0], Parameter) else None
+    return _Term(number_of(atom.attribute), atom.attribute.type.is_integer, atom.operator, operands, parameter)
 
 
 def _operand(expression: Expression) -> _Operand:

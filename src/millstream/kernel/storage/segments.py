@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import END, INF, WEIGHT, Batch, concat
-from millstream.kernel.columns import bits, frame_of, is_small, only, renamed, taken, with_columns
+from millstream.kernel.columns import bits, frame_of, in_one_piece, is_small, only, parted, renamed, taken, with_columns
 from millstream.kernel.keys import KEY, Codes, Positions, first_of_equal
 from millstream.kernel.operator import Segment
 from millstream.kernel.storage import time_queue
@@ -71,10 +71,11 @@ def released(
     """Of what arrived and what waited: the rows whose instant the frontier has reached, and the others."""
     waits = numbers(arrived, column) > after
     if not queue and not waits.any():
-        return arrived.rechunk(), ()
+        return in_one_piece(arrived), ()
     waited = [renamed(part, {TIME: column}) for part in time_queue.due(queue, before, after)]
-    ready = concat([only(arrived, ~waits), *waited], arrived).rechunk()
+    later, now = parted(arrived, waits)
+    ready = in_one_piece(concat([now, *waited], arrived))
     queue = time_queue.advanced(queue, after)
-    if waits.any():
-        queue = time_queue.pushed(queue, renamed(only(arrived, waits), {column: TIME}), after)
+    if later.height:
+        queue = time_queue.pushed(queue, renamed(later, {column: TIME}), after)
     return ready, queue

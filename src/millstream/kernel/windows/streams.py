@@ -54,7 +54,8 @@ class ChangeStream(Operator):
         due, pending = released(state.get("pending", ()), arrived, START, progress.low_before, progress.low)
         said = self._said(due)
         ends = pl.Series(END, numbers(said, START) + 1)
-        return frame_of([*said[[*self.columns, START]], ends, said[WEIGHT]]), {"pending": pending}
+        before = [said.get_column(name) for name in (*self.columns, START)]
+        return frame_of([*before, ends, said.get_column(WEIGHT)]), {"pending": pending}
 
     def _said(self, due: Batch) -> Batch:
         """What the change points come to, in order of time. They cancel only at instants at which rows both come and

@@ -36,7 +36,7 @@ def hash_keys(join: lo.Join) -> HashKeys | None:
     return HashKeys(tuple(positions), conjunction(rest), null_safe)
 
 
-def with_column_keys(join: lo.Join) -> lo.Node:
+def with_column_keys(join: lo.Join) -> lo.Project:
     width, other_width = len(join.left.schema), len(join.right.schema)
     keys, null_safe, rest = _chosen(join)
     left = extended(join.left, [own for own, _ in keys])

@@ -20,7 +20,9 @@ def is_monotonic(plan: lo.Node) -> bool:
             return isinstance(plan.window, Unbounded) or (
                 isinstance(plan.window, BeginEnd) and plan.window.is_monotonic
             )
-        case lo.Filter() | lo.Project() | lo.Distinct() | ph.Selection() | ph.Expand():
+        case lo.Filter() | lo.Project() | lo.Distinct():
+            return is_monotonic(plan.input)
+        case ph.Selection() | ph.CellSelection() | ph.Expand() | ph.Constants():
             return is_monotonic(plan.input)
         case lo.Join(join="inner"):
             return _monotonic_or_fixed(plan.left, plan.right) or _monotonic_or_fixed(plan.right, plan.left)

@@ -34,7 +34,9 @@ def pattern_of(plan: lo.Node) -> Pattern:
     match plan:
         case lo.Window():
             return _of_window(plan)
-        case lo.Filter() | lo.Project() | ph.Selection() | ph.Expand() | ph.Stamped() | ph.Matches():
+        case lo.Filter() | lo.Project() | ph.Stamped() | ph.Matches():
+            return pattern_of(plan.input)
+        case ph.Selection() | ph.CellSelection() | ph.Expand() | ph.Constants():
             return pattern_of(plan.input)
         case ph.Shortened():
             return _at_least_weak(plan.input)

@@ -59,9 +59,9 @@ def _used(expressions: Iterable[Expression]) -> set[int]:
 def _read(node: lo.Node, needed: set[int]) -> lo.Node:
     """The node, of whose retractions only some columns are read."""
     match node:
-        case ph.Selection() | ph.MatchedSelection() | ph.TreeSelection():
+        case ph.Selection() | ph.MatchedSelection() | ph.TreeSelection() | ph.CellSelection():
             return node  # which columns its queries read changes with who comes and goes
-        case lo.Window(window=Rows(slide=1) as window) if _is_base(node.input):
+        case lo.Window(window=Rows(slide=1) as window) if is_base(node.input):
             kept = needed | set(window.partition)
             columns = enumerate(node.schema)
             forgotten = tuple(i for i, field in columns if field.type in _OF_ANY_SIZE and i not in kept)
@@ -105,7 +105,7 @@ def _finds(side: lo.Node, other: lo.Node) -> bool:
     return isinstance(side, lo.Window) and any(isinstance(node, lo.StreamScan) for node in other.walk())
 
 
-def _is_base(stream: lo.Node) -> bool:
+def is_base(stream: lo.Node) -> bool:
     while isinstance(stream, lo.Sample):
         stream = stream.input
     return isinstance(stream, lo.StreamScan)

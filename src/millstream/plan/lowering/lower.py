@@ -5,12 +5,12 @@ Equal sub-plans become one step, whichever queries they come from, because a ste
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from millstream.errors import BindError
+from millstream.kernel.aggregation.accumulators import Accumulator
 from millstream.kernel.aggregation.aggregate import Aggregate
-from millstream.kernel.aggregation.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.combined import CellAggregate, CombinedAggregate
 from millstream.kernel.joins.existence import ExistenceJoin
 from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
@@ -18,7 +18,7 @@ from millstream.kernel.just_in_time.gates import JustInTime
 from millstream.kernel.just_in_time.producers import ProducerOutput
 from millstream.kernel.lazy.matched_selection import MatchedSelection
 from millstream.kernel.lazy.matches import Matches
-from millstream.kernel.lazy.ranked_tree import RankedTree, TreeShape
+from millstream.kernel.lazy.ranked_tree import RankedTree
 from millstream.kernel.lazy.tree_selection import TreeSelection
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.multiway.stem_join import StemJoin
@@ -40,10 +40,12 @@ from millstream.kernel.scalar.expressions import (
     conjuncts,
     possible,
 )
+from millstream.kernel.sharing.cells import CELL, CellSelection
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
-from millstream.kernel.sharing.keyed_selection import KeyedSelection
+from millstream.kernel.sharing.input_lineage import InputSelections
+from millstream.kernel.sharing.query_constants import QueryConstants
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis
 from millstream.kernel.windows.elements import Elements
 from millstream.kernel.windows.rows import RowsWindow
@@ -52,21 +54,21 @@ from millstream.kernel.windows.streams import ChangeStream
 from millstream.kernel.windows.time import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
-from millstream.plan.algebra.column_keys import hash_keys, with_column_keys
+from millstream.plan.algebra.column_keys import HashKeys, hash_keys, with_column_keys
 from millstream.plan.algebra.existence import existence_of
 from millstream.plan.algebra.outer_joins import columns, expand_join, swapped_join
 from millstream.plan.algebra.user_calls import called_once, once_possible
 from millstream.plan.analysis.births import has_runs, refuse_compared, refuse_untraced
 from millstream.plan.analysis.lifetime import Counting
 from millstream.plan.analysis.monotonic import is_non_retroactive, is_static
-from millstream.plan.analysis.patterns import Pattern, pattern_of
-from millstream.plan.explain import describe
 from millstream.plan.fingerprint import FORGETTING, Fingerprints, producer_of
-from millstream.plan.lowering.forgotten import forgetting, missing
-from millstream.plan.lowering.variants import DETECTIONS, synopsis_by_pattern
+from millstream.plan.lowering.forgotten import forgetting, is_base, missing
+from millstream.plan.lowering.kernel_calls import kernel_calls, tree_shape
+from millstream.plan.lowering.selections import SelectionNode, input_selections, selecting
+from millstream.plan.lowering.variants import DETECTIONS, refuse_strict, synopsis_by_pattern
 from millstream.plan.rules.reduce_windows import is_row_wise_over
 from millstream.plan.tags import STEP_TAGS
-from millstream.types import Schema
+from millstream.types import Field, Schema
 
 CLOCK = "_clock"  # the source that carries no rows, only how far time has come
 
@@ -105,7 +107,7 @@ class Lowering:
         self._forgets = plan is not remembering
         self._errors: dict[str, Schema] = {}  # the edges that carry what fails
         if options.strategy == "direct":
-            _refuse_strict(plan)
+            refuse_strict(plan)
         self.edge = self._checked(plan)
 
     def _checked(self, plan: lo.Node) -> str:
@@ -167,7 +169,7 @@ class Lowering:
             case lo.Window():
                 return self._window(node)
             case lo.Sample():
-                derived = not _is_base(node.input)
+                derived = not is_base(node.input)
                 edge = self._elements(node.input) if derived else self.lower(node.input)
                 return self._step(node, Sample(node.schema, node.percent, node.seed, derived=derived), edge)
             case lo.RelationToStream():
@@ -176,6 +178,14 @@ class Lowering:
                 return self._selection(node)
             case ph.Expand():
                 return self._expand(node)
+            case ph.Constants():
+                fields = {parameter.index: Field(str(parameter), parameter.type) for parameter in node.parameters}
+                edge = self.lower(node.input)
+                return self._step(node, QueryConstants(node.input.schema, fields), edge, table_of=self.selection)
+            case ph.CellSelection():
+                return self._cell_selection(node)
+            case ph.Combined():
+                return self._combined(node)
             case ph.QueryRows():
                 return self._marked(node.group, False)
             case ph.Matches():
@@ -248,23 +258,27 @@ class Lowering:
         return found
 
     def _selection(self, node: ph.Selection) -> str:
-        operator = _selecting(node.input.schema, node.key, node.shapes)
-        self.selection = self._step(node, operator, self.lower(node.input))
+        operator = selecting(node.input.schema, node.key, node.shapes)
+        return self._selected(node, operator, node)
+
+    def _selected(self, node: lo.Node, operator: Operator, selection: SelectionNode) -> str:
+        """The step of a node that selects for all queries of a group. Of a join it reads what one of them may want."""
+        asked = input_selections(self._apart(self._name(node, operator)), selection)
+        edge = self._join_for_queries(selection.input, asked, self._fingerprints.of(node))
+        self.selection = self._step(node, operator, edge)
         return self.selection
 
     def _matched_selection(self, node: ph.MatchedSelection) -> str:
         projection = linear.Project(node.schema, node.columns)
         matches = Matches(node.schema, node.instants, node.kept, timed=node.timed)
-        operator = MatchedSelection(_selecting(node.input.schema, node.key, node.shapes), projection, matches)
-        self.selection = self._step(node, operator, self.lower(node.input))
-        return self.selection
+        operator = MatchedSelection(selecting(node.input.schema, node.key, node.shapes), projection, matches)
+        return self._selected(node, operator, node)
 
     def _tree_selection(self, node: ph.TreeSelection) -> str:
-        selection = _selecting(node.input.schema, node.key, node.shapes)
+        selection = selecting(node.input.schema, node.key, node.shapes)
         projection = linear.Project(node.schema, node.columns)
         operator = TreeSelection(selection, projection, tree_shape(node, node.schema), node.kept)
-        self.selection = self._step(node, operator, self.lower(node.input))
-        return self.selection
+        return self._selected(node, operator, node)
 
     def _expand(self, node: ph.Expand) -> str:
         """Together with the selection, where only row-wise work is in between: lineage is too wide to be kept."""
@@ -278,9 +292,20 @@ class Lowering:
         if not isinstance(below, ph.Selection) or below.key is not None or fragile:
             return self._step(node, expand, self.lower(node.input))
         selection = GroupedSelection(below.input.schema, below.shapes)
-        operator = ExpandedSelection(selection, row_wise[::-1], expand)
-        self.selection = self._step(node, operator, self.lower(below.input))
-        return self.selection
+        return self._selected(node, ExpandedSelection(selection, row_wise[::-1], expand), below)
+
+    def _cell_selection(self, node: ph.CellSelection) -> str:
+        selection = GroupedSelection(node.input.schema, node.shapes)
+        projection = linear.Project(node.schema[len(CELL) :], node.columns)
+        return self._selected(node, CellSelection(selection, projection), node)
+
+    def _combined(self, node: ph.Combined) -> str:
+        rows = node.input.schema
+        columns = [Column(f.type, index, f.name) for index, f in enumerate((*rows[: node.keys], *node.arguments))]
+        sums = {Accumulator(kind, argument): column for kind, argument, column in node.sums}
+        calls = kernel_calls(node.calls, columns)
+        operator = CombinedAggregate(rows, node.keys, node.arguments, calls, sums, always=node.always)
+        return self._marked(self._step(node, operator, self.lower(node.input)), True)
 
     def _generated(self, node: lo.Node, edge: str) -> str:
         """Where instants of generation count: the edge with those of rows that come and never go."""
@@ -297,7 +322,7 @@ class Lowering:
     def _window(self, node: lo.Window) -> str:
         window = node.window
         if isinstance(window, Rows):
-            edge = self.lower(node.input) if _is_base(node.input) else self._elements(node.input)
+            edge = self.lower(node.input) if is_base(node.input) else self._elements(node.input)
             plain = replace(node, forgotten=())
             found = next((each for each in self.options.counting if each.window == plain), None)
             counts = {} if found is None else {"since": found.since, "before": found.before}
@@ -372,9 +397,10 @@ class Lowering:
         computed = lo.Project(node.input, tuple(columns), names)
         edge = self.lower(computed)
         keys = tuple(columns.index(key) for key in node.keys)
-        calls = _calls(node.calls, columns)
+        calls = kernel_calls(node.calls, columns)
         retractions = edge in self._retracting or self.options.strategy != "upa"
-        operator = Aggregate(computed.schema, keys, calls, retractions=retractions)
+        aggregate = CellAggregate if isinstance(node.input, ph.CellSelection) else Aggregate
+        operator = aggregate(computed.schema, keys, calls, retractions=retractions)
         return self._marked(self._step(node, operator, edge), True)
 
     def _join(self, node: lo.Join) -> str:
@@ -384,16 +410,42 @@ class Lowering:
         if keys is None:
             return self.lower(with_column_keys(node))
         edges = self.lower(node.left), self.lower(node.right)
-        arguments = node.left.schema, node.right.schema, keys.positions, keys.residual, keys.null_safe
         if not is_non_retroactive(node.right):
-            synopses = self._synopsis(node.left, edges[0]), self._synopsis(node.right, edges[1])
-            found = missing(node.left), missing(node.right)
-            return self._step(node, InnerJoin(*arguments, synopses=synopses, found=found), *edges)
+            return self._step(node, self._inner_join(node, keys, edges), *edges)
+        arguments = node.left.schema, node.right.schema, keys.positions, keys.residual, keys.null_safe
         refuse_untraced(node.left)
         # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
         lag = 0 if self._is_punctual(node.left, edges[:1]) else None
         edge = self._step(node, NonRetroactiveJoin(*arguments, lag=lag), *edges)
         return self._marked(edge, edges[0] in self._retracting)
+
+    def _inner_join(
+        self, node: lo.Join, keys: HashKeys, edges: Sequence[str], selections: InputSelections | None = None
+    ) -> InnerJoin:
+        synopses = self._synopsis(node.left, edges[0]), self._synopsis(node.right, edges[1])
+        schemas = node.left.schema, node.right.schema
+        found = missing(node.left), missing(node.right)
+        return InnerJoin(*schemas, keys.positions, keys.residual, keys.null_safe, synopses, selections, found)
+
+    def _join_for_queries(self, core: lo.Node, selections: InputSelections, of: str) -> str:
+        """The edge of a group's core: of a join, with only what one of its queries may want."""
+        suffix = f"of-queries-{of}"
+        if isinstance(core, ph.StemJoin) and not core.jit:
+            edges = [self.lower(child) for child in core.inputs]
+            operator = self._joining(core, edges, selections=selections)
+            return self._named(f"stemjoin-{suffix}", operator, *edges, table_of=selections.step)
+        if not (isinstance(core, lo.Join) and core.join == "inner"):
+            return self.lower(core)
+        keys = hash_keys(core)
+        if keys is None:
+            shown = with_column_keys(core)
+            return self._named(
+                f"project-{suffix}", _row_wise(shown), self._join_for_queries(shown.input, selections, of)
+            )
+        edges = [self.lower(child) for child in core.children]
+        return self._named(
+            f"innerjoin-{suffix}", self._inner_join(core, keys, edges, selections), *edges, table_of=selections.step
+        )
 
     def _many_join(self, node: ph.ManyJoin) -> str:
         edges = [self.lower(child) for child in node.inputs]
@@ -415,7 +467,13 @@ class Lowering:
         awaited = dict.fromkeys(one.edge for each in alternatives for one in each)
         return self._step(node, taken, producer, awaited=tuple(awaited))
 
-    def _joining(self, node: ph.ManyJoin, edges: Sequence[str], alternatives: Alternatives | None = None) -> Operator:
+    def _joining(
+        self,
+        node: ph.ManyJoin,
+        edges: Sequence[str],
+        alternatives: Alternatives | None = None,
+        selections: InputSelections | None = None,
+    ) -> Operator:
         synopses = [self._synopsis(child, edge) for child, edge in zip(node.inputs, edges, strict=True)]
         schemas = [child.schema for child in node.inputs]
         retracting = frozenset(number for number, edge in enumerate(edges) if edge in self._retracting)
@@ -442,6 +500,7 @@ class Lowering:
                 jit=held,
                 retracting=retracting,
                 alternatives=alternatives,
+                selections=selections,
             )
         raise AssertionError(f"no operator for {type(node).__name__}")
 
@@ -478,9 +537,13 @@ class Lowering:
             return Consolidated()
         return synopsis_by_pattern(plan, self.options.expiry_groups, self.options.lazy_interval)
 
-    def _step(self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
-        name = f"{STEP_TAGS[type(operator)]}-{self._name_of(node)}"
-        return self._named(name, operator, *inputs, awaited=awaited)
+    def _step(
+        self, node: lo.Node, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
+    ) -> str:
+        return self._named(self._name(node, operator), operator, *inputs, awaited=awaited, table_of=table_of)
+
+    def _name(self, node: lo.Node, operator: Operator) -> str:
+        return f"{STEP_TAGS[type(operator)]}-{self._name_of(node)}"
 
     def _name_of(self, node: lo.Node) -> str:
         """By its plan, and by what windows in it have forgotten: what is kept of the same plan is another one then."""
@@ -494,41 +557,24 @@ class Lowering:
         """Where the rows of a window of the plan are that counts them."""
         return self._windows[window]
 
-    def _named(self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = ()) -> str:
+    def _named(
+        self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
+    ) -> str:
+        name = self._apart(name)
+        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited, table_of=table_of))
+        return self._marked(name, bool(self._retracting.intersection(inputs)))
+
+    def _apart(self, name: str) -> str:
+        """The name of a step, with what keeps it apart from others."""
         if self.options.strategy != "upa" or self._born:
             # The same plan run in another way keeps other state: it must not be taken for the usual one.
             name = f"{name}-{self.options.strategy}{'-born' if self._born else ''}"
-        if self.options.apart:
-            name = f"{name}~{self.options.apart}"
-        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited))
-        return self._marked(name, bool(self._retracting.intersection(inputs)))
+        return f"{name}~{self.options.apart}" if self.options.apart else name
 
     def _marked(self, edge: str, retracting: bool) -> str:
         """Note whether an edge may carry negative weights; operators that pass rows on do as their inputs."""
         (self._retracting.add if retracting else self._retracting.discard)(edge)
         return edge
-
-
-def _calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression]) -> tuple[AggregateCall, ...]:
-    """The calls as the kernel takes them: their arguments are among the columns."""
-    return tuple(
-        AggregateCall(
-            call.function,
-            None if call.argument is None else columns.index(call.argument),
-            call.distinct,
-            call.type,
-            call.definition,
-            call.gives_error,
-        )
-        for call in calls
-    )
-
-
-def tree_shape(node: ph.RankedTree | ph.TreeSelection, rows: Schema) -> TreeShape:
-    """Over rows with instants in the last columns."""
-    schema = rows[: -node.instants]
-    columns = [Column(field.type, index, field.name) for index, field in enumerate(schema)]
-    return TreeShape(schema, node.keys, _calls(node.calls, columns), node.instants, node.shifts)
 
 
 def _is_expanded(node: lo.Node) -> bool:
@@ -544,27 +590,3 @@ def _row_wise(node: lo.Project | lo.Filter) -> Operator:
     if isinstance(node, lo.Project):
         return linear.Project(node.schema, node.expressions)
     return linear.Filter(node.schema, node.condition)
-
-
-def _selecting(
-    schema: Schema, key: Expression | None, shapes: Mapping[str, Expression]
-) -> GroupedSelection | KeyedSelection:
-    if key is None:
-        return GroupedSelection(schema, shapes)
-    return KeyedSelection(schema, key, shapes)
-
-
-def _is_base(stream: lo.Node) -> bool:
-    while isinstance(stream, lo.Sample):
-        stream = stream.input
-    return isinstance(stream, lo.StreamScan)
-
-
-def _refuse_strict(plan: lo.Node) -> None:
-    for node in plan.walk():
-        if node.kind == "relation" and pattern_of(node) == Pattern.STR and not is_non_retroactive(node):
-            raise BindError(
-                "strategy 'direct' cannot run this query",
-                detail=f"the rows of {describe(node)} leave at instants that nothing foretells (STR)",
-                hint="SET strategy = 'upa' or 'negative'",
-            )

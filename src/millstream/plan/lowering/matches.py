@@ -26,6 +26,7 @@ from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.algebra.error_relations import held
 from millstream.plan.analysis.monotonic import is_non_retroactive
+from millstream.plan.analysis.time_order import goes_by_order
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import generalised
 from millstream.types import Field
@@ -90,6 +91,8 @@ Choose = Callable[[str, int | None, bool], int | None]
 def lazy_plan(plan: lo.Node, choose: Choose) -> LazyPlan | NotLazy:
     if any(is_non_retroactive(node) for node in plan.walk()):
         return NotLazy("a NON RETROACTIVE table is joined as of the instant at which rows come")
+    if goes_by_order(plan):
+        return NotLazy("FIRST and LAST go by the order in which rows come")
     taking = _Taking(choose)
     fragile, whole = is_fragile(plan), plan
     plan = plan.input if isinstance(plan, lo.Checked) else plan

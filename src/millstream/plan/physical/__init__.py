@@ -3,13 +3,26 @@
 They stand in a plan beside the logical ones, and are compared and named in the same way.
 """
 
-from millstream.plan.physical.groups import QUERY, Expand, QueryRows, Selection
+from millstream.plan.physical.groups import (
+    QUERY,
+    CellSelection,
+    Combined,
+    Constants,
+    Expand,
+    Parted,
+    PartScan,
+    QueryRows,
+    Selection,
+)
 from millstream.plan.physical.joins import Consumer, JoinTree, ManyJoin, StemJoin, without_consumers
 from millstream.plan.physical.matches import Guard, MatchedSelection, Matches, MatchScan, RankedTree, TreeSelection
 from millstream.plan.physical.windows import Shortened, Stamped
 
 __all__ = [
     "QUERY",
+    "CellSelection",
+    "Combined",
+    "Constants",
     "Consumer",
     "Expand",
     "Guard",
@@ -18,6 +31,8 @@ __all__ = [
     "MatchScan",
     "MatchedSelection",
     "Matches",
+    "PartScan",
+    "Parted",
     "QueryRows",
     "RankedTree",
     "Selection",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.scalar.expressions import Expression, Parameter
+from millstream.kernel.sharing.cells import CELL
+from millstream.plan.nodes.aggregation import AggregateCall
 from millstream.plan.nodes.node import Node, Unary
 from millstream.types import BIGINT, Field, Schema
 
@@ -39,6 +41,43 @@ class Expand(Unary):
 
 
 @dataclass(frozen=True)
+class Constants(Unary):
+    """The rows of each query, which stands first, with its constants behind: parameters by their numbers."""
+
+    group: str
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, *(Field(str(parameter), parameter.type) for parameter in self.parameters))
+
+
+@dataclass(frozen=True)
+class PartScan(Node):
+    """The rows of a part of a plan in which queries differ in several places, before it is lifted."""
+
+    number: int
+    columns: Schema = field(compare=False)
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
+
+
+@dataclass(frozen=True)
+class Parted(Unary):
+    """A plan over parts, whose rows come from one input: of each part, where that has its columns. It is lifted, and
+    never run."""
+
+    plan: Node
+    slots: tuple[tuple[int, ...], ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.plan.schema
+
+
+@dataclass(frozen=True)
 class QueryRows(Node):
     """One row from instant 0 on for each query of a group: the query, then NULLs."""
 
@@ -48,3 +87,37 @@ class QueryRows(Node):
     @property
     def schema(self) -> Schema:
         return (QUERY, *self.columns)
+
+
+@dataclass(frozen=True)
+class CellSelection(Unary):
+    """The rows that some query of a group wants, projected to `columns`; the cell that a row is in, which says whose it
+    is, stands before these."""
+
+    group: str
+    columns: tuple[Expression, ...]
+    names: tuple[str, ...] = field(compare=False)
+    shapes: Mapping[str, Expression] = field(default_factory=dict, compare=False)  # what the queries ask, by name
+
+    @property
+    def schema(self) -> Schema:
+        return (*CELL, *(Field(name, e.type) for name, e in zip(self.names, self.columns, strict=True)))
+
+
+@dataclass(frozen=True)
+class Combined(Unary):
+    """The aggregate of groups of which parts were aggregated: rows of `keys` columns, then of totals.
+
+    Calls are over the keys and the `arguments` behind them. `sums` says, by kind and argument of a total, which column
+    has it. With `always` a group has a row wherever its key is.
+    """
+
+    keys: int
+    arguments: Schema
+    calls: tuple[AggregateCall, ...]
+    sums: tuple[tuple[str, int | None, int], ...]
+    always: bool
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema[: self.keys], *(Field(str(call), call.type) for call in self.calls))

@@ -24,12 +24,14 @@ ANY = JoinChoice()
 @dataclass(frozen=True)
 class Context:
     """What is known of the sources, and of the joins that running queries keep of them (`statistics`); what was chosen
-    about joins; over how many shards rows are spread; and the setting `stem_window`."""
+    about joins; over how many shards rows are spread; the setting `stem_window`; and whether the inputs of joins are
+    ordered by cost."""
 
     statistics: Statistics = field(default_factory=dict)
     choice: JoinChoice = ANY
     shards: int = 1
     stem_window: int = 0
+    orders_joins: bool = False
 
 
 Rule = Callable[[lo.Node, Context], lo.Node]

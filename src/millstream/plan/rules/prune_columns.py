@@ -85,7 +85,8 @@ def _prune_join(node: lo.Join, needed: set[int], kept: KeptByPlan) -> tuple[lo.N
 def _prune_aggregate(node: lo.Aggregate, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
     """Groups stay as they are; calls that nobody reads are left out."""
     keys = len(node.keys)
-    calls = [call for index, call in enumerate(node.calls) if index + keys in needed]
+    read = [index for index in range(len(node.calls)) if index + keys in needed]  # some may be equal
+    calls = [node.calls[index] for index in read]
     arguments = [call.argument for call in calls if call.argument is not None]
     child, positions = _prune(node.input, set().union(*(columns_used(e) for e in (*node.keys, *arguments))), kept)
     moved_calls = tuple(
@@ -93,7 +94,7 @@ def _prune_aggregate(node: lo.Aggregate, needed: set[int], kept: KeptByPlan) -> 
     )
     pruned = lo.Aggregate(child, tuple(_moved(key, positions) for key in node.keys), moved_calls)
     places = {index: index for index in range(keys)}
-    places |= {keys + node.calls.index(call): keys + new for new, call in enumerate(calls)}
+    places |= {keys + old: keys + new for new, old in enumerate(read)}
     return pruned, places
 
 

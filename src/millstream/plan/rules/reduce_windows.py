@@ -33,7 +33,14 @@ def is_row_wise_over(node: lo.Node, window: object) -> bool:
     match node:
         case lo.Window():
             return node.window == window
-        case lo.Filter() | lo.Project() | ph.Selection() | ph.Expand() | lo.SetOperation(operation="union all"):
+        case (
+            lo.Filter()
+            | lo.Project()
+            | ph.Selection()
+            | ph.Expand()
+            | ph.Constants()
+            | lo.SetOperation(operation="union all")
+        ):
             return all(is_row_wise_over(child, window) for child in node.children)
         case _:
             return False

@@ -1,0 +1,212 @@
+"""Whether queries of a join are better off together: never worse than `sharing = 'off'`, nor than `'on'`.
+
+Queries each want a range of the values of one input, or of both. How many they are, the part of the rows that each
+wants, and how many partners a row has, decide whether a join each, one join of everything, or one join with lineage
+costs least. Beside the time, the pairs of rows are counted that joins look at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from bench.harness.experiment import Bar, Experiment, Measurement, Sample, Settings, Trial, in_turns, with_more
+
+import millstream as ms
+from millstream.kernel.joins import pairwise, stem
+from millstream.kernel.sharing.signature_classes import SignatureClasses
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DEFAULT, OFF, ON = "auto", "off", "on"
+QUERIES = (1, 2, 10, 100, 1_000)
+SELECTIVITIES = (0.0001, 0.001, 0.01, 0.1, 1.0)
+PARTNERS = (1, 10, 100, 1_000)
+BEFORE, AFTER = "before the data", "after it"
+ONE, BOTH = "one input", "both inputs"
+VALUES = 1_000_000
+ROWS, PAIRS = 40_000, 2_000_000  # of each stream; of all queries together, at most about so many
+EPOCHS = 4
+STREAMS = """
+    CREATE STREAM s (k INT, v INT) TIMESTAMP BY ts;
+    CREATE STREAM t (k INT, w INT) TIMESTAMP BY ts
+"""
+JOIN = "SELECT s.v, t.w FROM s [RANGE 1000000], t [RANGE 1000000] WHERE s.k = t.k AND "
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A case of the grid."""
+
+    queries: int
+    selectivity: float
+    partners: int
+    sides: str
+    when: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.selectivity:.2%} of {self.sides}, {self.partners} partners, {self.when}"
+
+    def rows(self, most_rows: int, most_pairs: int) -> int:
+        """Of each stream: fewer, where the queries would get too many pairs."""
+        part = self.selectivity ** (1 if self.sides == ONE else 2)
+        pairs = max(self.queries * part, 1.0) * self.partners
+        return int(max(min(most_rows, most_pairs / pairs), min(2 * self.partners, 400), 40))
+
+
+def conditions(cell: Cell) -> Iterator[str]:
+    dice = np.random.default_rng(7)
+    width = int(VALUES * cell.selectivity)
+    for number in range(cell.queries):
+        # All rows are wanted by conditions that differ nevertheless.
+        lows = dice.integers(0, VALUES - width + 1, 2) - (number if width == VALUES else 0)
+        yield " AND ".join(
+            f"{column} >= {low} AND {column} < {low + width + 2 * number * (width == VALUES)}"
+            for column, low in zip(("s.v", "t.w")[: 1 if cell.sides == ONE else 2], lows.tolist(), strict=False)
+        )
+
+
+def run(sharing: str, cell: Cell, rows: int) -> Sample:
+    dice = np.random.default_rng(8)
+    keys = max(rows // cell.partners, 1)
+    parts = [
+        {
+            stream: pl.DataFrame(
+                {
+                    "k": dice.integers(0, keys, rows // EPOCHS).astype(np.int32),
+                    value: dice.integers(0, VALUES, rows // EPOCHS).astype(np.int32),
+                    "ts": epoch + 1,
+                }
+            )
+            for stream, value in (("s", "v"), ("t", "w"))
+        }
+        for epoch in range(EPOCHS)
+    ]
+    asked = [JOIN + condition for condition in conditions(cell)]
+    with ms.connect(engine="inprocess") as db, counted_pairs() as pairs:
+        db.execute(f"{STREAMS}; SET sharing = '{sharing}'")
+        queries: list[ms.Query] = []
+        if cell.when == BEFORE:
+            queries = [db.register(text) for text in asked]
+        else:
+            _feed(db, parts[:-1])
+        begun, clock = time.process_time(), time.perf_counter()
+        if cell.when == BEFORE:
+            _feed(db, parts)
+        else:
+            queries = [db.register(text) for text in asked]
+            _feed(db, parts[-1:])
+        db.advance(to=EPOCHS + 1)
+        taken = time.process_time() - begun, time.perf_counter() - clock
+        found = sum(query.result().num_rows for query in queries[:: max(1, len(queries) // 10)])
+        return with_more(Sample(2 * rows, *taken, found), pairs=pairs[0])
+
+
+def _feed(db: ms.Database, parts: Sequence[dict[str, pl.DataFrame]]) -> None:
+    for part in parts:
+        for stream, rows in part.items():
+            db.insert(stream, rows)
+
+
+@contextmanager
+def counted_pairs() -> Iterator[list[int]]:
+    """The pairs that joins look at within the block."""
+    count = [0]
+    places = (pairwise.KeyedJoin, "_candidates"), (stem.Probe, "candidates"), (SignatureClasses, "_found")
+    before = [getattr(kind, name) for kind, name in places]
+
+    def counting(candidates: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def found(*given: Any) -> Iterator[Any]:
+            for pairs in candidates(*given):
+                count[0] += pairs[0].size
+                yield pairs
+
+        return found
+
+    for (kind, name), candidates in zip(places, before, strict=True):
+        setattr(kind, name, counting(candidates))
+    try:
+        yield count
+    finally:
+        for (kind, name), candidates in zip(places, before, strict=True):
+            setattr(kind, name, candidates)
+
+
+def cells(settings: Settings) -> list[Cell]:
+    if settings.quick:
+        return [Cell(n, part, 10, sides, BEFORE) for n in (1, 10) for part in (0.01, 1.0) for sides in (ONE, BOTH)]
+    return [
+        Cell(n, part, partners, sides, when)
+        for when in (BEFORE, AFTER)
+        for sides in (ONE, BOTH)
+        for partners in PARTNERS
+        for part in SELECTIVITIES
+        for n in QUERIES
+    ]
+
+
+def trials(settings: Settings) -> list[Trial]:
+    return [
+        Trial(f"{cell.queries} queries, {cell.name}", partial(_measure, cell, settings)) for cell in cells(settings)
+    ]
+
+
+def _measure(cell: Cell, settings: Settings) -> list[Measurement]:
+    rows = cell.rows(ROWS // 20, PAIRS // 50) if settings.quick else cell.rows(ROWS, PAIRS)
+    best = in_turns(
+        {sharing: partial(run, sharing, cell, rows) for sharing in (DEFAULT, OFF, ON)}, settings.repetitions
+    )
+    if len({sample.rows_out for sample in best.values()}) != 1:
+        raise AssertionError(f"{cell}: answers differ")
+    return [Measurement(cell.name, sharing, cell.queries, sample) for sharing, sample in best.items()]
+
+
+def ratios(measurements: Sequence[Measurement]) -> Iterator[tuple[float, float]]:
+    """Of each cell, how fast the default is and how many pairs it looks at, by the better of the two others. Pairs that
+    are fewer than the elements count as so many: each of these is looked at in any case."""
+    samples: dict[tuple[str, int], dict[str, Sample]] = {}
+    for measurement in measurements:
+        samples.setdefault((measurement.case, measurement.size), {})[measurement.variant] = measurement.sample
+    for found in samples.values():
+        others = found[OFF], found[ON]
+        looked_at = {sharing: max(sample.more["pairs"], sample.elements) for sharing, sample in found.items()}
+        yield (
+            min(sample.cpu for sample in others) / found[DEFAULT].cpu,
+            looked_at[DEFAULT] / min(looked_at[OFF], looked_at[ON]),
+        )
+
+
+def bars(measurements: Sequence[Measurement]) -> list[Bar]:
+    found = [*ratios(measurements)]
+    if not found:
+        return []
+    speeds = sorted(speed for speed, _ in found)
+    return [
+        Bar("of the better of 'off' and 'on', in 95 % of the cells", speeds[len(speeds) // 20], 0.9),
+        Bar("of the better of 'off' and 'on', at worst", speeds[0], 0.75),
+        Bar("pairs looked at, to the fewer of 'off' and 'on', at worst", max(pairs for _, pairs in found), 1.1, True),
+    ]
+
+
+def draw(figure: Figure, measurements: Sequence[Measurement]) -> None:
+    figure.set_size_inches(6, 4)
+    axes = figure.subplots()
+    speeds = sorted(speed for speed, _ in ratios(measurements))
+    axes.plot(np.linspace(0, 100, len(speeds)), speeds, marker=".")
+    axes.axhline(0.9, color="grey", linewidth=0.5)
+    axes.set_yscale("log")
+    axes.set_xlabel("cells of the grid, %", fontsize=8)
+    axes.set_ylabel("speed of the default, to the better of 'off' and 'on'", fontsize=8)
+
+
+EXPERIMENT = Experiment(
+    "sharing_choice", "queries of a join, together or each alone", trials, bars, draw, shown=("pairs",)
+)

@@ -1,0 +1,200 @@
+"""The answers of queries whose sums are kept by cell: put together from the cells that a query is in, when asked."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from millstream.engine.groups.group import Group, Upper
+from millstream.engine.groups.many import Numbered, Numbers
+from millstream.kernel.aggregation.combined import PartialTotals
+from millstream.kernel.batch import END, INF, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, empty_batch, value_column
+from millstream.kernel.columns import only
+from millstream.kernel.keys import Positions
+from millstream.kernel.pipeline import run
+from millstream.kernel.scalar.value_size import limited_values
+from millstream.kernel.sharing.cells import CELL, SPAN, SPAN_COLUMN, bitmaps_of, cells_of
+from millstream.kernel.sharing.lineage import WORD_BITS, any_bit, bit_of, expand
+from millstream.kernel.storage.memory import can_keep_index
+from millstream.kernel.storage.segments import gather, numbers
+from millstream.plan.cells import CELLS
+from millstream.plan.physical import QUERY
+
+
+def combined(
+    group: Group, queries: Numbered, frames: Sequence[pl.DataFrame], since: int, until: int, most: int
+) -> Batch:
+    """The rows of queries with the place of each in front, right from an instant to another, from what the group has
+    shown; without values of more than so many bytes."""
+    rows = _answers(group.upper, np.unique(queries.numbers), frames, max(since, 0), until, most)
+    wanted, places = queries.find(numbers(rows, value_column(0)))
+    return pl.DataFrame([pl.Series(value_column(0), places, pl.Int64), *gather(rows, rows.columns[1:], wanted)])
+
+
+def _answers(
+    upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int, most: int
+) -> Batch:
+    """The same with the numbers of queries in front, which are different."""
+    if since == until:  # all rows hold, and nothing changes
+        rows, source, pipeline = _at(upper, queries, frames, until), upper.combining.name, upper.rest
+    else:
+        rows, source, pipeline = _totals(upper, queries, frames, since, until), CELLS, upper.pipeline
+    if source == upper.edge:
+        return rows
+    with limited_values(most):
+        outcome = run(pipeline, {source: rows}, {}, {source: -1}, {source: until})
+    if upper.edge in outcome.failures:
+        raise outcome.failures[upper.edge]
+    return outcome.batches[upper.edge][empty_batch((QUERY, *upper.schema)).columns]
+
+
+def _at(upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], at: int) -> Batch:
+    """The totals of queries put together, of one instant."""
+    if len(queries) != 1:
+        return upper.combined.of_many([*_parts_of_many(upper, queries, frames, at, at)], queries, at)
+    found: list[tuple[PartialTotals, Positions]] = []
+    for frame in frames:
+        rows = cells_of(frame, int(queries[0]))
+        rows = rows[(numbers(frame, START)[rows] <= at) & (numbers(frame, END)[rows] > at)]
+        if rows.size:
+            found.append((_parts_of(upper, frame), rows))
+    return upper.combined.at(found, int(queries[0]), at)
+
+
+def _parts_of_many(
+    upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int
+) -> Iterator[tuple[PartialTotals, Positions, Positions]]:
+    """Totals that hold from an instant to another, with a row and the place of a query for each cell and query that is
+    in it."""
+    for frame in frames:
+        for span, cells in _by_span(only(frame, _holds(frame, since, until))):
+            rows, wanting = _members(cells, span, queries)
+            if rows.size:
+                yield _made_parts(upper, cells), rows, np.searchsorted(queries, wanting)
+
+
+def _holds(frame: pl.DataFrame, since: int, until: int) -> npt.NDArray[np.bool_]:
+    """Which rows are there all the time from an instant to another."""
+    held: npt.NDArray[np.bool_] = (numbers(frame, START) <= since) & (numbers(frame, END) > until)
+    return held
+
+
+_parts: dict[int, PartialTotals] = {}
+
+
+def _parts_of(upper: Upper, frame: pl.DataFrame) -> PartialTotals:
+    """Made once for a segment, where there is room."""
+    known = _parts.get(id(frame))
+    if known is None:
+        known = _made_parts(upper, frame)
+        if can_keep_index(frame, known.size):
+            _parts[id(frame)] = known
+            weakref.finalize(frame, _parts.pop, id(frame), None)
+    return known
+
+
+def _made_parts(upper: Upper, frame: pl.DataFrame) -> PartialTotals:
+    columns = (frame.get_column(value_column(index)) for index in range(len(CELL), len(CELL) + len(upper.rows) - 1))
+    named = [column.alias(value_column(index + 1)) for index, column in enumerate(columns)]
+    return upper.combined.parts_of(pl.DataFrame([*named, frame.get_column(WEIGHT)]))
+
+
+def _totals(upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int) -> Batch:
+    """The totals of the cells that queries are in, each behind the query. What is there all the time is added up for
+    many queries before: most of it is, and what changes is little."""
+    like, combined = empty_batch(upper.rows), upper.combined
+    found: list[Batch] = []
+    if len(queries) > 1:
+        found.append(combined.added_up([*_parts_of_many(upper, queries, frames, since, until)], queries, since))
+        frames = [only(frame, ~_holds(frame, since, until)) for frame in frames]
+    found += [batch for frame in frames for batch in _sums(frame, queries, since, until)]
+    if combined.always:
+        found.append(_nothing(like, queries, since))
+    return concat(found, like)
+
+
+def count_of(frames: Sequence[pl.DataFrame], query: int) -> int:
+    """How many sums are kept in which a query has a part."""
+    return sum(cells_of(frame, query).size for frame in frames)
+
+
+def rows_beyond(group: Group, frames: Sequence[pl.DataFrame], least: float, size: int, most: int) -> Numbers:
+    """How many rows the answers of queries, numbered up to a size, have held in all, of those that hold no less than
+    so many. A query has no more of them than there are sums in which it has a part, so others need not be asked."""
+    parts = np.zeros(size + SPAN, np.int64)
+    for span, rows in (found for frame in frames for found in _by_span(frame)):
+        bits = np.unpackbits(bitmaps_of(rows).view(np.uint8), axis=1, bitorder="little")
+        parts[span * SPAN : span * SPAN + bits.shape[1]] += bits.sum(axis=0, dtype=np.int64)
+    near = np.flatnonzero(parts + int(group.upper.combined.always) >= least)
+    if not near.size:
+        return np.zeros(size, np.int64)
+    until = max(int(numbers(frame, START).max()) for frame in frames)
+    held = _answers(group.upper, near, frames, 0, until, most)
+    return np.bincount(numbers(held, value_column(0)), minlength=size)
+
+
+def _sums(frame: pl.DataFrame, queries: Numbers, since: int, until: int) -> Iterator[Batch]:
+    """The totals of the cells of queries, cut to a span of time."""
+    is_near = (numbers(frame, START) <= until) & (numbers(frame, END) > since)
+    if len(queries) == 1:
+        rows = cells_of(frame, int(queries[0]))
+        rows = rows[is_near[rows]]
+        if rows.size:
+            yield _placed(frame, rows, queries.repeat(rows.size), since, until)
+        return
+    for span, cells in _by_span(only(frame, is_near)):
+        rows, wanting = _members(cells, span, queries)
+        if rows.size:
+            yield _placed(cells, rows, wanting, since, until)
+
+
+def _by_span(frame: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    spans = numbers(frame, SPAN_COLUMN)
+    for span in np.unique(spans).tolist():
+        yield span, only(frame, spans == span)
+
+
+def _members(cells: pl.DataFrame, span: int, queries: Numbers) -> tuple[Positions, Numbers]:
+    """A row and a query for each cell of a span and query that is in it."""
+    first, past = np.searchsorted(queries, [span * SPAN, (span + 1) * SPAN])
+    own = queries[first:past]
+    bits = bitmaps_of(cells)
+    mask = np.zeros(SPAN // WORD_BITS, np.uint64)
+    np.bitwise_or.at(mask, own % SPAN // WORD_BITS, bit_of(own))
+    bits &= mask[: bits.shape[1]]
+    wanted = np.flatnonzero(any_bit(bits))
+    row, bit = expand(bits[wanted])
+    return wanted[row], span * SPAN + bit
+
+
+def _placed(frame: pl.DataFrame, rows: Positions, queries: Numbers, since: int, until: int) -> Batch:
+    """Totals behind the queries that want them."""
+    width = frame.width - len(INTERVAL_COLUMNS)
+    columns = gather(frame, [value_column(index) for index in range(2, width)], rows)
+    start = np.maximum(numbers(frame, START)[rows], since)
+    end = numbers(frame, END)[rows]
+    intervals = {START: start, END: np.where(end > until, INF, end), WEIGHT: numbers(frame, WEIGHT)[rows]}
+    return pl.DataFrame(
+        [
+            pl.Series(value_column(0), queries, pl.Int64),
+            *(column.alias(value_column(index + 1)) for index, column in enumerate(columns)),
+            *(pl.Series(name, values) for name, values in intervals.items()),
+        ]
+    )
+
+
+def _nothing(like: Batch, queries: Numbers, since: int) -> Batch:
+    """Totals of nothing, which are there always."""
+    known = {value_column(0): queries}
+    known |= {name: np.full(len(queries), value) for name, value in ((START, since), (END, INF), (WEIGHT, 1))}
+    empty = (
+        pl.Series(name, known[name], kind)
+        if name in known
+        else pl.Series(name, [None], kind).new_from_index(0, len(queries))
+        for name, kind in like.schema.items()
+    )
+    return pl.DataFrame([*empty])

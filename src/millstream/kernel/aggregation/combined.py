@@ -1,0 +1,253 @@
+"""Aggregates of groups that were aggregated in parts before.
+
+    A(t) = { (k, f1(B), ..) : k a key of R(t) },  B = all that the rows of R(t) with key k stand for
+
+Each row has a part's totals in columns; those of the group are their sums, since totals are linear in the bag. What the
+functions make of totals, and what is kept, is as in Aggregate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from millstream.kernel.aggregation import accumulators, partial_sums
+from millstream.kernel.aggregation.accumulators import Accumulator, Totals
+from millstream.kernel.aggregation.aggregate import Aggregate, Bools, Int64s
+from millstream.kernel.aggregation.aggregate_calls import AggregateCall
+from millstream.kernel.aggregation.exact_sum import Limbs, concatenated, grouped, normalized, zeros
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
+from millstream.kernel.columns import are_equal, constant, frame_of, joined, one_zero, only, taken
+from millstream.kernel.keys import Positions, first_of_equal, key_codes
+from millstream.kernel.operator import State
+from millstream.types import INT, SMALLINT, TINYINT, Schema, to_polars
+
+_SIDE_BY_SIDE = 1 << 20  # sums for which there is room, though some are of nothing
+_NULL = 1 << 62  # in the place of NULL, among numbers of 32 bits
+
+
+class CellAggregate(Aggregate):
+    """The aggregate of each cell, by which rows of many queries are grouped: its state is no single query's.
+
+    A cell is there as long as a total of it is not 0. Totals may be negative: a row that is taken back lies in another
+    cell than when it came where queries have come or gone meanwhile, and only in the sum over the cells of a query that
+    was there all along, or has its past, it is 0.
+
+    >>> total = AggregateCall("partial_sum", 1, False, BIGINT)
+    >>> run = Run(CellAggregate(integers("cell", "v"), keys=(0,), calls=(total,)))
+    >>> run.step(batch((6, 10, 0, 9, +1), (6, 20, 3, 6, +1)), to=4)
+    (6, 10, [0, 3), +1)
+    (6, 30, [3, INF), +1)
+    """
+
+    def _presence(self, totals: Totals, present: Bools) -> Bools:
+        return _are_some(totals, len(present))
+
+    def of_queries(self, state: State, queries: pl.Series) -> State:
+        """All of it: queries that are gone, or not asked for, are in cells that do no harm."""
+        return state
+
+
+class CombinedAggregate(Aggregate):
+    """Aggregate `calls` by the first columns, `keys` many, given columns of the rows with totals.
+
+    `arguments` follow the keys in what the calls refer to; `sums` has the column with each total that they need. With
+    `always` there is a row of a group wherever its key is, though no part has copies.
+
+    >>> rows = integers("k", "copies", "sum")
+    >>> calls = AggregateCall("count", None, False, BIGINT), AggregateCall("sum", 1, False, BIGINT)
+    >>> sums = {Accumulator("copies"): 1, Accumulator("count", 1): 1, Accumulator("sum", 1): 2}
+    >>> run = Run(CombinedAggregate(rows, 1, integers("v"), calls, sums))
+    >>> run.step(batch((7, 2, 30, 0, 9, +1), (7, 1, 5, 3, 6, +1)), to=4)
+    (7, 2, 30, [0, 3), +1)
+    (7, 3, 35, [3, INF), +1)
+    """
+
+    def __init__(
+        self,
+        rows: Schema,
+        keys: int,
+        arguments: Schema,
+        calls: tuple[AggregateCall, ...],
+        sums: Mapping[Accumulator, int],
+        *,
+        always: bool = False,
+    ) -> None:
+        super().__init__((*rows[:keys], *arguments), tuple(range(keys)), calls)
+        self.always = always
+        self._partial = rows
+        self.plan.summed = tuple(replace(total, summed=sums[total]) for total in self.plan.summed)
+        columns = sorted({sums[total] for total in self.plan.summed})
+        self.plan.columns = {value_column(column): to_polars(rows[column].type) for column in columns}
+
+    def parts_of(self, rows: Batch) -> PartialTotals:
+        """Rows as they are put together again and again, for one query after the other."""
+        return PartialTotals(rows, self._codes(rows, self.groups.inputs[1:]), self._contributions(rows))
+
+    def at(self, parts: Sequence[tuple[PartialTotals, Positions]], query: int, instant: int) -> Batch:
+        """What a step makes for a query of some rows that all hold at an instant, which is the only one asked for:
+        without state, and in a fraction of the time."""
+        codes = _joined([part.codes[rows] for part, rows in parts])
+        owner, heads = _groups(codes) if self.groups.inputs[1:] else _one_group(codes, self.always)
+        if self._are_codes_exact:
+            keys = [self._decoded(codes[heads]) for _ in self.groups.inputs[1:]]
+        else:
+            columns = [self._column(name, parts) for name in self.groups.inputs[1:]]
+            owner, heads = _checked(owner, heads, columns)
+            keys = taken(columns, heads)
+        sums = {
+            total: grouped(_limbs([part.totals[total].take(rows) for part, rows in parts]), owner, len(heads))
+            for total in self.plan.summed
+        }
+        return self._row_of_each(sums, [constant(value_column(0), query, len(heads)), *keys], instant)
+
+    def of_many(
+        self, parts: Sequence[tuple[PartialTotals, Positions, Positions]], queries: Int64s, instant: int
+    ) -> Batch:
+        """The same for many queries: with each part rows of it, and the places of the queries that want these."""
+        return self._row_of_each(*self._side_by_side(parts, queries), instant)
+
+    def added_up(
+        self, parts: Sequence[tuple[PartialTotals, Positions, Positions]], queries: Int64s, instant: int
+    ) -> Batch:
+        """Rows of totals, from an instant on, that stand for those of many queries."""
+        totals, keys = self._side_by_side(parts, queries)
+        columns = {total.summed: total for total in self.plan.summed}
+        sums = [
+            partial_sums.encoded(totals[columns[place]], self._partial[place].type)
+            for place in range(len(keys), len(self._partial))
+        ]
+        made = _in_rows([*keys, *sums], instant)
+        return only(made, _are_some(totals, made.height))
+
+    def _side_by_side(
+        self, parts: Sequence[tuple[PartialTotals, Positions, Positions]], queries: Int64s
+    ) -> tuple[Totals, list[pl.Series]]:
+        """Totals of each query and group, and the query and key of each. Groups are found once for all queries."""
+        whole = [(part, np.arange(part.rows.height)) for part, _, _ in parts]
+        codes, names = _joined([part.codes for part, _, _ in parts]), self.groups.inputs[1:]
+        owner, heads = _groups(codes) if names else _one_group(codes, self.always)
+        keys = [self._column(name, whole) for name in names]
+        owner, heads = _checked(owner, heads, keys)
+        starts = np.cumsum([0, *(part.rows.height for part, _, _ in parts)])
+        mine = [owner[start + rows] for start, (_, rows, _) in zip(starts, parts, strict=False)]
+        place = _joined([wanting * len(heads) + own for own, (_, _, wanting) in zip(mine, parts, strict=True)])
+        there = np.arange(len(queries) * len(heads))
+        if len(there) > _SIDE_BY_SIDE + 4 * len(place):
+            there, place = np.unique(place, return_inverse=True)
+        sums = {
+            total: grouped(_limbs([part.totals[total].take(rows) for part, rows, _ in parts]), place, len(there))
+            for total in self.plan.summed
+        }
+        query, group = np.divmod(there, max(len(heads), 1))
+        return sums, [pl.Series(value_column(0), queries[query]), *taken(keys, heads[group])]
+
+    def _contributions(self, rows: Batch) -> Totals:
+        return accumulators.contributions(rows, self.plan.summed)
+
+    @property
+    def _are_codes_exact(self) -> bool:
+        """Whether the keys of one query are told apart by their codes: whole numbers of few bits are."""
+        return len(self.keys) == 1 or (len(self.keys) == 2 and self.schema[1].type in (TINYINT, SMALLINT, INT))
+
+    def _codes(self, rows: Batch, names: Sequence[str]) -> Int64s:
+        """Equal keys have equal codes, in whatever rows they are."""
+        if len(names) == 1 and self._are_codes_exact:
+            column = rows.get_column(names[0]).cast(pl.Int64)
+            return (column.fill_null(_NULL) if column.null_count() else column).to_numpy()
+        return key_codes(rows, names).view(np.int64)
+
+    def _decoded(self, codes: Int64s) -> pl.Series:
+        """The keys that have exact codes."""
+        is_null = codes == _NULL
+        column = pl.Series(np.where(is_null, 0, codes)).cast(to_polars(self.schema[1].type))
+        return column.set(pl.Series(is_null), None) if is_null.any() else column
+
+    def _column(self, name: str, parts: Sequence[tuple[PartialTotals, Positions]]) -> pl.Series:
+        kind = to_polars(self.schema[self.groups.inputs.index(name)].type)
+        columns = (part.rows.get_column(name)[pl.Series(rows.astype(np.uint32))] for part, rows in parts)
+        return joined([pl.Series(name, [], kind), *map(one_zero, columns)])
+
+    def _row_of_each(self, totals: Totals, keys: Sequence[pl.Series], instant: int) -> Batch:
+        """A row for each group that is there."""
+        values = (
+            accumulators.evaluate(call, totals, self.plan.schema, shown)
+            for call, shown in zip(self.plan.calls, self.plan.shown, strict=True)
+        )
+        made = _in_rows([*keys, *values], instant)
+        return only(made, self._presence(totals, np.zeros(made.height, np.bool_)))
+
+    def _presence(self, totals: Totals, present: Bools) -> Bools:
+        return np.ones(len(present), np.bool_) if self.always else super()._presence(totals, present)
+
+
+@dataclass(frozen=True, eq=False)
+class PartialTotals:
+    """Rows with totals of parts of groups: codes of their keys, and what each row adds to each total."""
+
+    rows: Batch
+    codes: Int64s
+    totals: Totals
+
+    @property
+    def size(self) -> int:
+        """In bytes, beside the rows."""
+        return self.codes.nbytes * (1 + sum(len(limbs.parts) for limbs in self.totals.values()))
+
+
+def _in_rows(columns: Sequence[pl.Series], instant: int) -> Batch:
+    """Values that hold from an instant on."""
+    named = [column.alias(value_column(index)) for index, column in enumerate(columns)]
+    count = len(columns[0])
+    intervals = [constant(name, value, count) for name, value in ((START, instant), (END, INF), (WEIGHT, 1))]
+    return frame_of([*named, *intervals])
+
+
+def _are_some(totals: Totals, count: int) -> Bools:
+    """Where some total is not 0."""
+    there = np.zeros(count, np.bool_)
+    for total in totals.values():
+        for part in normalized(total).parts:
+            there |= part != 0
+    return there
+
+
+def _groups(codes: Int64s) -> tuple[Int64s, Int64s]:
+    """The group of each row, and a row of each group."""
+    if len(codes):
+        least, greatest = int(codes.min()), int(codes.max())
+        if greatest - least < 4 * len(codes):  # to count is faster than to sort
+            row = np.full(greatest - least + 1, -1)
+            row[codes - least] = np.arange(len(codes))
+            there = np.flatnonzero(row >= 0)
+            place = np.zeros(len(row), np.int64)
+            place[there] = np.arange(len(there))
+            return place[codes - least], row[there]
+    _, heads, owner = np.unique(codes, return_index=True, return_inverse=True)
+    return owner, heads
+
+
+def _one_group(codes: Int64s, always: bool) -> tuple[Int64s, Int64s]:
+    return np.zeros(len(codes), np.int64), np.zeros(1 if always or len(codes) else 0, np.int64)
+
+
+def _checked(owner: Int64s, heads: Int64s, keys: Sequence[pl.Series]) -> tuple[Int64s, Int64s]:
+    """The same, once it is known that rows of equal codes have equal keys, which hardly ever is not so."""
+    if not len(owner) or all(
+        are_equal(column, one).all() for column, one in zip(keys, taken(keys, heads[owner]), strict=True)
+    ):
+        return owner, heads
+    named = frame_of([column.alias(f"k{index}") for index, column in enumerate(keys)])
+    heads, owner = np.unique(first_of_equal(named, named.columns), return_inverse=True)
+    return owner, heads
+
+
+def _joined(arrays: Sequence[Int64s]) -> Int64s:
+    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+
+
+def _limbs(pieces: Sequence[Limbs]) -> Limbs:
+    return concatenated(pieces) if pieces else zeros(0)

@@ -1,0 +1,180 @@
+"""Cells: rows that the same queries want.
+
+    C_Q(R) = { (span, lineage, f(r)) : r in R, lineage = the queries of the span that want r },  lineage not empty
+
+A cell is a set of queries as a value of a row: by it rows can be grouped, so that what is summed for a cell is summed
+for all its queries at once. What a query asks for is then found from the cells that it is in. Queries are numbered in
+spans: query q is bit q % SPAN of span q // SPAN. Bits are in words of 64, of which those after the last bit are left
+out. So a cell is the same whatever queries come later, and cells of different sets of queries are different.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from millstream.kernel.batch import INTERVAL_COLUMNS, Batch, concat, empty_batch, value_column
+from millstream.kernel.distribution import Distribution, anywhere
+from millstream.kernel.hashing import mix_bits
+from millstream.kernel.keys import Positions
+from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.sharing.grouped_selection import GroupedSelection
+from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, WORDS, Bitmaps, any_bit, lineage_of
+from millstream.kernel.sharing.selected import Room
+from millstream.kernel.storage.memory import can_keep_index
+from millstream.kernel.storage.segments import gather
+from millstream.types import BIGINT, BINARY, Field, Schema
+
+CELL: Schema = (Field("span", BIGINT), Field("lineage", BINARY))
+SPAN_COLUMN, LINEAGE_COLUMN = value_column(0), value_column(1)
+_BLOCKS = 16  # blocks of a span: a row stands once for each span in which some query wants it
+SPAN = _BLOCKS * BLOCK_SIZE
+_ROW = "_row"
+_PIECE = 1 << 14  # rows whose bits are gathered together
+
+
+class CellSelection(Operator):
+    r"""The cell of each row that some query wants, then what the projection makes of it. Here it makes what is there.
+
+    >>> above = GroupedSelection(integers("v"), {"above": call(">", [column(0), parameter(0)])})
+    >>> from millstream.kernel.relational.linear import Project
+    >>> same = Project(integers("v"), [column(0)])
+    >>> run = Run(CellSelection(above, same), queries(above={1: [5], 2: [8]}))
+    >>> run.step(batch((4, 0, 9, +1), (7, 0, 9, +1), (9, 2, 4, +1)), to=2)
+    (0, b'\x02\x00\x00\x00\x00\x00\x00\x00', 7, [0, 9), +1)
+    (0, b'\x06\x00\x00\x00\x00\x00\x00\x00', 9, [2, 4), +1)
+    """
+
+    def __init__(self, selection: GroupedSelection, projection: Operator) -> None:
+        self.schema = (*CELL, *projection.schema)
+        self.selection = selection
+        self.projection = projection
+
+    @property
+    def distribution(self) -> Distribution:
+        copies = self.projection.distribution.copies_of(0)
+        return anywhere(tuple((column, place + len(CELL)) for column, place in copies))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        batch = inputs[0]
+        learned: State = {}
+        pieces: list[Batch] = []
+        room, errors = Room(), list[Batch]()
+        for first in range(0, max(batch.height, 1), _PIECE):
+            piece = batch[first : first + _PIECE]
+            numbered = pl.DataFrame(pl.Series(_ROW, np.arange(piece.height, dtype=np.uint32)))
+            found, own = self.selection.select(piece, {**state, **learned}, errors, room, carried=numbered)
+            learned = {**learned, **own}
+            pieces += self._cells(piece, found, progress)
+        return concat(pieces, empty_batch(self.schema)), {
+            **learned,
+            **self.selection.awaited(state, errors, progress),
+        }
+
+    def of_queries(self, state: State, queries: pl.Series) -> State:
+        return self.selection.of_queries(state, queries)
+
+    def _cells(self, batch: Batch, found: pl.DataFrame, progress: Progress) -> list[Batch]:
+        """The rows of a batch by span, given which of them are wanted in which blocks."""
+        made: list[Batch] = []
+        rows, blocks, bits = found[_ROW].to_numpy(), found[BLOCK].to_numpy(), lineage_of(found)
+        for span in np.unique(blocks // _BLOCKS).tolist():
+            within = np.unique(blocks[blocks // _BLOCKS == span])
+            wide = np.zeros((batch.height, (int(within[-1]) % _BLOCKS) * WORDS + bits.shape[1]), np.uint64)
+            for block in within:
+                of_block = blocks == block
+                first = int(block) % _BLOCKS * WORDS
+                wide[rows[of_block], first : first + bits.shape[1]] = bits[of_block]
+            wanted = np.flatnonzero(any_bit(wide))
+            chosen = pl.DataFrame(gather(batch, batch.columns, wanted))
+            values, _ = self.projection.step([chosen], {}, progress)
+            columns = [values[name].alias(value_column(index + len(CELL))) for index, name in enumerate(self._names)]
+            spans = pl.Series(SPAN_COLUMN, np.full(wanted.size, span, np.int64))
+            intervals = [values[name] for name in INTERVAL_COLUMNS]
+            made.append(pl.DataFrame([spans, _as_bytes(wide[wanted]), *columns, *intervals]))
+        return made
+
+    @property
+    def _names(self) -> list[str]:
+        return [value_column(index) for index in range(len(self.projection.schema))]
+
+
+def _as_bytes(bitmaps: Bitmaps) -> pl.Series:
+    """Bitmaps as texts of bytes, without the words after the last bit; equal ones lie in memory once."""
+    firsts, place = _distinct(bitmaps)
+    distinct = bitmaps[firsts]
+    width = distinct.shape[1]
+    lengths = width - np.argmax(distinct[:, ::-1] != 0, axis=1)
+    content = distinct[np.arange(width) < lengths[:, None]]
+    offsets = np.zeros(lengths.size + 1, np.int64)
+    np.cumsum(lengths * 8, out=offsets[1:])
+    array = pa.Array.from_buffers(
+        pa.large_binary(), lengths.size, [None, pa.py_buffer(offsets), pa.py_buffer(content.astype("<u8", copy=False))]
+    )
+    return pl.Series(LINEAGE_COLUMN, array)[pl.Series(place.astype(np.uint32))]
+
+
+def _distinct(bitmaps: Bitmaps) -> tuple[Positions, Positions]:
+    """The first row of each different bitmap, and of each row the place of its own among these."""
+    codes = np.zeros(len(bitmaps), np.uint64)
+    for word in bitmaps.T:
+        codes = mix_bits(codes ^ word)
+    _, firsts, place = np.unique(codes, return_index=True, return_inverse=True)
+    if not np.array_equal(bitmaps[firsts[place]], bitmaps):  # different ones of one code, which hardly ever is
+        whole = np.ascontiguousarray(bitmaps).view(f"V{8 * bitmaps.shape[1]}").ravel()
+        _, firsts, place = np.unique(whole, return_index=True, return_inverse=True)
+    return firsts, place
+
+
+# From cells to their queries
+
+
+def cells_of(rows: pl.DataFrame, query: int) -> Positions:
+    """Which rows are of cells that the query is in."""
+    byte, bit = query % SPAN // 8, query % 8
+    planes = _planes_of(rows)
+    if byte < len(planes):
+        found = planes[byte] >> np.uint8(bit) & np.uint8(1)
+        spans = rows[SPAN_COLUMN].to_numpy()
+        if spans.size and (spans[0] != query // SPAN or spans[0] != spans[-1] or (spans != spans[0]).any()):
+            found &= spans == query // SPAN
+        return np.flatnonzero(found)
+    return np.zeros(0, np.intp)
+
+
+_Planes = npt.NDArray[np.uint8]  # a byte of the lineage of all rows after the other
+_planes: dict[int, _Planes] = {}
+
+
+def _planes_of(rows: pl.DataFrame) -> _Planes:
+    """The lineage of a segment as one asks for it, a query after the other: made once where there is room for it."""
+    known = _planes.get(id(rows))
+    if known is None:
+        known = np.ascontiguousarray(bitmaps_of(rows).view(np.uint8).T)
+        if can_keep_index(rows, known.nbytes):
+            _planes[id(rows)] = known
+            weakref.finalize(rows, _planes.pop, id(rows), None)
+    return known
+
+
+def bitmaps_of(rows: pl.DataFrame) -> Bitmaps:
+    """The queries of cells within their spans, as rows of words."""
+    if not rows.height:
+        return np.zeros((0, 1), np.uint64)
+    array = rows[LINEAGE_COLUMN].rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    _, offsets, content = array.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1] // 8
+    words, lengths = np.frombuffer(content, "<u8")[: bounds[-1]].astype(np.uint64, copy=False), np.diff(bounds)
+    width = int(lengths.max())
+    if (lengths == width).all():
+        return words[bounds[0] :].reshape(-1, width).copy()
+    found = np.zeros((rows.height, width), np.uint64)
+    for length in np.unique(lengths).tolist():
+        same = np.flatnonzero(lengths == length)
+        found[same, :length] = words[bounds[same, None] + np.arange(length)]
+    return found

@@ -1,0 +1,31 @@
+"""FIRST and LAST go by the order in which rows came, so that these must say when they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millstream.kernel.aggregation.aggregate_calls import canonical
+from millstream.plan import nodes as lo
+
+_KEEPS_INSTANTS = (lo.StreamScan, lo.TableScan, lo.Window, lo.Filter, lo.Project)
+
+
+def goes_by_order(plan: lo.Node) -> bool:
+    """Whether answers depend on the order in which rows came."""
+    return any(True for _ in _ordered(plan))
+
+
+def goes_by_order_of_changes(plan: lo.Node) -> bool:
+    """Whether they do on when rows came that are neither elements of a stream nor pairs of such: only who has seen them
+    come knows that."""
+    return any(not _keeps_instants(node) for aggregate in _ordered(plan) for node in aggregate.input.walk())
+
+
+def _ordered(plan: lo.Node) -> Iterator[lo.Aggregate]:
+    for node in plan.walk():
+        if isinstance(node, lo.Aggregate) and any(canonical(call.function) in ("first", "last") for call in node.calls):
+            yield node
+
+
+def _keeps_instants(node: lo.Node) -> bool:
+    return isinstance(node, _KEEPS_INSTANTS) or (isinstance(node, lo.Join) and node.join == "inner")

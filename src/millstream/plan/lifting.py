@@ -1,0 +1,177 @@
+"""Lifting: what stands above the selection of a split plan, over the rows of many queries.
+
+As long as it looks at single rows, these carry the set of queries that want them. Where a query's own state begins, or
+constants of its own are needed, each query gets its own rows, its number in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from millstream.kernel.scalar.expressions import Column, Expression, Literal, Parameter, shift_columns
+from millstream.kernel.windows.time import Rows
+from millstream.plan import nodes as lo
+from millstream.plan import physical as ph
+from millstream.plan.cells import can_be_summed_in_cells, summed_in_cells
+from millstream.plan.fingerprint import fingerprint
+from millstream.plan.grouping import QUERY_ROWS, Split
+from millstream.plan.parted import joined_by_query, rows_of_part
+from millstream.types import BIGINT, Field
+
+_PRESENT = Literal(BIGINT, 1)
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """A plan for all queries of a group. Where it is `expanded`, the query is the first column of its rows; else rows
+    carry the set of queries that want them. `group` names the rows of QueryRows, if it has such. Where rows are totals
+    of cells, `upper` is what is done with those of queries that are asked, the place of each in front."""
+
+    plan: lo.Node
+    expanded: bool
+    group: str
+    upper: lo.Node | None = None
+
+
+def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression]) -> Lifted:
+    group = QUERY_ROWS + fingerprint((split.skeleton, key))
+    if split.above and isinstance(split.above[0], ph.Matches):
+        matches = split.above[0]
+        held = matches.instants, matches.kept, matches.timed
+        plan = ph.MatchedSelection(split.core, group, key, split.columns, *held, split.names, shapes)
+        return Lifted(plan, expanded=False, group=group)
+    if split.above and isinstance(split.above[0], ph.RankedTree):
+        tree = split.above[0]
+        asked = tree.instants, tree.keys, tree.calls, tree.kept, tree.shifts
+        trees = ph.TreeSelection(split.core, group, key, split.columns, *asked, split.names, shapes)
+        return Lifted(trees, expanded=False, group=group)
+    selection = ph.Selection(split.core, group, key, shapes)
+    if key is None and can_be_summed_in_cells(split.core, split.columns, split.above):
+        cells = summed_in_cells(selection, split.columns, split.above[0])
+        upper = _Lifting(cells.combined, True, group)
+        for node in split.above[1:]:
+            upper.add(node, last=False)
+        return Lifted(cells.plan, expanded=False, group=group, upper=upper.plan)
+    lifting = _Lifting(selection, key is not None, group)
+    lifting.project(split.columns, split.names)
+    for node in split.above:
+        lifting.add(node, last=node is split.above[-1])
+    return Lifted(lifting.plan, lifting.expanded, lifting.group)
+
+
+class _Lifting:
+    def __init__(self, plan: lo.Node, expanded: bool, group: str, *, parted: bool = False) -> None:
+        self.plan, self.expanded, self.group, self.parted = plan, expanded, group, parted
+
+    def project(self, columns: Sequence[Expression], names: Sequence[str]) -> None:
+        columns = self._over_rows(columns)
+        if self.expanded:
+            columns, names = [_query(), *columns], [ph.QUERY.name, *names]
+        indexes = [e.index if isinstance(e, Column) else None for e in columns]
+        if indexes != list(range(len(self.plan.schema))):
+            self.plan = lo.Project(self.plan, tuple(columns), tuple(names))
+
+    def _over_rows(self, expressions: Sequence[Expression]) -> list[Expression]:
+        """Expressions over the rows as they are here; where a query has constants in them, these are joined."""
+        parts = (part for expression in expressions for part in expression.walk())
+        used = sorted({part for part in parts if isinstance(part, Parameter)}, key=lambda part: part.index)
+        if not used:
+            return [shift_columns(expression, int(self.expanded)) for expression in expressions]
+        self.expand()
+        width = len(self.plan.schema)
+        places: dict[Expression, Expression] = {
+            parameter: Column(parameter.type, width + place, str(parameter)) for place, parameter in enumerate(used)
+        }
+        self.plan = ph.Constants(self.plan, self.group, tuple(used))
+        return [shift_columns(e, 1).transform(lambda part: places.get(part, part)) for e in expressions]
+
+    def _select(self, condition: Expression) -> None:
+        before = self.plan
+        (own,) = self._over_rows([condition])
+        selected = lo.Filter(self.plan, own)
+        if self.plan is before:
+            self.plan = selected
+            return
+        kept = self.plan.children[0].schema  # without constants
+        columns = tuple(Column(f.type, index, f.name) for index, f in enumerate(kept))
+        self.plan = lo.Project(selected, columns, tuple(f.name for f in kept))
+
+    def expand(self) -> None:
+        if not self.expanded:
+            self.plan, self.expanded = ph.Expand(self.plan), True
+
+    def add(self, node: lo.Node, *, last: bool) -> None:
+        match node:
+            case lo.Filter():
+                self._select(node.condition)
+            case lo.Project():
+                self.project(node.expressions, node.names)
+            case lo.RelationToStream(operator="rstream") if last:
+                self.plan = lo.RelationToStream(self.plan, "rstream")
+            case lo.Aggregate():
+                self._aggregate(node)
+            case lo.Window(window=Rows() as window):
+                self.expand()
+                apart = replace(window, partition=(0, *(column + 1 for column in window.partition)))
+                self.plan = lo.Window(self.plan, apart)
+            case ph.Parted():
+                self.expand()
+                self.plan = self._lifted_parts(node.plan, self.plan, node.slots)[0]
+            case _:
+                self.expand()
+                self.plan = node.with_children((self.plan,))
+
+    def _lifted_parts(self, node: lo.Node, rows: lo.Node, slots: Sequence[Sequence[int]]) -> tuple[lo.Node, bool]:
+        """A plan over parts, of which all rows are given, for all queries; and whether the query is in front."""
+        if isinstance(node, ph.PartScan):
+            return rows_of_part(rows, node.number, slots[node.number], node.schema), True
+        if not any(isinstance(below, ph.PartScan) for below in node.walk()):
+            return node, False
+        sides = [self._lifted_parts(child, rows, slots) for child in node.children]
+        plans = tuple(plan for plan, _ in sides)
+        if isinstance(node, lo.Join):
+            return joined_by_query(node, *plans, expanded=(sides[0][1], sides[1][1])), True
+        if len(plans) > 1:
+            return node.with_children(plans), True
+        below = _Lifting(plans[0], True, self.group, parted=True)
+        below.add(node, last=False)
+        return below.plan, True
+
+    def _aggregate(self, node: lo.Aggregate) -> None:
+        """Only what the aggregate reads is expanded, so that equal rows of a query have become one before."""
+        needed = [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
+        columns = list(dict.fromkeys(needed))
+        self.project(columns, [str(column) for column in columns])
+        self.expand()
+        if not node.keys:
+            self._keep_all_queries()
+        places = {expression: index + 1 for index, expression in enumerate(columns)}
+        keys = (_query(), *(_column(key, places[key]) for key in node.keys))
+        calls = []
+        for call in node.calls:
+            argument = None if call.argument is None else _column(call.argument, places[call.argument])
+            if argument is None and not node.keys:
+                argument = Column(BIGINT, len(columns) + 1, "*")
+            calls.append(replace(call, argument=argument))
+        self.plan = lo.Aggregate(self.plan, keys, tuple(calls))
+
+    def _keep_all_queries(self) -> None:
+        """Without keys there is one row always: a row of NULLs for each query that no function sees makes it so."""
+        schema = self.plan.schema
+        columns = (*(Column(f.type, index, f.name) for index, f in enumerate(schema)), _PRESENT)
+        real = lo.Project(self.plan, columns, (*(f.name for f in schema), "*"))
+        fields = (*schema[1:], Field("*", BIGINT))
+        always: lo.Node = ph.QueryRows(self.group, fields)
+        if self.parted:  # which may have several aggregates
+            nulls = (_query(), *(Literal(f.type, None) for f in fields))
+            always = lo.Project(ph.QueryRows(self.group, ()), nulls, real.names)
+        self.plan = lo.SetOperation("union all", real, always)
+
+
+def _query() -> Column:
+    return Column(ph.QUERY.type, 0, ph.QUERY.name)
+
+
+def _column(expression: Expression, index: int) -> Column:
+    return Column(expression.type, index, str(expression))

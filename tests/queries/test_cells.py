@@ -1,0 +1,199 @@
+"""Aggregates of many queries that are summed by cell: as each query alone, whoever comes, goes and asks."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import millstream as ms
+from millstream.kernel.sharing.cells import SPAN
+
+STREAM = "CREATE STREAM S (g INT, a INT, b INT, v INT, d DOUBLE, n DECIMAL(8,2)) TIMESTAMP BY ts"
+TEXTS = (
+    "SELECT g, count(*), sum(v), avg(v) FROM S {w} WHERE a > {0} AND b < {1} GROUP BY g",
+    "SELECT count(*), sum(v), avg(d), sum(d), count(n) FROM S {w} WHERE a > {0} AND b < {1}",
+    "SELECT g, sum(d), stddev(d), variance(v), avg(n), sum(n) FROM S {w} WHERE a > {0} OR b < {1} GROUP BY g",
+    "SELECT coalesce(g, 0) AS h, count(v) FROM S {w} WHERE a > {0} AND b <> {1} GROUP BY g HAVING sum(v) > 3",
+    "SELECT DISTINCT any(v > 3), every(v > 1), count_if(v > 2) FROM S {w} WHERE a >= {0} AND b < {1} GROUP BY g",
+    "SELECT g, a, count(*) FROM S {w} WHERE a + b > {0} AND d < {1} GROUP BY g, a",
+)
+WINDOWS = ("[RANGE 7]", "[RANGE 3]", "[RANGE 10 SLIDE 4]", "[TUMBLE 5]", "[NOW]")
+DOUBLES = (None, 0.1, 0.2, 1e300, -1e300, float("inf"), 2.5, 1e-20)
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    return sorted(repr(tuple(row.values())) for row in table.to_pylist())
+
+
+def is_in_cells(query: ms.Query) -> bool:
+    return query._context.engine.groups[query.edge].lifted.upper is not None
+
+
+class Twins:
+    """The same queries in a database where they share, and in one where they do not."""
+
+    def __init__(self, dice: random.Random, path: Path) -> None:
+        self.dice, self.path = dice, path
+        self.text = dice.choice(TEXTS).replace("{w}", dice.choice(WINDOWS))
+        self.together, self.apart = ms.connect(path, engine="inprocess"), ms.connect(engine="inprocess")
+        self.together.execute(f"SET shards = {dice.randint(1, 3)}; SET background_rows = {dice.choice((0, 4, 10_000))}")
+        for db, sharing in ((self.together, "on"), (self.apart, "off")):
+            db.execute(f"SET sharing = '{sharing}'; {STREAM}")
+        self.names: list[str] = []
+        self.count, self.now = 0, 0
+
+    def constants(self) -> tuple[int, int]:
+        return self.dice.randint(-1, 4), self.dice.randint(0, 5)
+
+    def register(self, count: int) -> None:
+        rows = [self.constants() for _ in range(count)]
+        names = [f"n{self.count + place}" for place in range(count)]
+        self.count += count
+        if count == 1:
+            self.together.register(self.text.format(*rows[0]), name=names[0])
+        else:
+            self.together.register_many(self.text.format("?", "?"), rows, names=names)
+        for name, row in zip(names, rows, strict=True):
+            self.apart.register(self.text.format(*row), name=name)
+        self.names += names
+
+    def drop(self) -> None:
+        name = self.names.pop(self.dice.randrange(len(self.names)))
+        for db in (self.together, self.apart):
+            db.query(name).drop()
+
+    def insert(self) -> None:
+        dice, rows = self.dice, []
+        for _ in range(dice.randint(1, 9)):
+            self.now += dice.choice((0, 0, 1, 2))
+            amount = dice.choice((None, Decimal("1.25"), Decimal("-3.10")))
+            values = (
+                dice.choice((None, 1, 2, 3)),
+                dice.randint(0, 5),
+                dice.randint(0, 5),
+                dice.choice((None, 1, 2, 5, -3)),
+            )
+            rows.append((*values, dice.choice(DOUBLES), amount, self.now))
+        for db in (self.together, self.apart):
+            db.insert("S", rows)
+
+    def reopen(self) -> None:
+        self.together.close()
+        self.together = ms.connect(self.path, engine="inprocess")
+
+    def check(self) -> None:
+        for at in (None, self.now // 2):
+            both = (db.results([*map(db.query, self.names)], at=at) for db in (self.together, self.apart))
+            assert rows_of(next(both)) == rows_of(next(both))
+        for name in self.names:
+            one, other = self.together.query(name), self.apart.query(name)
+            assert is_in_cells(one)
+            assert rows_of(one.result()) == rows_of(other.result())
+            assert rows_of(one.changes()) == rows_of(other.changes())
+            for at in (self.now // 2, max(self.now - 2, 0)):
+                assert rows_of(one.result(at=at)) == rows_of(other.result(at=at))
+                assert rows_of(one.changes(since=at)) == rows_of(other.changes(since=at))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_as_each_query_alone(seed: int, tmp_path: Path) -> None:
+    dice = random.Random(seed)
+    twins = Twins(dice, tmp_path / "db")
+    twins.register(dice.randint(2, 5))
+    for _ in range(dice.randint(4, 9)):
+        twins.insert()
+        event = dice.random()
+        if event < 0.45:
+            twins.register(dice.choice((1, 1, 2)))
+        elif event < 0.6 and len(twins.names) > 1:
+            twins.drop()
+        elif event < 0.75:
+            twins.reopen()
+        elif event < 0.9:
+            twins.check()
+    end = twins.now + dice.randint(1, 9)
+    for db in (twins.together, twins.apart):
+        db.advance("S", to=end)
+    twins.now += 1
+    twins.check()
+    twins.together.close()
+    twins.apart.close()
+
+
+@pytest.fixture
+def db() -> ms.Database:
+    db = ms.connect(engine="inprocess")
+    db.execute(STREAM)
+    return db
+
+
+@pytest.mark.parametrize(("keys", "grouping"), [("", ""), ("g, ", " GROUP BY g"), ("g, b, ", " GROUP BY g, b")])
+def test_queries_of_a_template_are_read_together(db: ms.Database, keys: str, grouping: str) -> None:
+    text = f"SELECT {keys}count(*), sum(v), avg(d) FROM S [RANGE 3] WHERE a > ? AND b < ?{grouping}"
+    of = db.register_many(text, [(a, b) for a in range(4) for b in range(4)], template="counts")
+    pairs = [(1, 2), (2, 1), (3, 0), (0, 3), (2, 2), (3, 1)]
+    db.insert("S", [(ts % 2, a, b, a + b, 0.1 * ts, None, ts) for ts, (a, b) in enumerate(pairs)])
+    db.advance("S", to=7)
+    for at in (None, 3):
+        found = of.result(at=at).to_pylist()
+        for query in of:
+            own = [{key: row[key] for key in row if key[0] != "_"} for row in found if row["_query"] == query.name]
+            assert own == query.result(at=at).to_pylist()
+    for since in (None, 2, 4):
+        changes = of.changes(since=since).to_pylist()
+        for query in of:
+            own = [
+                {key: row[key] for key in row if key[:2] not in ("_q", "_p")}
+                for row in changes
+                if row["_query"] == query.name
+            ]
+            assert own == query.changes(since=since).to_pylist()
+
+
+def test_a_row_is_summed_once_however_many_queries_want_it(db: ms.Database) -> None:
+    queries = db.register_many("SELECT count(*) FROM S [RANGE 5] WHERE a > ?", [(-1 - n,) for n in range(500)])
+    db.insert("S", [(1, 1, 1, 1, 0.5, None, ts) for ts in range(3)])
+    (edge,) = {query.edge for query in queries}
+    engine = queries[0]._context.engine
+    assert sum(frame.height for frame in engine.reader.segments(edge, engine.snapshot)) == 2  # of instants 0 and 1
+    assert [query.result().to_pylist() for query in queries[::100]] == [[{"count(*)": 2}]] * 5
+
+
+def test_more_queries_than_a_span_has(db: ms.Database) -> None:
+    queries = db.register_many("SELECT sum(v) AS s FROM S [RANGE 5] WHERE a > ?", [(n,) for n in range(SPAN + 3)])
+    db.insert("S", [(1, SPAN + 1, 1, 7, 0.5, None, 0), (1, 5, 1, 1, 0.5, None, 0)])
+    db.advance("S", to=1)
+    chosen = [0, 4, 5, SPAN - 1, SPAN, SPAN + 1]
+    assert [queries[n].result()["s"].to_pylist() for n in chosen] == [[8], [8], [7], [7], [7], [None]]
+
+
+def test_a_condition_that_fails_stops_its_query_alone(db: ms.Database) -> None:
+    queries = db.register_many("SELECT count(*) AS n FROM S [RANGE 5] WHERE 10 / (a - ?) > 0", [(0,), (1,), (2,)])
+    db.insert("S", [(1, 5, 1, 1, 0.5, None, 0), (1, 7, 1, 1, 0.5, None, 1)])
+    assert all(is_in_cells(query) for query in queries)
+    db.insert("S", [(1, 1, 1, 1, 0.5, None, 2)])
+    db.advance("S", to=3)
+    with pytest.raises(ms.EvaluationError):
+        queries[1].result()
+    assert [queries[n].result()["n"].to_pylist() for n in (0, 2)] == [[3], [2]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT sum(a + 1) FROM S [ROWS 3] WHERE a > ?",
+        "SELECT count(*) FROM S WHERE a > ?",
+        "SELECT g, min(v) FROM S [RANGE 5] WHERE a > ? GROUP BY g",
+        "SELECT count(DISTINCT v) FROM S [RANGE 5] WHERE a > ?",
+        "SELECT sum(CAST(v AS BIGINT)) FROM S [RANGE 5] WHERE a > ?",
+        "SELECT 1 / count(*) FROM S [RANGE 5] WHERE a > ? GROUP BY g",
+        "ISTREAM(SELECT count(*) FROM S [RANGE 5] WHERE a > ?)",
+        "SELECT count(*) FROM S [RANGE 5] WHERE a = ?",
+    ],
+)
+def test_what_is_expanded_to_queries(db: ms.Database, text: str) -> None:
+    assert not is_in_cells(db.register_many(text, [(1,), (2,)])[0])
