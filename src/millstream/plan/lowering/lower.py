@@ -264,7 +264,7 @@ class Lowering:
     def _selected(self, node: lo.Node, operator: Operator, selection: SelectionNode) -> str:
         """The step of a node that selects for all queries of a group. Of a join it reads what one of them may want."""
         asked = input_selections(self._apart(self._name(node, operator)), selection)
-        edge = self._join_for_queries(selection.input, asked, self._fingerprints.of(node))
+        edge = self._join_for_queries(selection.input, asked, self._name_of(node))
         self.selection = self._step(node, operator, edge)
         return self.selection
 
