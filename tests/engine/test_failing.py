@@ -191,3 +191,16 @@ def test_users_functions_are_called_once_for_each_row_and_place(text: str, place
         db.insert("A", [(1, 11, 1), (2, 12, 2), (3, 13, 3)])
         db.advance(to=4)
         assert len(called) == 3 * places
+
+
+def test_errors_have_the_names_of_their_own_columns() -> None:
+    with in_process() as db:
+        db.execute("CREATE STREAM one (apples INT) TIMESTAMP BY t; CREATE STREAM other (pears INT) TIMESTAMP BY t")
+        first = db.register("SELECT 77 / apples AS n FROM one [RANGE 9]")
+        second = db.register("SELECT 77 / pears AS n FROM other [RANGE 9]")
+        for name in ("one", "other"):
+            db.insert(name, [(0, 1)])
+        db.advance(to=2)
+        assert "apples" in str(first.error)
+        assert "pears" in str(second.error)
+        assert "apples" not in str(second.error)

@@ -148,7 +148,10 @@ def _split(taken: Taken, cut: Cut) -> Split | None:
 
 
 def _split_in_parts(taken: Taken) -> Split | None:
-    """Where queries differ on several sides of joins and set operations, and nothing can fail."""
+    """Where queries differ on several sides of joins and set operations, nothing can fail, and it does not matter when
+    rows were generated."""
+    if any(map(is_non_retroactive, taken.plan.walk())):
+        return None
     if any(isinstance(n, lo.Checked | lo.Failing) or any(map(can_fail, n.computed)) for n in taken.plan.walk()):
         return None
     parts: list[PartRows] = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from millstream.kernel.scalar.evaluate import can_fail
+from millstream.kernel.scalar.evaluate import calls_users, can_fail
 from millstream.kernel.scalar.expressions import (
     Call,
     Case,
@@ -109,9 +109,12 @@ _PLAIN = {
 
 
 def _taking(taken: list[Literal]) -> Callable[[Expression], Expression]:
-    """Gives expressions with parameters for constants that are taken, unless they could fail only then."""
+    """Gives expressions with parameters for constants that are taken, unless they could fail only then, or call users'
+    code, which is asked once for a row, and not once for each query."""
 
     def general(expression: Expression) -> Expression:
+        if calls_users(expression):
+            return expression
         found = list(taken)
         changed = _with_parameters(expression, found)
         if can_fail(changed) and not can_fail(expression):

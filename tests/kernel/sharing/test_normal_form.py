@@ -113,3 +113,9 @@ def test_a_conjunct_of_too_many_clauses_is_left_whole() -> None:
     condition = both(FLAG, either(*pairs))
     assert len(normal_form(condition, 17).clauses) == 17
     assert shown(condition, 15) == ("(flag = TRUE)", [str(either(*pairs))])
+
+
+def test_names_are_those_of_the_condition_that_was_asked() -> None:
+    """Equal ones may have other names for the same columns."""
+    for name in ("one", "other"):
+        assert shown(compare(Column(INT, 77, name), ">", P))[0] == f"({name} > ?1)"

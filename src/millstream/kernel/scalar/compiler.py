@@ -31,6 +31,7 @@ from millstream.kernel.scalar.expressions import (
     Literal,
     Reported,
     Tried,
+    column_names,
 )
 from millstream.kernel.scalar.functions import function
 from millstream.kernel.scalar.functions_user import UserCall, call_outcome
@@ -47,11 +48,12 @@ GuardExpression = Callable[[], pl.Expr] | None
 
 def compile_expressions(expressions: tuple[Expression, ...]) -> Program:
     """The program that computes the expressions."""
-    return _compiled(expressions, value_limit())
+    return _compiled(expressions, tuple(map(column_names, expressions)), value_limit())
 
 
 @lru_cache(maxsize=4096)
-def _compiled(expressions: tuple[Expression, ...], largest_value: int) -> Program:
+def _compiled(expressions: tuple[Expression, ...], names: tuple[tuple[str, ...], ...], largest_value: int) -> Program:
+    """Errors show the names of columns."""
     return _Compiler(expressions).program()
 
 

@@ -334,5 +334,15 @@ def shift_columns(expression: Expression, offset: int) -> Expression:
     return map_columns(expression, lambda column: replace(column, index=column.index + offset))
 
 
+def column_names(expression: Expression) -> tuple[str, ...]:
+    """What the columns of an expression are called, in the order in which they stand in it. Expressions are equal
+    whatever these are: what is remembered of one and shows them goes by them too."""
+    return memoized(expression, "names", _column_names)
+
+
+def _column_names(expression: Expression) -> tuple[str, ...]:
+    return tuple([node.name for node in expression.walk() if isinstance(node, Column)])
+
+
 def map_columns(expression: Expression, change: Callable[[Column], Expression]) -> Expression:
     return expression.transform(lambda node: change(node) if isinstance(node, Column) else node)

@@ -21,6 +21,7 @@ from millstream.kernel.scalar.expressions import (
     Expression,
     InList,
     Literal,
+    column_names,
     columns_used,
     conjuncts,
 )
@@ -67,14 +68,18 @@ class NormalForm:
     residual: tuple[Expression, ...]
 
 
-@lru_cache(maxsize=1 << 14)
 def normal_form(condition: Expression, cap: int = 64) -> NormalForm:
     """A conjunct that would become more than `cap` clauses is left whole, as is one with a part that is no atom; what
     its other parts imply stands beside it."""
+    return _normal_form(condition, column_names(condition), cap)
+
+
+@lru_cache(maxsize=1 << 14)
+def _normal_form(condition: Expression, names: tuple[str, ...], cap: int) -> NormalForm:
     clauses: dict[tuple[Atom, ...], None] = {}
     residual: list[Expression] = []
     for conjunct in conjuncts(_pushed(condition, False)):
-        found, is_whole = _clauses(conjunct, cap)
+        found, is_whole = _clauses(conjunct, column_names(conjunct), cap)
         clauses |= dict.fromkeys(found)
         if not is_whole:
             residual.append(conjunct)
@@ -82,7 +87,7 @@ def normal_form(condition: Expression, cap: int = 64) -> NormalForm:
 
 
 @lru_cache(maxsize=1 << 12)  # many conditions are made of few conjuncts
-def _clauses(conjunct: Expression, cap: int) -> tuple[tuple[tuple[Atom, ...], ...], bool]:
+def _clauses(conjunct: Expression, names: tuple[str, ...], cap: int) -> tuple[tuple[tuple[Atom, ...], ...], bool]:
     """The clauses of atoms that a conjunct implies, and whether they are all of it."""
     distributed = _distributed(conjunct, cap)
     if distributed is None:

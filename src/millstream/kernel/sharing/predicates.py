@@ -28,6 +28,7 @@ from millstream.kernel.scalar.expressions import (
     Column,
     Expression,
     Parameter,
+    column_names,
     conjunction,
     map_columns,
     memoized,
@@ -82,11 +83,11 @@ class ConditionAtoms:
 
 
 def atoms_of(condition: Expression) -> ConditionAtoms:
-    return memoized(condition, "atoms", _taken_apart)
+    return memoized(condition, "atoms", lambda node: _taken_apart(node, column_names(node)))
 
 
 @lru_cache(maxsize=1 << 14)
-def _taken_apart(condition: Expression) -> ConditionAtoms:
+def _taken_apart(condition: Expression, names: tuple[str, ...]) -> ConditionAtoms:
     form = normal_form(condition)
     atoms: list[int] = []
     clauses: Counter[tuple[Expression, ...]] = Counter()
