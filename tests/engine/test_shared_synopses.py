@@ -107,3 +107,17 @@ def test_what_was_kept_before_there_was_the_setting_goes_on(text: str, tmp_path:
         feed(db, range(2, 4), 500)
         assert {*windows(db)} == before
         assert "+" not in "".join(before)
+
+
+def test_windows_that_count_by_other_columns_keep_other_elements() -> None:
+    """Also in the first epoch, in which all of them begin with the same rows and nothing kept."""
+    windows = ("[ROWS 1]", "[PARTITION BY a ROWS 1]", "[PARTITION BY b ROWS 1]", "[PARTITION BY a, b ROWS 1]")
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM p (a INT, b INT, c INT) TIMESTAMP BY ts")
+        queries = [db.register(f"SELECT c FROM p {window}") for window in windows]
+        db.insert("p", [(1, 1, 10, 1), (2, 1, 20, 2), (1, 2, 30, 3), (2, 2, 40, 4)])
+        db.advance(to=4)
+        db.insert("p", [(1, 2, 50, 5)])
+        db.advance(to=6)
+        answers = [sorted(row["c"] for row in query.result().to_pylist()) for query in queries]
+        assert answers == [[50], [40, 50], [20, 50], [10, 20, 40, 50]]

@@ -153,7 +153,13 @@ class RowsWindow(Operator):
         there = np.bincount(partition[:stored], minlength=partitions.counted.size)
         before = _Arrivals.of(numbers(elements, START)[:stored], partition[:stored], partitions.counted - there)
         shown = self._shown(elements, number, partition, arrivals, before)
-        kept = once(lambda: of_partitions(recent, due[known], ranks < count), [*recent, due], RECENT, count, *known)
+        kept = once(
+            lambda: of_partitions(recent, due[known], ranks < count),
+            [*recent, due],
+            (RECENT, *self.partition),
+            count,
+            *known,
+        )
         now = with_columns(partitions.keys, pl.Series(_COUNT, partitions.counted + came))
         return shown, {"counts": (now,), RECENT: kept}
 
