@@ -118,14 +118,19 @@ def test_rows_that_are_cut_short_are_an_error() -> None:
         db.results()
 
 
-def test_what_was_refused_for_its_rate_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long this thread would have slept; those of others sleep as they do."""
     slept, sleep, asking = list[float](), time.sleep, threading.get_ident()
 
     def noted(seconds: float) -> None:
-        """Threads of others sleep as they do."""
         slept.append(seconds) if threading.get_ident() == asking else sleep(seconds)
 
     monkeypatch.setattr(time, "sleep", noted)
+    return slept
+
+
+def test_what_was_refused_for_its_rate_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = sleeps(monkeypatch)
     refused: Reply = (429, {"x-retry-after-seconds": "0.25"}, b"{}")
     with connected(refused, refused, FINE) as (server, db):
         db.advance(to=3)
@@ -134,13 +139,14 @@ def test_what_was_refused_for_its_rate_is_asked_again(monkeypatch: pytest.Monkey
 
 
 def test_nobody_waits_longer_than_it_makes_sense(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("waited"))
+    slept = sleeps(monkeypatch)
     told = json.dumps({"error": {"class": "ServiceError", "primary": "too many requests"}}).encode()
     with (
         connected((429, {"x-retry-after-seconds": "3600"}, told)) as (_, db),
         pytest.raises(ms.ServiceError, match="too many requests"),
     ):
         db.advance(to=3)
+    assert slept == []
 
 
 @pytest.mark.parametrize(("method", "times"), [("GET", 2), ("POST", 1)])
