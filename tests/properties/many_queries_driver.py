@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from tests.properties.many_queries import Ask, Check, Drop, Event, Register, RegisterMany, Reopen, Schedule
+from tests.properties.schedules import Ask, Check, Drop, Event, Register, RegisterMany, Reopen, Schedule
 from tests.text_oracle.cases import Advance, Change, Insert
 from tests.text_oracle.driver import create_user_code
 from tests.text_oracle.evaluator import Evaluator, Query, at, changes

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 from tests.properties.dice import SeededDice
-from tests.properties.many_queries import Drop, Event, Register, RegisterMany, ScheduleMaker, single
+from tests.properties.many_queries import ScheduleMaker
 from tests.properties.many_queries_driver import Play, notify, play, rows_of, world_of
+from tests.properties.schedules import Drop, Event, Register, RegisterMany, single
 from tests.text_oracle.cases import Change, Insert
 from tests.text_oracle.evaluator import Query
 from tests.text_oracle.values import plain_rows
@@ -51,7 +52,8 @@ CHILD = """
 import os, signal, sys
 import millstream as ms
 from tests.properties.dice import SeededDice
-from tests.properties.many_queries import ScheduleMaker, single
+from tests.properties.many_queries import ScheduleMaker
+from tests.properties.schedules import single
 from tests.properties.many_queries_driver import Play, notify, world_of
 
 path, seed, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
