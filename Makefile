@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check bench drawings clean
+.PHONY: help setup demo test test-slow check bench page browser screenshots drawings clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -24,10 +24,10 @@ $(INSTALLED): pyproject.toml
 demo: setup  ## run the Linear Road demo
 	@$(BIN)/millstream demo
 
-test: setup  ## run the tests, without the slow ones
+test: setup browser  ## run the tests, without the slow ones
 	@$(BIN)/pytest $(PYTEST_ARGS)
 
-test-slow: setup  ## run the slow tests
+test-slow: setup browser  ## run the slow tests
 	@$(BIN)/pytest -m slow $(PYTEST_ARGS)
 
 check: setup  ## lint, format, types (of the tests and benchmarks too) and layers
@@ -38,6 +38,28 @@ check: setup  ## lint, format, types (of the tests and benchmarks too) and layer
 
 bench: setup  ## run the benchmarks
 	@$(BIN)/millstream bench
+
+# The page is tested in a real browser. Nothing is installed but by root, and nothing fails for want of one.
+APT := apt-get -qq -o DPkg::Lock::Timeout=300
+CHROMIUM := $(APT) install -y --no-install-recommends chromium >/dev/null 2>&1
+browser:
+	@if command -v chromium || command -v chromium-browser || command -v google-chrome; then :; \
+	elif test "$$(id -u)" = 0 && command -v apt-get; then \
+		echo "installing chromium, to test the page"; $(CHROMIUM) || { $(APT) update; $(CHROMIUM); } || true; \
+	fi >/dev/null 2>&1
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+		|| echo "*** THE PAGE IS NOT TESTED: there is no chromium, and it could not be installed ***"
+
+# The built page is committed, so that only who changes it needs npm (Node 20 or newer).
+page: page/node_modules  ## build the page from page/ into the package
+	cd page && npm run --silent build
+
+page/node_modules: page/package-lock.json
+	cd page && npm ci --no-audit --no-fund
+	@touch $@
+
+screenshots: setup browser  ## take the pictures of the page in docs/img
+	$(BIN)/python -m tests.page.pictures
 
 # The pictures are committed, so that only who changes one needs Graphviz (Debian: apt-get install graphviz). Light boxes with
 # dark text on white read the same on light and dark pages.
@@ -53,4 +75,5 @@ docs/drawings/%.svg: docs/drawings/%.dot
 
 clean:  ## remove everything that can be made again
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf page/node_modules
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,10 +17,13 @@ ACROSS_LAYERS = {
     "cql": "behaviour as scripts, for whatever can run them",
     "examples": "the examples",
     "formats": "directories of earlier versions",
+    "nexmark": "the queries of NEXMark",
     "oracle": "the semantics as plain code, and its own tests",
+    "page": "the page, in a browser",
     "paper": "the queries of the papers",
     "properties": "random plans against the oracle",
     "support": "what tests share, no tests",
+    "tpch": "the queries of TPC-H, as they are specified",
     "text_oracle": "random texts against an oracle of their own",
 }
 FILES = sorted(TESTS.rglob("*.py"))

@@ -23,7 +23,7 @@ from bench.workloads.network import Step, Traffic, steps
 from bench.workloads.queries import QUERIES, Plan, lower
 
 from millstream.plan.cost import Statistics
-from millstream.plan.lowering.lower import Options
+from millstream.plan.lowering.options import Options
 
 
 @dataclass(frozen=True)

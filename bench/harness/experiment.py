@@ -92,17 +92,18 @@ class Experiment:
     bars: Callable[[Sequence[Measurement]], list[Bar]]
     draw: Callable[[Figure, Sequence[Measurement]], None]
     shown: tuple[str, ...] = ()  # of what the samples hold more, in the table
+    notes: Callable[[Sequence[Measurement]], Sequence[str]] = lambda measurements: ()  # lines below the bars
 
 
-def in_turns(runs: Mapping[str, Callable[[], Sample]], repetitions: int) -> dict[str, Sample]:
-    """The best run of each alternative. They take turns, so that a busy spell of the machine meets all of them."""
-    best: dict[str, Sample] = {}
+def in_turns(runs: Mapping[str, Callable[[], Sample]], repetitions: int, *, median: bool = False) -> dict[str, Sample]:
+    """The best run of each alternative, or that in the middle. They take turns, so that a busy spell of the machine
+    meets all of them."""
+    samples: dict[str, list[Sample]] = {name: [] for name in runs}
     for _ in range(repetitions):
         for name, run in runs.items():
-            sample = run()
-            if name not in best or sample.cpu < best[name].cpu:
-                best[name] = sample
-    return best
+            samples[name].append(run())
+    place = repetitions // 2 if median else 0
+    return {name: sorted(found, key=lambda sample: sample.cpu)[place] for name, found in samples.items()}
 
 
 def find(measurements: Sequence[Measurement], case: str, variant: str, size: int | None = None) -> Measurement | None:

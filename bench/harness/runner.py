@@ -33,7 +33,7 @@ BENCH = Path(__file__).parent.parent
 # The folders of `bench/experiments`, and in which order they and their experiments run.
 BY_PAPER = {
     "upa": ("update_patterns", "batch_sizes", "set_operations", "operator_costs"),
-    "cql": ("window_join", "sliding_aggregate", "window_sizes"),
+    "cql": ("window_join", "sliding_aggregate", "window_sizes", "ordering"),
     "jit": ("just_in_time", "consumers", "jit_detection"),
     "cacq": (
         "n_way_joins",
@@ -82,6 +82,8 @@ def run(experiment: Experiment, settings: Settings, console: Console) -> tuple[l
     console.print(_table(experiment, measurements))
     if bars:
         console.print(_bars_table(bars))
+        for note in experiment.notes(measurements):
+            console.print(note, highlight=False)
     picture = _draw(experiment, measurements, settings.out)
     console.print(f"{settings.out / 'results.jsonl'}" + (f", {picture}" if picture else ""), style="dim")
     return measurements, bars

@@ -14,7 +14,8 @@ from millstream.kernel.pipeline import Pipeline
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
 from millstream.plan.cost import Statistics
-from millstream.plan.lowering.lower import Lowering, Options
+from millstream.plan.lowering.lower import Lowering
+from millstream.plan.lowering.options import Options
 from millstream.plan.rewrite import rewrite
 
 _QUERY_1 = """

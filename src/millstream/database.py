@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, overload
 
 import pyarrow as pa
@@ -15,25 +14,30 @@ from millstream.catalog.session import Session
 from millstream.connectors.feeds import Feeds
 from millstream.connectors.sinks import Deliver, Sinks
 from millstream.connectors.source_loop import SourceLoop
+from millstream.drawing.plan import PlanView, check_format
 from millstream.engine.backups import Backup, backup
 from millstream.engine.engine import Engine
-from millstream.engine.life import Life, under_way
+from millstream.engine.life import Closable, Life, under_way
 from millstream.errors import BindError
 from millstream.ingest.external import External
 from millstream.ingest.insert import Inputs, InsertResult
+from millstream.inspection.inspection import Inspector
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
+from millstream.language.given_values import Given, with_values
 from millstream.queries.planner import Planner
 from millstream.queries.registry import check_query_name
 from millstream.queries.results import results
 from millstream.queries.standing import StandingQueries
+from millstream.queries.states import not_running
 from millstream.query import Query, QueryContext, Template
 from millstream.settings import Settings
 from millstream.statements.executor import Executor
 from millstream.statements.result import Result
 from millstream.statements.status import stats
+from millstream.system.system import SystemStreams
 
 
-class Database:
+class Database(Closable):
     """Streams, tables, views and standing queries over one shared pipeline."""
 
     def __init__(
@@ -52,12 +56,20 @@ class Database:
         self.sinks = sinks = Sinks(engine)
         feeds = Feeds(engine, self.catalog, inputs, lambda: session.settings, now)
         self._source_loop = source_loop = SourceLoop(feeds, inputs, sinks, external, checkpoints, now)
+        self.system = system = SystemStreams(engine, self.catalog, now)
+        session.on_read = system.read
         self.planner = planner = Planner(engine, session)
         self._context = context = QueryContext(
-            engine, lambda: planner.options, inputs.ask_for_ticks, self.drop_query, self._drop_template
+            engine,
+            lambda: planner.options,
+            self._bring_up_to_now,
+            self.drop_query,
+            self._drop_template,
+            lambda query: self._queries.explaining.of_query(query),
         )
         self._queries = queries = StandingQueries(engine, session, planner, context)
         self._executor = Executor(engine, session, planner, queries, inputs, sinks, source_loop, external, pickler)
+        self.inspection = Inspector(engine, session, planner, queries, sinks, system)
         self._on_close = on_close
         self._open()
 
@@ -69,15 +81,26 @@ class Database:
         self.engine.commits.commit_pending()
         self.engine.backfills.on_published = self._flush_in_background
         self.engine.backfills.start()
-        self.engine.on_epoch = self._queries.replanning.notice
+        self.engine.on_epoch += [self._queries.replanning.notice, self.system.epoch]
+        self._queries.registry.on_change, self.sinks.on_delivery = self.system.queries, self.system.delivery
+        self.system.states = lambda: not_running(self.engine, [*self._queries.registry])
+        self.system.after_feeding = self._flush_in_background
         self.sinks.flush()
+
+    def _bring_up_to_now(self, sources: Collection[str]) -> None:
+        """For those who read sources: clocks go on, and what was noticed can be read."""
+        self.inputs.ask_for_ticks()
+        self.system.read(sources)
 
     # Statements
 
     @under_way
-    def execute(self, text: str) -> Result:
-        """Run all statements of a text; gives the last one's result."""
-        return self._executor.execute(text)
+    def execute(self, text: str, params: Given | None = None, *, again: bool = False) -> Result:
+        """Run all statements of a text; gives the last one's result. `params` has values for ?, or for :name.
+
+        What a text that may have been run before (`again`) declared in the same words is left alone, and noticed.
+        """
+        return self._executor.execute(text if params is None else with_values(text, params), again=again)
 
     # Queries
 
@@ -147,9 +170,15 @@ class Database:
         return results(self.engine, self._context, chosen, at)
 
     @under_way
-    def explain(self, cql: str) -> str:
-        """The plan of a query, and the defaults it would get."""
-        return self._executor.explain.text(cql)
+    def explain(self, cql: str, format: str = "text") -> str:  # noqa: A002 - as it is called in the statement
+        """The plan of a query, the defaults it would get, and what it would share: as text, json, dot or svg."""
+        return self._executor.explain.plan(cql).in_format(check_format(format))
+
+    @under_way
+    def plan(self, cql: str | None = None) -> PlanView:
+        """The plan of a query that is not registered, or the shared plan of all that are; it draws itself in a
+        notebook."""
+        return self._queries.explaining.whole() if cql is None else self._executor.explain.plan(cql)
 
     @under_way
     def drop_query(self, name: str) -> None:
@@ -170,6 +199,15 @@ class Database:
     def create_aggregate(self, name: str, definition: type[UserAggregate], returns: str) -> None:
         """Make a Python class usable as an aggregate: initialize, iterate, terminate, and retract if it can."""
         self._executor.code.create_aggregate(name, definition, returns)
+
+    @under_way
+    def create_window(self, name: str, body: Callable[..., Any]) -> None:
+        """Make a Python function usable as a window: `FROM s [name]`.
+
+        It is called with a Polars frame of values and a series of instants (ticks), and gives columns `start` and `end`
+        for the elements in order, or also `row` where one has several intervals or none (`kernel.windows.user_window`).
+        """
+        self._executor.code.create_window(name, body)
 
     # Rows and time
 
@@ -206,10 +244,8 @@ class Database:
 
     @under_way
     def create_sink(self, name: str, query: str | Query | Template, deliver: Deliver) -> None:
-        """Call `deliver(number, changes)` with the final changes of a query or template, delivery by delivery.
-
-        How far it has come is kept in the database, and the callable is not: say this again after each opening.
-        """
+        """Call `deliver(number, changes)` with the final changes of a query or template, delivery by delivery. How far
+        it has come is kept in the database, and the callable is not: say this again after each opening."""
         self._executor.sinks.create_callable(name, query, deliver)
 
     @under_way
@@ -242,21 +278,6 @@ class Database:
     def life(self) -> Life:
         return self.engine.life
 
-    @property
-    def is_closed(self) -> bool:
-        return self.life.is_closing
-
-    def check_open(self) -> None:
-        self.life.check()
-
-    def close(self, timeout: float | None = None) -> None:
-        """End what is under way, wait for it (or for so many seconds), and give the directory up.
-
-        Runs finish the batches they are at, inserts and deliveries end, followers too; from then on everything is
-        refused. Called in the middle of one of these, a sink's callable say, it takes effect when that has ended.
-        """
-        self.life.end(self._stop, self._finish, timeout)
-
     def _stop(self) -> None:
         self._source_loop.end(wait=False)
         self.engine.stop()
@@ -272,14 +293,6 @@ class Database:
         if not self.life.is_closing:
             with self.life:
                 self.sinks.flush()
-
-    def __enter__(self) -> Database:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _check_mode(mode: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import Field, dataclass, field, replace
 from typing import Any
 
 from millstream.bounds import MAX_SPAN
@@ -16,8 +16,10 @@ _PER_STREAM = ("shedding", "shedding_lag")
 @dataclass(frozen=True)
 class Settings:
     range_bounds: str = field(default="closed", metadata={"choices": ("closed", "half_open")})
+    timezone: str = field(default="UTC", metadata={"text": True})  # whose clock queries read and write
     strategy: str = field(default="upa", metadata={"choices": ("upa", "direct", "negative")})
     join_plan: str = field(default="auto", metadata={"choices": ("auto", "eddy", "tree", "mjoin")})
+    routing: str = field(default="auto", metadata={"choices": ("auto", "ticket", "fixed", "random")})  # of eddies
     jit: str = field(default="auto", metadata={"choices": ("auto", "on", "off")})
     jit_detection: str = field(
         default="all", metadata={"choices": ("all", "single", "bloom", "lattice", "lattice bloom")}
@@ -28,6 +30,7 @@ class Settings:
     sample_seed: int = 0
     expiry_groups: int = field(default=0, metadata={"least": 0})
     synopses: str = field(default="shared", metadata={"choices": ("shared", "apart")})  # of windows and joins
+    join_synopses: str = field(default="shared", metadata={"choices": ("shared", "apart")})  # of joins with RANGE
     memory_budget: int = field(default=0, metadata={"least": 0, "bytes": True})  # 0: a quarter of the machine
     shards: int = field(default=0, metadata={"least": 0})  # 0: one per core, in process one
     lazy_interval: int = field(default=5, metadata={"least": 0})  # percent of the window
@@ -106,3 +109,59 @@ def _bytes(key: str, text: str, place: Place | None) -> int:
     if found is None or found[2].lower() not in _UNITS:
         raise BindError(f"{key} is a size in bytes, as in '512 MB' or 1000000, not {text!r}", place=place)
     return int(found[1]) * _UNITS[found[2].lower()]
+
+
+_ABOUT = {
+    "range_bounds": "whether [RANGE n] has n + 1 instants (closed) or n (half_open)",
+    "timezone": "whose clock queries read and write",
+    "strategy": "how rows leave windows: by the update patterns, by known ends only, or by negative rows",
+    "join_plan": "how FROM lists are joined: by cost, by SteMs and an eddy, by a tree, or by SteMs in a fixed order",
+    "routing": "which filter or SteM rows go to next, from the next epoch on: by tickets, in a fixed order, by chance",
+    "jit": "whether joins hold rows back that have no partners yet",
+    "jit_detection": "how joins just in time detect what is not demanded",
+    "stem_window": "ticks that joins by SteMs keep at least; 0 keeps what is asked for",
+    "disabled_rules": "rewrite rules that are not used, with commas between",
+    "max_rstream_rows": "rows of an RSTREAM that are unfolded at most",
+    "sample_seed": "what SAMPLE tosses its coins by",
+    "expiry_groups": "into how many groups by expiry joins divide what they keep; 0 keeps rows by value",
+    "synopses": "whether windows and joins keep rows together",
+    "join_synopses": "whether joins with RANGE windows of all sizes keep rows together",
+    "memory_budget": "bytes for mapped segments, directories of keys and merges; 0 is a quarter of the machine",
+    "shards": "into how many parts state is divided; 0 is one per core",
+    "lazy_interval": "percent of a window after which expiry groups are looked at",
+    "shedding": "whether elements may be dropped under load",
+    "shedding_lag": "seconds that a source's epoch may take before elements are dropped",
+    "sharing": "whether queries that differ in constants share one plan",
+    "replan": "whether plans follow the data",
+    "background_rows": "rows of history from which on a late query's past is worked through in the background",
+    "max_queries": "queries that may be registered",
+    "max_query_rows": "rows that one query's result may have; 0 is no limit",
+    "max_query_state": "bytes of state that one query may have; 0 is no limit",
+    "max_value_bytes": "bytes that one value may have",
+    "max_follower_bytes": "bytes that are kept for one remote reader who is slow",
+}
+
+
+def _kind(known: Field[Any]) -> str:
+    if "choices" in known.metadata:
+        return "choice"
+    return "text" if isinstance(known.default, str) else "bytes" if "bytes" in known.metadata else "number"
+
+
+def described(settings: Settings, fixed: Collection[str] = ()) -> list[dict[str, Any]]:
+    """All settings with their values, defaults, choices and what they mean; some cannot be changed any more."""
+    return [
+        {
+            "name": name,
+            "value": getattr(settings, name),
+            "default": known.default,
+            "choices": list(known.metadata["choices"]) if "choices" in known.metadata else None,
+            "kind": _kind(known),
+            "least": known.metadata.get("least"),
+            "most": known.metadata.get("most"),
+            "description": _ABOUT.get(name, ""),
+            "changeable": name not in fixed,
+        }
+        for name, known in Settings.__dataclass_fields__.items()
+        if name != "by_stream"
+    ]

@@ -64,6 +64,7 @@ DATE = DataType("DATE")
 TIMESTAMP = DataType("TIMESTAMP")
 TIMESTAMP_NTZ = DataType("TIMESTAMP_NTZ")
 INTERVAL = DataType("INTERVAL")  # a day-time interval, in microseconds
+MONTHS = DataType("INTERVAL YEAR TO MONTH")  # a number of months: inside expressions only, never a column's
 NULL = DataType("VOID")  # the type of a bare NULL
 
 INTEGERS = (TINYINT, SMALLINT, INT, BIGINT)
@@ -94,6 +95,7 @@ _ARROW: dict[DataType, pa.DataType] = {
     TIMESTAMP: pa.timestamp("us", "UTC"),
     TIMESTAMP_NTZ: pa.timestamp("us"),
     INTERVAL: pa.duration("us"),
+    MONTHS: pa.int32(),
     NULL: pa.null(),
 }
 
@@ -111,6 +113,7 @@ _POLARS: dict[DataType, pl.DataType] = {
     TIMESTAMP: pl.Datetime("us", "UTC"),
     TIMESTAMP_NTZ: pl.Datetime("us"),
     INTERVAL: pl.Duration("us"),
+    MONTHS: pl.Int32(),
     NULL: pl.Null(),
 }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+import millstream as ms
 from millstream.cli import app
 
 
@@ -66,6 +69,16 @@ def test_explain(file: Path) -> None:
     assert result.exit_code == 0
     assert "Stream S" in result.output
     assert "default: " in result.output
+    drawn = run("explain", "SELECT a FROM S", "--schema", str(file), "--format", "svg")
+    assert drawn.output.startswith("<svg ")
+    assert run("explain", "SELECT 1", "--format", "gif").exit_code == 1
     wrong = run("explain", "SELECT a FROM Nowhere")
     assert wrong.exit_code == 1
     assert "Nowhere" in wrong.output
+
+
+def test_the_version_and_the_module() -> None:
+    told = CliRunner().invoke(app, ["--version"])
+    assert told.output == f"millstream {ms.__version__}\n"
+    done = subprocess.run([sys.executable, "-m", "millstream", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == told.output

@@ -51,6 +51,18 @@ def test_queries_and_what_they_say_of_themselves(db: Any) -> None:
     assert stream.stats()["final"] == 5
     assert [q.name for q in db.queries()] == ["Counts", stream.name]
     assert "default: " in db.explain("SELECT v FROM s")
+    for form in ("json", "dot", "svg"):
+        assert query.explain(format=form)
+        assert db.explain("SELECT v FROM s", format=form)
+    assert str(query.plan()) == query.explain()
+    assert query.plan()._repr_svg_().startswith("<svg ")
+    assert {node["id"] for node in query.plan().document["nodes"]} < {
+        node["id"] for node in db.plan().document["nodes"]
+    }
+    assert str(db.plan("SELECT v FROM s")) == db.explain("SELECT v FROM s")
+    assert "s  s" in str(db.plan()).split("\n")
+    with pytest.raises(ms.BindError, match="format"):
+        query.explain(format="gif")
     assert db.stats()["queries"] == 2
     assert db.stats()["streams"]["s"]["arrived"] == 4
 

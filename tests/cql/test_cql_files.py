@@ -1,4 +1,8 @@
-"""Every `.cql` file of this folder, against the oracle and against the engine."""
+"""Every `.cql` file of this folder, against the oracle and against the engine.
+
+What DuckDB lacks, or reads otherwise, stands in `by_hand`: the answers of these files were worked out by hand, and only
+the engine is asked.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +27,11 @@ SUBJECTS: dict[str, Callable[[], OracleSubject | EngineSubject]] = {
 }
 
 
-@pytest.mark.parametrize("subject", SUBJECTS)
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def _cases() -> list[tuple[Path, str]]:
+    return [(path, name) for path in FILES for name in SUBJECTS if name != "oracle" or path.parent.name != "by_hand"]
+
+
+@pytest.mark.parametrize(("path", "subject"), _cases(), ids=lambda part: part if isinstance(part, str) else part.stem)
 def test_cql_file(path: Path, subject: str) -> None:
     file = load(path)
     assert file.steps

@@ -12,7 +12,8 @@ from millstream.kernel.operator import State
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
-from millstream.plan.lowering.lower import Lowering, Options
+from millstream.plan.lowering.lower import Lowering
+from millstream.plan.lowering.options import Options
 from millstream.plan.rewrite import rewrite
 from millstream.plan.rules.context import JoinChoice
 

@@ -32,8 +32,8 @@ HOSTILE: dict[str, list[Any]] = {
         *(1e-300, 1e300, float("inf"), float("nan"), 10**60, 10**6000, "1.5", True, Decimal("0.001")),
     ],
     "x": ["1", True, 10**400, [1.0]],
-    "day": ["2026-01-01", 1.5, dt.datetime(2026, 1, 1, 5), 2**40, dt.time(1)],
-    "at": [1.5, "2026-01-01", 10**30, dt.time(1), dt.date(2026, 1, 1)],
+    "day": ["2026-01-32", 1.5, dt.datetime(2026, 1, 1, 5), 2**40, dt.time(1)],
+    "at": [1.5, "2026-01-01 25:00", 10**30, dt.time(1), dt.date(2026, 1, 1)],
     "ok": [1, "true", 0.0],
     "b": [5, [1]],
 }
@@ -284,7 +284,7 @@ def test_a_query_that_could_not_be_registered_leaves_nothing_behind(
     """Its name is another one's then, which must not be taken for it."""
     db.execute("CREATE STREAM T (a INT) TIMESTAMP BY t")
 
-    def fails(*arguments: object) -> None:
+    def fails(*arguments: object, **options: object) -> None:
         raise ms.EvaluationError("it cannot be")
 
     for name in ("q0", "q1"):

@@ -1,12 +1,15 @@
 """Queries as text, and what Spark SQL (ANSI mode, UTC) answers to them: the types of the columns, and the rows.
 
-`python -m tests.language.spark_texts` asks Spark and writes the answers beside the queries: the test needs none.
+`python -m tests.language.spark_texts` asks Spark what it was not asked before, with `all` everything, and writes the
+answers beside the queries: the test needs none.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
+import re
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,11 +28,18 @@ TABLES = {
 }  # fmt: skip
 _SETTINGS = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": "1"}
 ERROR = "error"
+IN_ZONE = re.compile(r"SET timezone = '([^']*)'; ")  # before a query that is asked in another zone than UTC
+ANSWERED = "# From here on all are answered."
 
 
 def queries() -> list[str]:
     lines = TEXTS.read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]
+
+
+def answered() -> set[str]:
+    """The queries that must not be refused."""
+    return set(TEXTS.read_text().partition(ANSWERED)[2].splitlines())
 
 
 def shown(rows: Iterable[Sequence[Any]]) -> list[list[str]]:
@@ -39,7 +49,7 @@ def shown(rows: Iterable[Sequence[Any]]) -> list[list[str]]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, dt.datetime):
-        return value.replace(tzinfo=None).isoformat(" ")
+        return (value.astimezone(dt.UTC) if value.tzinfo else value).replace(tzinfo=None).isoformat(" ")
     if isinstance(value, bytes | bytearray):
         return bytes(value).hex()
     return f"{type(value).__name__} {value}" if isinstance(value, bool | str) else str(value)
@@ -56,10 +66,16 @@ def main() -> None:
         casts = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in declared)
         text = f"SELECT {casts} FROM VALUES {', '.join(rows)} AS v({', '.join(column for column, _ in declared)})"
         spark.sql(text).createOrReplaceTempView(name)
+    known = {} if sys.argv[1:] == ["all"] else json.loads(ANSWERS.read_text())
     answers: dict[str, str | dict[str, object]] = {}
     for query in queries():
+        if query in known:
+            answers[query] = known[query]
+            continue
         try:
-            found = spark.sql(query.rstrip(";"))
+            zone = IN_ZONE.match(query)
+            spark.conf.set("spark.sql.session.timeZone", zone[1] if zone else "UTC")
+            found = spark.sql(IN_ZONE.sub("", query).rstrip(";"))
             types = [field.dataType.simpleString() for field in found.schema]
             answers[query] = {"types": types, "rows": shown(tuple(row.values()) for row in _rows(found))}
         except Exception:  # whatever Spark says, and whatever cannot be brought here

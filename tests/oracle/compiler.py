@@ -10,12 +10,14 @@ from tests.oracle import relational
 from tests.oracle.constants import instant
 from tests.oracle.errors import OracleError
 from tests.oracle.monotonic import CHANGING, MONOTONIC, NON_RETROACTIVE, is_monotonic
-from tests.oracle.nodes import BaseTable, Derived, Node, Relation, Relational, Sampled, StreamNode, Windowed
+from tests.oracle.nodes import BaseTable, Bounded, Derived, Node, Relation, Relational, Sampled, StreamNode, Windowed
 from tests.oracle.times import Ticks
 from tests.oracle.windows import UNBOUNDED, Bound, Window
 
 from millstream.language.durations import duration
 from millstream.language.syntax import SAMPLE, SOURCE_TEXT, WINDOW, Instant, StreamOperator, StreamWindow
+
+BOUNDS = ("window_start", "window_end")
 
 Lookup = Callable[[str], Node]
 
@@ -36,6 +38,7 @@ class _Compiler:
     def __init__(self, lookup: Lookup) -> None:
         self.lookup = lookup
         self.defaults: list[str] = []
+        self.bounded = False  # whether the SELECT that is compiled asks for bounds of windows
 
     def query(self, query: exp.Expr) -> Node:
         """A query as written, without the defaults of the outermost one."""
@@ -48,7 +51,13 @@ class _Compiler:
         query.set("expressions", operator.expressions)
         if operator.args.get("distinct"):
             query.set("distinct", exp.Distinct())
-        return Derived(operator.this, self._relation(query))
+        relation, every = self._relation(query), operator.args.get("every")
+        if every is not None and operator.this != "RSTREAM":
+            raise OracleError(f"EVERY goes with RSTREAM, not with {operator.this}")
+        count = 1 if every is None else _amount(every, relation.ticks or Ticks(), rows=False)
+        if count < 1:
+            raise OracleError("EVERY is too small")
+        return Derived(operator.this, relation, count)
 
     def _relation(self, query: exp.Expr) -> Relation:
         leaves: list[Relation] = []
@@ -64,28 +73,31 @@ class _Compiler:
             node = self.query(query)
             return exp.Select(expressions=[exp.Star()], from_=exp.From(this=_leaf(self._windowed(node), leaves)))
         if isinstance(query, exp.Select):
-            return self._rewrite_select(query, leaves)
+            return _in_order(self._rewrite_select(query, leaves))
         for side in ("this", "expression"):
             part = query.args.get(side)
             if isinstance(part, exp.Expr):
                 query.set(side, self._rewrite(part, leaves))
-        return query
+        return _in_order(query)
 
     def _rewrite_select(self, select: exp.Select, leaves: list[Relation]) -> exp.Expr:
-        for part in ("laterals", "limit", "offset", "qualify"):
-            if select.args.get(part):
-                raise NotImplementedError(f"{part} in a query")
+        if select.args.get("laterals"):
+            raise NotImplementedError("laterals in a query")
         trailing: StreamWindow | None = select.args.pop(WINDOW, None)
+        outside, self.bounded = self.bounded, any(c.name.lower() in BOUNDS for c in select.find_all(exp.Column))
+        if self.bounded and any(isinstance(item, exp.Star) for item in select.expressions):
+            raise NotImplementedError("* beside the bounds of a window")
         select.set("expressions", [_named(item) for item in select.expressions])
         origin = select.args.get("from_")
         for place in ([origin] if origin else []) + (select.args.get("joins") or []):
             place.set("this", self._from_item(place.this, trailing, leaves))
-        for part in ("expressions", "where", "having", "group", "joins"):
+        for part in ("expressions", "where", "having", "group", "joins", "order", "qualify"):
             found = select.args.get(part)
             for expression in found if isinstance(found, list) else [found] if found else []:
                 for nested in list(_outermost_queries(expression)):
                     if not isinstance(nested.parent, exp.Join) or nested.arg_key != "this":
                         nested.replace(self._rewrite(nested, leaves))
+        self.bounded = outside
         return select
 
     def _from_item(self, item: exp.Expr, trailing: StreamWindow | None, leaves: list[Relation]) -> exp.Expr:
@@ -140,7 +152,37 @@ class _Compiler:
         assert isinstance(node, StreamNode)
         if syntax is None:
             return Windowed(node, UNBOUNDED)
-        return Windowed(node, _window(syntax, node.ticks or Ticks(), [column.name.lower() for column in node.columns]))
+        window = _window(syntax, node.ticks or Ticks(), [column.name.lower() for column in node.columns])
+        windowed = Windowed(node, window)
+        has_bounds = window.kind == "SESSION" or window.step not in (None, 1)
+        return Bounded(windowed) if self.bounded and has_bounds else windowed
+
+
+def _in_order(query: exp.Expr) -> exp.Expr:
+    """ORDER BY .. LIMIT with ties decided by the columns, NULLS FIRST; without LIMIT it says nothing of a bag."""
+    order, limit, offset = (query.args.get(part) for part in ("order", "limit", "offset"))
+    if limit is None and offset is None:
+        query.set("order", None)
+        return query
+    assert isinstance(query, exp.Query)
+    width = len(query.selects)
+    if any(isinstance(item, exp.Star) or item.is_star for item in query.selects):
+        raise NotImplementedError("LIMIT of *")
+    keys = list(order.expressions) if order else []
+    if isinstance(limit, exp.Fetch):
+        options = limit.args.get("limit_options")
+        if options is not None and options.args.get("with_ties"):
+            if offset is not None or not isinstance(query, exp.Select):
+                raise NotImplementedError("WITH TIES here")
+            rank = exp.Window(this=exp.Anonymous(this="RANK"), order=exp.Order(expressions=keys), over="OVER")
+            query.set("qualify", exp.Qualify(this=exp.LTE(this=rank, expression=limit.args["count"])))
+            query.set("order", None)
+            query.set("limit", None)
+            return query
+        query.set("limit", exp.Limit(expression=limit.args.get("count") or exp.Literal.number(1)))
+    ties = [exp.Ordered(this=exp.Literal.number(place), nulls_first=True) for place in range(1, width + 1)]
+    query.set("order", exp.Order(expressions=[*keys, *ties]))
+    return query
 
 
 def _nature(leaf: Relation) -> str:
@@ -213,23 +255,27 @@ def _expanded(table: exp.Table, cte: exp.CTE) -> exp.Subquery:
 
 def _window(syntax: StreamWindow, ticks: Ticks, columns: list[str]) -> Window:
     kind, size, slide = syntax.args["kind"], syntax.args.get("size"), syntax.args.get("slide")
+    if kind == "USER":
+        raise OracleError("the oracle knows no windows of users")
     if kind == "BEGIN":
         begin, end = (_bound(syntax.args[part], ticks) for part in ("begin", "end"))
         if begin.now == end.now and begin.at(0) > end.at(0):
             raise OracleError("the window begins after it ends")
         return Window("BEGIN", begin=begin, end=end)
-    if slide is not None and kind in ("NOW", "TUMBLE"):
+    if slide is not None and kind in ("NOW", "TUMBLE", "SESSION"):
         raise OracleError(f"{kind} takes no SLIDE")
-    if syntax.args.get("partition") and kind != "ROWS":
+    if syntax.args.get("partition") and kind not in ("ROWS", "SESSION"):
         raise OracleError("PARTITION BY goes with ROWS")
     unbounded = isinstance(size, exp.Var)
     count = None if unbounded or size is None else _amount(size, ticks, rows=kind == "ROWS")
     step = None if slide is None else _amount(slide, ticks, rows=kind == "ROWS")
     if (count is not None and count < (0 if kind == "RANGE" else 1)) or (step is not None and step < 1):
         raise OracleError(f"a size of {kind} is too small")
-    if unbounded and kind == "TUMBLE":
-        raise OracleError("TUMBLE takes a size")
-    return Window(kind, count, step, _partition(syntax, columns))
+    if unbounded and kind in ("TUMBLE", "HOP", "SESSION"):
+        raise OracleError(f"{kind} takes a size")
+    if kind == "HOP" and slide is None:
+        raise OracleError("HOP takes a SLIDE")
+    return Window(kind, count, step, _partition(syntax, columns), complete=bool(syntax.args.get("complete")))
 
 
 def _partition(syntax: StreamWindow, columns: list[str]) -> tuple[int, ...]:

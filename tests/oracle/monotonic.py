@@ -16,7 +16,7 @@ def is_monotonic(query: exp.Expr, leaves: Mapping[str, str]) -> bool:
     """`query` is plain Spark SQL over tables named as in `leaves`."""
     if isinstance(query, exp.Subquery):
         return is_monotonic(query.this, leaves) and not query.args.get("joins")
-    if isinstance(query, (exp.Union, exp.Intersect)):
+    if isinstance(query, (exp.Union, exp.Intersect)) and not (query.args.get("limit") or query.args.get("offset")):
         return is_monotonic(query.this, leaves) and is_monotonic(query.expression, leaves)
     return isinstance(query, exp.Select) and _select_is_monotonic(query, leaves)
 

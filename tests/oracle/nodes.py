@@ -19,7 +19,7 @@ from tests.oracle.inputs import ChangeTable, Element, Feed, Stream, Table
 from tests.oracle.relational import Column, Row
 from tests.oracle.sampling import derived_key, kept
 from tests.oracle.times import Ticks, shared
-from tests.oracle.windows import Window, change_instants, contents
+from tests.oracle.windows import Window, change_instants, contents, sessions
 
 MAX_RSTREAM_ROWS = 10_000_000
 
@@ -129,8 +129,8 @@ class Sampled(StreamNode):
 class Derived(StreamNode):
     """ISTREAM, DSTREAM or RSTREAM of a relation."""
 
-    def __init__(self, operator: str, relation: Relation) -> None:
-        self.operator, self.relation = operator, relation
+    def __init__(self, operator: str, relation: Relation, every: int = 1) -> None:
+        self.operator, self.relation, self.every = operator, relation, every
 
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
@@ -155,9 +155,10 @@ class Derived(StreamNode):
         for t, following in zip(instants, [*instants[1:], upto + 1], strict=True):
             now = self.relation.at(world, t)
             if self.operator == "RSTREAM":
-                if len(found) + now.total() * (following - t) > MAX_RSTREAM_ROWS:
+                moments = range(-(-t // self.every) * self.every, following, self.every)
+                if len(found) + now.total() * len(moments) > MAX_RSTREAM_ROWS:
                     raise OracleError("RSTREAM has too many rows; declare TICK INTERVAL or use [NOW]")
-                for moment in range(t, following) if now else ():
+                for moment in moments if now else ():
                     found += _elements(moment, now)
             else:
                 before = self.relation.at(world, t - 1)
@@ -190,6 +191,36 @@ class Windowed(Relation):
 
     def change_instants(self, world: World, upto: int) -> set[int]:
         return change_instants(self.window, self.stream.elements(world, upto), upto)
+
+
+class Bounded(Relation):
+    """A window that slides, with its bounds as columns."""
+
+    def __init__(self, windowed: Windowed) -> None:
+        self.windowed, self.monotonic = windowed, False
+        self._ticks = windowed.stream.ticks or Ticks()
+        windowed.window.bounds(0)
+        kind = "TIMESTAMP" if self._ticks.timestamps else "BIGINT"
+        self.columns = (*windowed.columns, Column("window_start", kind), Column("window_end", kind))
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.windowed,)
+
+    def rows(self, world: World, t: int) -> tuple[Row, ...]:
+        window = self.windowed.window
+        if window.kind == "SESSION":
+            elements = self.windowed.stream.elements(world, t)
+            found = sessions(window, elements, t, half_open=world.half_open)
+            size = window.size or 0
+            value = self._ticks.value
+            return tuple((*e.values, value(first), value(last + size)) for e, first, last in found)
+        bounds = tuple(self._ticks.value(instant) for instant in window.bounds(t))
+        return tuple((*row, *bounds) for row in self.windowed.rows(world, t))
+
+    def change_instants(self, world: World, upto: int) -> set[int]:
+        step = self.windowed.window.step or 1
+        return self.windowed.change_instants(world, upto) | set(range(0, upto + 1, step))
 
 
 class BaseTable(Relation):

@@ -7,10 +7,12 @@ agree.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tests.oracle.errors import OracleError
 from tests.oracle.inputs import Element
 
 
@@ -29,12 +31,27 @@ class Bound:
 class Window:
     """`size` None is UNBOUNDED; `partition` holds column positions."""
 
-    kind: Literal["NOW", "RANGE", "TUMBLE", "ROWS", "BEGIN"]
+    kind: Literal["NOW", "RANGE", "TUMBLE", "HOP", "SESSION", "ROWS", "BEGIN"]
     size: int | None = None
     slide: int | None = None
     partition: tuple[int, ...] = ()
     begin: Bound | None = None
     end: Bound | None = None
+    complete: bool = False  # of a SESSION: when it is over
+
+    @property
+    def step(self) -> int | None:
+        """By how much a window of time slides."""
+        return self.size if self.kind == "TUMBLE" else self.slide if self.kind in ("RANGE", "HOP") else None
+
+    def bounds(self, t: int) -> tuple[int, int]:
+        """window_start and window_end at t."""
+        if self.kind == "SESSION":
+            return -1, -1  # each has its own
+        if self.size is None or self.step in (None, 1):
+            raise OracleError("the window has no bounds")
+        end = t // self.step * self.step
+        return end - self.size, end
 
     @property
     def monotonic(self) -> bool:
@@ -59,6 +76,12 @@ def contents(window: Window, elements: Sequence[Element], t: int, *, half_open: 
         case "TUMBLE":
             assert window.size is not None
             return _tumble(elements, t, window.size)
+        case "HOP":
+            assert window.size is not None
+            assert window.slide is not None
+            return _hop(elements, t, window.size, window.slide)
+        case "SESSION":
+            return [element for element, _, _ in sessions(window, elements, t, half_open=half_open)]
         case "ROWS":
             return _rows(elements, window.size, window.slide, window.partition)
         case "BEGIN":
@@ -89,6 +112,34 @@ def _tumble(elements: Sequence[Element], t: int, size: int) -> list[Element]:
     return [e for e in elements if end - size <= e.ts < end]
 
 
+def _hop(elements: Sequence[Element], t: int, size: int, slide: int) -> list[Element]:
+    """The last of the windows [kL - T, kL) that is over."""
+    end = t // slide * slide
+    return [e for e in elements if end - size <= e.ts < end]
+
+
+def sessions(window: Window, elements: Sequence[Element], t: int, *, half_open: bool) -> list[tuple[Element, int, int]]:
+    """The elements u such that RANGE g of their partition is non-empty at every instant of [u, t]; or those of sessions
+    that ended at an instant c, c <= t < c + g, at which it was empty again. With the first and the last instant of
+    their session at t."""
+    assert window.size is not None
+    found = []
+    for element in elements:
+        key = [element.values[i] for i in window.partition]
+        own = sorted(e.ts for e in elements if [e.values[i] for i in window.partition] == key)
+        held = window.size + (0 if half_open else 1)
+        before = [a for a, b in itertools.pairwise(own) if b <= element.ts and b - a > held]
+        first = min(ts for ts in own if not before or ts > before[-1])
+        last, over = first, first
+        for ts in own:
+            if first <= ts and (ts <= over or ts == first):
+                last, over = ts, ts + held
+        shown = over <= t < over + window.size if window.complete else element.ts <= t < over
+        if shown:
+            found.append((element, first, last))
+    return found
+
+
 def _rows(
     elements: Sequence[Element], size: int | None, slide: int | None, partition: tuple[int, ...]
 ) -> list[Element]:
@@ -110,7 +161,8 @@ def change_instants(window: Window, elements: Sequence[Element], upto: int) -> s
     """
     spans = [0, window.size or 0]
     spans += [bound.ticks for bound in (window.begin, window.end) if bound is not None and bound.now]
-    step = window.slide if window.kind == "RANGE" else window.size if window.kind == "TUMBLE" else None
+    step = window.step
+    spans += [window.size + 1, 2 * window.size, 2 * window.size + 1] if window.kind == "SESSION" and window.size else []
     found = {0, (step or 1) - 1}
     for moment in {e.ts + span for e in elements for span in spans}:
         found |= {moment - 1, moment, moment + 1}

@@ -11,7 +11,8 @@ from millstream.language.binder import Binder
 from millstream.language.statement_parser import parse_query
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics, Statistics
-from millstream.plan.lowering.lower import Lowering, Options
+from millstream.plan.lowering.lower import Lowering
+from millstream.plan.lowering.options import Options
 from millstream.plan.rewrite import rewrite
 
 ALIKE = {"s": SourceStatistics(1, 10_000, (1_000,)), "t": SourceStatistics(1, 10_000, (1_000,))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -96,7 +97,7 @@ class Play:
             return
         names = [name for name, _ in event.queries]
         try:
-            self.db.register_many(event.template, list(event.rows), names, event.mode)
+            self.db.register_many(event.template, list(event.rows), names, event.mode, template=event.name)
         except ms.EvaluationError:
             assert any(self._will_fail(query) for _, query in event.queries), f"{names} were refused"
             known = {query.name for query in self.db.queries()}
@@ -115,6 +116,8 @@ class Play:
             except ms.Error as error:
                 raise AssertionError(f"{name} ({query.text.cql}): {error}") from error
         self._check_together()
+        for template in self.db.templates():
+            self._check_template(template)
 
     def _ask(self, name: str) -> None:
         query = self.living.get(name)
@@ -185,8 +188,28 @@ class Play:
             single: Bag = Counter()
             for name in names:
                 single.update((name, *row) for row in rows_of(self.db.query(name).result()))
-            together = self.db.results([self.db.query(name) for name in names])
-            same(f"results of {names}", Counter(rows_of(together)), single)
+            queries = [self.db.query(name) for name in names]
+            same(f"results of {names}", Counter(rows_of(self.db.results(queries))), single)
+            instant = min(query.final for query in queries) // 2
+            single = Counter((q.name, *row) for q in queries for row in rows_of(q.result(instant)))
+            same(f"results of {names} at {instant}", Counter(rows_of(self.db.results(queries, instant))), single)
+
+    def _check_template(self, template: Any) -> None:
+        """What the queries of a template say together is what each says."""
+        queries = [query for query in template if query.name not in self.failed]
+        same(f"who has failed of {template.name}", {*template.failed}, {q.name for q in template} & self.failed)
+        final = queries[0].final if queries else None
+        if final is None:
+            return
+        hidden = [f"_p{number}" for number in range(1, len(template.parameters) + 1)]
+        for instant in (None, *sorted({0, final // 2, final})):
+            found = rows_of(template.result(instant).drop_columns(hidden))
+            single = Counter((q.name, *row) for q in queries for row in rows_of(q.result(instant)))
+            same(f"result of {template} at {instant}", Counter(found), single)
+        for since in (None, final // 2):
+            found = rows_of(template.changes(since).drop_columns(hidden))
+            single = Counter((q.name, *row) for q in queries for row in rows_of(q.changes(since)))
+            same(f"changes of {template} since {since}", Counter(found), single)
 
 
 def play(schedule: Schedule, connect: Callable[[], Any], *, beside: bool = False) -> None:
@@ -208,6 +231,16 @@ def play(schedule: Schedule, connect: Callable[[], Any], *, beside: bool = False
         for one in plays:
             one.db.close()
         world.close()
+
+
+def play_seed(seed: int, schedule: Schedule, path: Path) -> None:
+    """In process, in a directory where the schedule needs one; in every third case beside one without sharing."""
+    place = path / "db" if schedule.needs_directory else None
+    try:
+        play(schedule, lambda: ms.connect(place, engine="inprocess"), beside=seed % 3 == 0)
+    except Exception as error:
+        error.add_note(f"seed {seed}")
+        raise
 
 
 def perform(plays: Sequence[Play], world: World, events: Sequence[Event]) -> None:

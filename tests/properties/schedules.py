@@ -26,6 +26,7 @@ class RegisterMany:
     rows: tuple[Row, ...]
     queries: tuple[tuple[str, Query], ...]
     mode: str = "eager"
+    name: str | None = None  # of the template
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def _shown(event: Event) -> str:
             return ";\n".join([f"SET sharing = '{event.sharing}'", *listed])
         case RegisterMany():
             names = [name for name, _ in event.queries]
-            return f"-- register_many({event.template!r}, {list(event.rows)}, names={names}, mode={event.mode!r})"
+            rest = f"names={names}, mode={event.mode!r}, template={event.name!r}"
+            return f"-- register_many({event.template!r}, {list(event.rows)}, {rest})"
         case Drop():
             return ";\n".join(f"DROP QUERY {name}" for name in event.names)
         case Insert():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.properties.dice import SeededDice
 from tests.properties.many_queries import ScheduleMaker
-from tests.properties.many_queries_driver import Play, notify, play, rows_of, world_of
+from tests.properties.many_queries_driver import Play, notify, play_seed, rows_of, world_of
 from tests.properties.schedules import Drop, Event, Register, RegisterMany, single
 from tests.text_oracle.cases import Change, Insert
 from tests.text_oracle.evaluator import Query
@@ -26,13 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def check(seed: int, path: Path, most: int = 24, length: int = 14) -> None:
-    schedule = ScheduleMaker(SeededDice(seed), most, length).schedule()
-    place = path / "db" if schedule.needs_directory else None
-    try:
-        play(schedule, lambda: ms.connect(place, engine="inprocess"), beside=seed % 3 == 0)
-    except Exception as error:
-        error.add_note(f"seed {seed}")
-        raise
+    play_seed(seed, ScheduleMaker(SeededDice(seed), most, length).schedule(), path)
 
 
 @pytest.mark.parametrize("seed", range(14))
@@ -199,3 +193,13 @@ def test_others_of_a_group_answer_while_one_is_found_that_fails(monkeypatch: pyt
             assert other.final == 20
         assert next(asked) is not good[0]
         assert [query.error is None for query in late] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("window", ["RANGE 6 SLIDE 3", "TUMBLE 3"])
+def test_first_and_last_of_a_window_that_slides(window: str) -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM s (c STRING) TIMESTAMP BY ts HEARTBEAT EXPLICIT")
+        query = db.register(f"SELECT LAST(c) AS l, FIRST(c) AS f FROM s [{window}]")
+        db.insert("s", [("b", 2), ("x", 2), ("z", 1)])
+        db.advance(to=9)
+        assert query.result(at=3).to_pylist() == [{"l": "x", "f": "z"}]

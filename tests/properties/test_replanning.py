@@ -1,5 +1,5 @@
-"""Queries that move to other plans at any epoch answer as the oracle does: whatever comes while they are on their way,
-rows, other queries, drops or restarts, and however the past is cut into slices."""
+"""Queries that move to other plans at any epoch answer as the oracle does: alone and in groups, in all modes, whatever
+comes while they are on their way, rows, other queries, drops or restarts, and however the past is cut into slices."""
 
 from __future__ import annotations
 
@@ -19,24 +19,29 @@ from tests.properties.slice_by_slice import SliceBySlice
 
 import millstream as ms
 from millstream.catalog.entries import Entry, statistics_entry
+from millstream.engine.groups.group import Group
 from millstream.engine.history.backfill import Backfills
+from millstream.engine.past import Past
 from millstream.language.type_names import stored_text
 from millstream.plan.cost import SourceStatistics
+from millstream.queries.group_replanning import GroupReplanning
 from millstream.queries.planner import Planned
 from millstream.queries.registration import statement_of
 from millstream.queries.replanning import Replanning
+from millstream.settings import Settings
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is done after an action: so many slices of moves that are under way, perhaps a restart before, and for which
-    plan each query is to leave."""
+    """What is done after an action: so many slices of moves that are under way, perhaps a restart before, for which
+    plan each query is to leave, and whether with the state that it has, as where history is not enough."""
 
     slices: int
     restarts: bool
     keys: int | None  # distinct values of every column; None where queries stay
     join_plan: str
     jit: str
+    by_state: bool
 
 
 STEPS = st.lists(
@@ -47,6 +52,7 @@ STEPS = st.lists(
         st.sampled_from([None, 1, 1, 1000, 1000]),
         st.sampled_from(["auto", "tree", "eddy"]),
         st.sampled_from(["auto", "on", "off"]),
+        st.booleans(),
     ),
     min_size=1,
     max_size=6,
@@ -73,28 +79,49 @@ class Moving(SliceBySlice):
                     entry["text"], statement_of(entry["text"]).query, statistics=statistics_entry(known)
                 )
 
+        def planned_core(replanning: GroupReplanning, group: Group, found: Settings, statistics: Any) -> Any:
+            known = {
+                source: SourceStatistics(float(step.keys or 1), 100, (float(step.keys or 1),) * 9)
+                for source in self.db.engine.sources
+            }
+            return usual(replanning, group, replace(found, join_plan=step.join_plan, jit=step.jit), known)
+
+        usual = GroupReplanning._planned
         with monkeypatch.context() as patching:
             patching.setattr(Replanning, "_planned", planned)
+            patching.setattr(GroupReplanning, "_planned", planned_core)
+            if step.by_state:
+                for kind in (Replanning, GroupReplanning):
+                    patching.setattr(kind, "_past", lambda *_: (Past(), "history is not to be asked"))
             replanning = self.db._queries.replanning
             replanning.margin = 0
             for query in self.db.queries():
                 self.moved += replanning.consider(query, {})
 
 
-def check(path: Path | None, case: Case, steps: list[Step], rows: int, monkeypatch: pytest.MonkeyPatch) -> int:
+def check(
+    path: Path | None,
+    case: Case,
+    steps: list[Step],
+    rows: int,
+    monkeypatch: pytest.MonkeyPatch,
+    modes: tuple[str, ...] = ("eager",),
+    sharing: str = "auto",
+) -> int:
+    """Each query is registered once for each of some modes."""
     monkeypatch.setattr(Backfills, "start", lambda _: None)
     if path is not None:
         shutil.rmtree(path, ignore_errors=True)
     both = Moving(path, case.probes)
-    both.define([*case.definitions, f"SET background_rows = {rows}"])
+    both.define([*case.definitions, f"SET background_rows = {rows}", f"SET sharing = '{sharing}'"])
     for number, action in enumerate(case.actions):
         match action:
-            case Register() if not _registered(both, action):
-                continue
-            case Drop() if action.query not in both.queries:
-                continue
             case Register():
-                pass
+                for mode in modes:
+                    _register(both, replace(action, query=_name(action.query, mode)), mode)
+            case Drop():
+                for mode in modes:
+                    both.perform(replace(action, query=_name(action.query, mode)))
             case _:
                 both.perform(action)
         step = steps[number % len(steps)]
@@ -111,24 +138,30 @@ def check(path: Path | None, case: Case, steps: list[Step], rows: int, monkeypat
     return both.moved
 
 
-def _registered(both: Moving, action: Register) -> bool:
+def _name(query: str, mode: str) -> str:
+    return query if mode == "eager" else f"{query}_{mode}"
+
+
+def _register(both: Moving, action: Register, mode: str) -> None:
     try:
-        both.db.register(action.text, name=action.query)
+        both.db.register(action.text, name=action.query, mode=mode)
     except ms.BindError as error:
         if "strategy 'direct'" not in str(error):
             raise
-        return False
+        return
     both.oracle.execute(str(action))
     both.queries[action.query] = action.text
-    return True
+
+
+MODES = [("eager",), ("eager",), ("eager", "lazy"), ("lazy",), ("none", "lazy")]
 
 
 def check_many(path: Path | None, made: st.SearchStrategy[Case], examples: int) -> None:
     @settings(max_examples=examples)
-    @given(made, STEPS, st.sampled_from([0, 0, 1_000]))
-    def run(case: Case, steps: list[Step], rows: int) -> None:
+    @given(made, STEPS, st.sampled_from([0, 0, 1_000]), st.sampled_from(MODES), st.sampled_from(["on", "auto"]))
+    def run(case: Case, steps: list[Step], rows: int, modes: tuple[str, ...], sharing: str) -> None:
         with pytest.MonkeyPatch.context() as monkeypatch:
-            check(path, case, steps, rows, monkeypatch)
+            check(path, case, steps, rows, monkeypatch, modes, sharing)
 
     run()
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import millstream as ms
 from millstream.database import Database
+from millstream.plan import physical as ph
 from millstream.plan.cost import SourceStatistics, Statistics
+from millstream.queries.templates import GroupTemplate
 
 STREAMS = """
 CREATE STREAM s (a INT, b INT) TIMESTAMP BY t;
@@ -15,6 +17,7 @@ CREATE STREAM u (a INT, b INT) TIMESTAMP BY t;
 """
 RETAINED = STREAMS.replace(";", " RETAIN 30;")
 JOIN = "SELECT s.b, t.b, u.b FROM s [RANGE 20], t [RANGE 20], u [RANGE 20] WHERE s.a = t.a AND t.a = u.a"
+CHAIN = "SELECT s.b, t.b, u.a FROM s [RANGE 20], t [RANGE 20], u [RANGE 20] WHERE s.a = t.a AND t.b = u.b AND s.b > {}"
 FEW_KEYS = {name: SourceStatistics(50.0, 1000, (2.0, 2.0)) for name in "stu"}
 MANY_KEYS = {name: SourceStatistics(1.0, 1000, (1000.0, 1000.0)) for name in "stu"}
 MOST_KEYS = {name: SourceStatistics(1.0, 1000, (1e7, 1e7)) for name in "stu"}
@@ -33,13 +36,13 @@ def feed(db: Database, instants: range, keys: int = 4, rows: int = 2, only: str 
         db.insert(name, [(t * rows % keys + n % keys, t + n, t) for t in instants for n in range(rows)])
 
 
-def move(db: Database, name: str, statistics: Statistics) -> None:
+def move(db: Database, name: str, statistics: Statistics | None) -> None:
     """Have a query move to the plan that it would have by these statistics."""
     assert leaves(db, name, statistics)
     wait(db, name)
 
 
-def leaves(db: Database, name: str, statistics: Statistics) -> bool:
+def leaves(db: Database, name: str, statistics: Statistics | None) -> bool:
     replanning = db._queries.replanning
     replanning.margin = 0
     return replanning.consider(db.query(name), statistics)
@@ -53,6 +56,14 @@ def wait(db: Database, name: str) -> None:
 
 def joins(db: Database, name: str) -> str:
     return next(line.strip() for line in db.query(name).explain().splitlines() if "join" in line.lower())
+
+
+def core_of(db: Database, name: str = "q0") -> str:
+    """How what the group of a query reads is joined."""
+    template = db.query(name).template
+    assert isinstance(template, GroupTemplate)
+    core = template.group.core or template.group.split.core
+    return "stems" if any(isinstance(node, ph.StemJoin) for node in core.walk()) else "tree"
 
 
 def feed_missing(db: Database, batch: int) -> bool:

@@ -408,3 +408,23 @@ def test_what_could_fail_on_one_of_several_sides_has_plans_of_its_own() -> None:
         filled(db)
         assert all(query.number is None for query in queries)
         assert [answers(query) for query in queries] == [[(1,), (2,), (3,), (4,)], [(1,), (2,), (3,), (4,)]]
+
+
+@pytest.mark.parametrize("mode", ["eager", "lazy", "none"])
+def test_unnamed_columns_have_the_constants_of_each_query(mode: str) -> None:
+    """As if it had come alone; what all have in common is named as the template is written."""
+    text = "SELECT s.a, 10 / (s.b - ?), concat('?', ?), ?, s.b AS z FROM s [RANGE 5] WHERE s.a > ?"
+    with ms.connect(engine="inprocess") as db:
+        db.execute("CREATE STREAM s (a INT, b INT) TIMESTAMP BY ts")
+        one, two = db.register_many(text, [(1, "x", "y", 0), (2, "it's", "it's", 0)], mode=mode)
+        alone = db.register(
+            "SELECT s.a, 10 / (s.b - 1), concat('?', 'x'), 'y', s.b AS z FROM s [RANGE 5] WHERE s.a > 0"
+        )
+        assert one.schema.names == ["a", "10 / (s.b - 1)", "concat('?', 'x')", "'y'", "z"] == alone.schema.names
+        assert two.schema.names[1] == "10 / (s.b - 2)"
+        db.insert("s", [(1, 7, 1)])
+        db.advance(to=2)
+        assert one.result().schema.names == alone.schema.names
+        assert one.changes().schema.names[2:] == alone.schema.names
+        assert one.result().to_pylist() == alone.result().to_pylist()
+        assert "?)" not in one.explain()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
@@ -153,6 +154,35 @@ def test_what_they_have_of_the_past_is_noted_too(tmp_path: Path) -> None:
     db.close()
 
 
+def combination(chance: random.Random, depth: int = 3) -> str:
+    """Comparisons by AND, OR, NOT and parentheses; all constants are different, so that none takes another's place."""
+    column, operator, low = (
+        chance.choice("abx"),
+        chance.choice(["<", "<=", "=", "<>", ">=", ">"]),
+        chance.randint(0, 10**6),
+    )
+    kind = chance.randrange(7) if depth else 0
+    if kind <= 1:
+        return f"{column} {operator} {low}"
+    if kind == 2:
+        return f"{column} BETWEEN {low} AND {low + 10**6}"
+    if kind == 3:
+        return f"NOT ({combination(chance, depth - 1)})"
+    if kind == 6:
+        values = ", ".join(str(low + number) for number in range(chance.randint(1, 4)))
+        return f"{column} {chance.choice(['', 'NOT '])}IN ({values})"
+    parts = [combination(chance, depth - 1) for _ in range(chance.randint(2, 4))]
+    joined = chance.choice([" AND ", " OR "]).join(parts)
+    return f"({joined})" if kind == 4 else joined
+
+
+def join_condition(chance: random.Random) -> str:
+    parts = [combination(chance, 2) for _ in range(chance.randint(1, 4))]
+    own = [re.sub(r"\b([abx])(?= )", rf"{chance.choice('xy')}.\1", f"({part})") for part in parts]
+    own.insert(chance.randint(0, len(own)), "x.a = y.a")
+    return " AND ".join(own)
+
+
 def test_what_is_told_by_comparisons_is_what_is_bound(alone: ms.Database) -> None:
     """However texts are known: the names of shapes are on disk, and are found again by binding texts."""
     with ms.connect(engine="inprocess") as db:
@@ -166,13 +196,20 @@ def test_what_is_told_by_comparisons_is_what_is_bound(alone: ms.Database) -> Non
                 "x.a < 4 AND y.a > 2 AND y.b < 5",
             ]
         ]
-        for number, text in enumerate([*texts(120, 5), *joins]):
+        combined = [f"SELECT * FROM s WHERE {combination(random.Random(seed))}" for seed in range(200)]
+        joins += [
+            f"SELECT x.a, y.t FROM s [RANGE 5] x, s [RANGE 9] y WHERE {join_condition(random.Random(seed))}"
+            for seed in range(120)
+        ]
+        for number, text in enumerate([*texts(120, 5), *combined, *joins]):
             query = db.register(text, name=f"q{number}")
             found = split(db.planner.plan(text, parse_query(text)).bound.plan)
             assert found is not None
             template = query.template
             assert template is not None
-            assert shape_of(found)[0] == template.shape, text  # type: ignore[attr-defined]
+            shape, values = shape_of(found)
+            assert shape == template.shape, text  # type: ignore[attr-defined]
+            assert template.constants([query.number]).row(0) == values, text  # type: ignore[attr-defined]
 
 
 def test_what_is_read_by_a_view_is_in_use() -> None:
@@ -204,8 +241,19 @@ def test_known_comparisons_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch)
             db.register(f"SELECT a FROM s WHERE {condition}")
         assert len(parsed) == 2
         db.register("SELECT a FROM s WHERE a > 5 AND n < 2.25")  # a constant of another type
-        db.register("SELECT a FROM s WHERE a > 5 OR b <= 1")
         db.register("SELECT b FROM s WHERE a > 5")
+        assert len(parsed) == 4
+        db.register("SELECT a FROM s WHERE a > 5 OR NOT (b <= 1 AND (s.x < 2 OR a > 3))")
+        db.register("SELECT a FROM s WHERE a >= 5 AND b BETWEEN 1 AND 3")
+        assert len(parsed) == 5
+        join = "SELECT x.a FROM s [RANGE 5] x, s [RANGE 9] y WHERE x.b = y.b AND {}"
+        for condition in ("x.a > 1 AND y.a > 1", "y.a > 2 AND x.a > 3", "x.a > 5 AND y.a > 7"):
+            db.register(join.format(condition))
+        assert len(parsed) == 7  # of the first it is not certain which comparison is which
+        db.register(join.replace("x.b = y.b", "x.b < y.b").format("x.a > 3"))
+        assert len(parsed) == 8
+        del parsed[5:]
+        db.register("SELECT a FROM s WHERE (b >= 5 OR b <= 3) AND NOT (a >= 2)")
         assert len(parsed) == 5
 
 
@@ -223,6 +271,48 @@ def test_what_stands_in_a_comment_or_a_constant_is_no_condition() -> None:
                 assert "a > 1" in query.cql
 
 
+def test_shapes_that_no_query_has_any_more_are_let_go(tmp_path: Path) -> None:
+    conditions = ["a > 1", "a > 1 AND b < 4", "a <> 3", "b = 2 OR a < 4", "a > 5 AND a < 8"]
+    with ms.connect(tmp_path / "db", engine="inprocess") as db:
+        db.execute(f"{STREAM}; SET sharing = 'on'")
+        for number, condition in enumerate(conditions):
+            db.register(f"SELECT a FROM s [RANGE 9] WHERE {condition}", name=f"q{number}")
+        db.insert("s", rows(1, 0))
+        group = db.engine.groups[db.query("q0").edge]
+        assert len(group.shapes) == 5
+        for number in range(1, 5):
+            db.drop_query(f"q{number}")
+        db.register("SELECT a FROM s [RANGE 9] WHERE a <> 7", name="again")
+        db.insert("s", rows(1, 20))
+        assert len(group.shapes) == 2
+        assert sorted({row["a"] for row in db.query("again").result().to_pylist()}) == answer_of("a <> 7")
+        db.drop_query("again")
+        db.insert("s", rows(1, 40))
+        assert set(group.shapes) == {db.query("q0").template.shape.name}  # type: ignore[union-attr]
+
+
+def test_a_row_keeps_its_shape_until_it_has_the_words_of_another_query() -> None:
+    with ms.connect(engine="inprocess") as db:
+        db.execute(f"{STREAM}; SET sharing = 'on'")
+        for name, condition in (("first", "a > 3"), ("second", "NOT (a <= 3)"), ("other", "a > 4 AND b > 100")):
+            db.register(f"SELECT a FROM s [RANGE 9] WHERE {condition}", name=name)
+        db.insert("s", rows(1, 0))
+        assert db.query("first").row == db.query("second").row
+        db.drop_query("first")
+        db.insert("s", rows(1, 20))
+        assert sorted({row["a"] for row in db.query("second").result().to_pylist()}) == answer_of("a > 3")
+        assert len(db.engine.groups[db.query("second").edge].shapes) == 2
+
+
+def answer_of(condition: str) -> list[int]:
+    """By a plan of its own."""
+    with ms.connect(engine="inprocess") as db:
+        db.execute(f"{STREAM}; SET sharing = 'off'")
+        query = db.register(f"SELECT a FROM s [RANGE 9] WHERE {condition}")
+        db.insert("s", [*rows(1, 0), *rows(1, 20)])
+        return sorted({row["a"] for row in query.result().to_pylist()})
+
+
 @pytest.mark.parametrize(
     ("text", "comparisons"),
     [
@@ -232,11 +322,20 @@ def test_what_stands_in_a_comment_or_a_constant_is_no_condition() -> None:
         ("SELECT a FROM s WHERE a > -1 AND b < -1.25", [("a", ">", "INT"), ("b", "<", "DECIMAL(3,2)")]),
         ("SELECT a FROM s WHERE a > - 1", None),
         ("SELECT a FROM s", None),
-        ("SELECT a FROM s WHERE a > 1 OR b = 2", None),
+        ("SELECT a FROM s WHERE a > 1 OR b = 2", [("a", ">", "INT"), ("b", "=", "INT")]),
+        (
+            "SELECT a FROM s WHERE (a > 1)AND(NOT(b = 2)OR a < 3)",
+            [("a", ">", "INT"), ("b", "=", "INT"), ("a", "<", "INT")],
+        ),
+        ("SELECT a FROM s WHERE (a > 1 AND (b = 2)", None),
+        ("SELECT a FROM s WHERE (a + 1) > 1", None),
         ("SELECT a FROM s WHERE a > 1 AND b = 2 + 3", None),
         ("SELECT a FROM s WHERE a > b", None),
         ("SELECT a FROM s WHERE a > 1 AND", None),
-        ("SELECT a FROM s WHERE a BETWEEN 1 AND 2", None),
+        ("SELECT a FROM s WHERE a BETWEEN 1 AND 2", [("a", ">=", "INT"), ("a", "<=", "INT")]),
+        ("SELECT a FROM s WHERE a BETWEEN 1 AND b", None),
+        ("SELECT a FROM s WHERE a NOT IN (1, 2) AND b in ('x')", [("a", "in 2", "INT"), ("b", "in 1", "STRING")]),
+        ("SELECT a FROM s WHERE a IN (1, 'x')", None),
         ("SELECT a FROM s WHERE NOT a = 1", None),
         ("SELECT a FROM s WHERE a <=> 1", None),
         ("SELECT a FROM s WHERE a = 1L", None),

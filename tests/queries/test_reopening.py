@@ -22,6 +22,7 @@ from millstream.language import type_names
 from millstream.plan.fingerprint import Fingerprints
 from millstream.plan.grouping import Shape
 from millstream.plan.lowering import lower as physical
+from millstream.plan.lowering import step_names
 from millstream.queries.recovery import Recovery
 from millstream.service.answers import described
 
@@ -41,7 +42,7 @@ def planned_otherwise(*, shapes: bool = False) -> Iterator[None]:
         object.__setattr__(self, "name", Otherwise().of((self.condition, self.parameters)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(physical, "Fingerprints", Otherwise)
+        patch.setattr(step_names, "Fingerprints", Otherwise)
         if shapes:
             patch.setattr(Shape, "__post_init__", named)
         yield
@@ -361,3 +362,22 @@ def test_what_is_kept_below_the_same_edge_under_other_names_is_made_again(tmp_pa
                     held = {each % 5 if each <= LAST + 1 else 7 for each in range(at - 30, at + 1)}
                     right = sum(k >= int(name[-1]) for k in held) if name != "own" else len(held)
                     assert query.result(at).to_pylist() == [{"k": right}], (name, at)
+
+
+@pytest.mark.parametrize(
+    "joined", ["SELECT c, d FROM s [RANGE 5 SLIDE 4] ORDER BY c LIMIT 1", "SELECT c, d FROM s [RANGE 5]"]
+)
+def test_matches_of_one_stream_that_are_kept_for_different_times_are_found_again(joined: str, tmp_path: Path) -> None:
+    text = f"SELECT COUNT(*) AS n FROM s [NOW] AS a RIGHT OUTER JOIN ({joined}) AS b ON a.d = b.d"
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        db.execute("CREATE STREAM s (c INT, d INT) TIMESTAMP BY ts HEARTBEAT EXPLICIT RETAIN 1")
+        db.register(text, name="q", mode="lazy")
+        for instant in (3, 20, 44, 45, 46):
+            db.insert("s", [(instant, instant, instant)])
+            db.advance(to=instant)
+        db.advance(to=47)
+        answer = db.query("q").result().to_pylist()
+    with ms.connect(tmp_path, engine="inprocess") as db:
+        query = db.query("q")
+        assert (query.notices, query.result().to_pylist()) == ([], answer)
+        assert query.changes(since=47).num_rows == 0

@@ -501,7 +501,6 @@ def test_a_query_of_a_join_that_has_seen_rows_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("inputs", [2, 3])
 def test_queries_that_want_little_of_a_join_share_one_that_makes_little(inputs: int) -> None:
-    """A tree of three inputs stores what two of them give, for everybody."""
     with ms.connect(engine="inprocess") as db:
         with_two_streams(db)
         limits = "s.v > {0} AND s.v < 10 AND r.k > {0} AND r.k < 10"
@@ -509,6 +508,6 @@ def test_queries_that_want_little_of_a_join_share_one_that_makes_little(inputs: 
         if inputs == 3:
             text = text.replace(" WHERE ", " JOIN r [RANGE 9] AS o ON o.k = r.k WHERE ")
         queries = [db.register(text.format(limit)) for limit in range(3)]
-        assert ["shared_by" in query.stats() for query in queries] == [inputs == 2] * 3
+        assert all("shared_by" in query.stats() for query in queries)
         feed_joined(db)
         assert answers_of_joined(queries) == [[1, 2, 3, 4], [2, 3, 4], [3, 4]]

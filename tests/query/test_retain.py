@@ -143,7 +143,7 @@ def test_followers_that_are_gone_hold_nothing(db: ms.Database) -> None:
     del unread
     db.insert("s", [(100, 100)])
     assert len(db.engine.sources.history("s")) < 20
-    following.close()  # type: ignore[attr-defined]
+    following.close()
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -16,8 +16,8 @@ from prompt_toolkit.output import DummyOutput
 from typer.testing import CliRunner
 
 import millstream as ms
+from millstream.answers.aligned import aligned
 from millstream.cli import app
-from millstream.shell.aligned import aligned
 from millstream.shell.completing import NameCompleter, names_of
 from millstream.shell.console import converse, is_finished, read_all
 from millstream.shell.session import COMMANDS, HELP, ShellSession

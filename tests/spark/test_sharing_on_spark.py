@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream as ms
+from millstream.engine.materialization import Unmaterialized
 from millstream.language.bind_parameters import with_constants
 
 STREAM = "CREATE STREAM s (a INT, b INT, t STRING) TIMESTAMP BY ts"
@@ -57,3 +58,27 @@ def test_groups_over_a_source(session: SparkSession, tmp_path: Path, shards: int
         for query in db.queries():
             assert bag(query) == bag(alone.query(query.name)), query.cql
             assert query.changes().num_rows
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["SELECT a, t FROM s [RANGE 20] WHERE a >= ?", "SELECT t, COUNT(*) AS n FROM s [RANGE 20] WHERE a > ? GROUP BY t"],
+)
+def test_many_that_keep_nothing_are_answered_by_one_job(
+    session: SparkSession, template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where history is too long for one process."""
+    with ms.connect(spark=session) as db:
+        db.execute(STREAM)
+        queries = db.register_many(template, [(n,) for n in (1, 5, 9, 5)], mode="none", template="t")
+        db.insert("s", elements(0, 100))
+        db.advance("s", to=100)
+        right = {at: [query.result(at).to_pylist() for query in queries] for at in (None, 50)}
+        monkeypatch.setattr("millstream.engine.history.evaluation.HERE", 0)
+        monkeypatch.setattr(Unmaterialized, "answer", lambda *_: pytest.fail("asked alone"))
+        for at, single in right.items():
+            for table in (queries.result(at).drop_columns(["_p1"]), db.results([*queries], at)):
+                found = Counter(repr(row) for row in table.to_pylist())
+                named = [{"_query": q.name, **row} for q, rows in zip(queries, single, strict=True) for row in rows]
+                assert found == Counter(map(repr, named))
+                assert found

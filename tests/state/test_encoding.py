@@ -12,7 +12,7 @@ def snapshots() -> list[Snapshot]:
     first = Snapshot().with_progress({"s": SourceProgress(4)}).with_states({"a": {"0/x": ("n1",)}, "b": {}})
     more = first.with_next_epoch(7).with_states({"a": {"0/x": ("n1", "n2")}}).with_results({"a": ("r",)})
     files = more.with_history({"s": (HistoryFile("f", 3, 0, 4),)}).with_query_tables({"b": QueryTable(("t",), ("w",))})
-    fewer = files.without_states(["a"]).with_failures({'"b" \n': {"error": "é"}}).with_backfill("e")
+    fewer = files.without_states(["a"]).with_failures({'"b" \n': {"error": "é"}}).with_backfills(["e"])
     return [first, first, more, files, fewer, first]
 
 

@@ -58,8 +58,8 @@ def test_states_failures_and_sinks_come_and_go() -> None:
 
 
 def test_backfills_and_numbers_of_queries() -> None:
-    assert FULL.with_backfill("later").backfills == ("late", "later")
-    assert FULL.with_backfill("later").without_backfills({"late"}).backfills == ("later",)
+    assert FULL.with_backfills(["later"]).backfills == ("late", "later")
+    assert FULL.with_backfills(["later"]).without_backfills({"late"}).backfills == ("later",)
     assert FULL.with_number_of_queries({"group": 6}).queries == {"group": 6}
 
 

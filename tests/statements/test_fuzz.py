@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 import millstream as ms
-from millstream.shell.completing import KEYWORDS
+from millstream.wire.keywords import KEYWORDS
 
 SETUP = """
 CREATE STREAM s (k INT, v STRING, d DECIMAL(5,2), t TIMESTAMP) TIMESTAMP BY ts;

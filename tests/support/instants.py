@@ -125,7 +125,7 @@ def odd_sizes(collide: bool) -> Iterator[None]:
         stack.enter_context(patch.object(synopsis, "_SMALLEST_CLASS", 1))
         if collide:
             stack.enter_context(patch.object(keys, "mix_bits", lambda codes: codes & np.uint64(1)))
-            for module in ("joins.pairwise", "joins.stem", "relational.multiplicity"):
+            for module in ("joins.pairwise", "joins.stem", "relational.multiplicity", "ordering.sort_keys"):
                 stack.enter_context(patch(f"millstream.kernel.{module}.are_codes_exact", lambda *_: False))
         yield
 

@@ -21,7 +21,7 @@ HORIZON = 9
 _HEARTBEATS = (("", 0), ("HEARTBEAT DELAY {3}", 3), ("HEARTBEAT EXPLICIT", None), ("HEARTBEAT ASCENDING", 0))
 _NUMERALS = ("1", "0", "-1", None, "x")
 RULES = (
-    *("commute_windows", "reduce_windows", "push_selections", "pull_up_negation"),
+    *("commute_windows", "reduce_windows", "push_selections", "limit_ranks", "pull_up_negation"),
     *("push_distinct", "prune_columns", "merge_projections", "foretell_negation"),
     *("gather_joins", "share_windows", "add_consumers"),
 )
@@ -391,9 +391,14 @@ class CaseMaker:
             if column.kind is Kind.DECIMAL:
                 value = same("CAST(") + value + " AS DECIMAL(5,1))"
             return same(f"UPDATE {table.name} SET {column.name} = ") + value + where
-        rows = [joined(", ", [written(v) for v in self._values(table.columns)]) for _ in range(dice.number(1, 3))]
-        listed = joined(", ", [same("(") + row + ")" for row in rows])
         columns = ""
         if dice.chance(30):
             columns = f" ({', '.join(column.name for column in table.columns)})"
-        return same(f"INSERT INTO {table.name}{columns} VALUES ") + listed
+        into = same(f"INSERT INTO {table.name}{columns} ")
+        if dice.chance(20):
+            query = same(f"SELECT {', '.join(column.name for column in table.columns)} FROM {table.name}") + where
+            # Behind the name of a table, AT would be an alias.
+            in_parentheses = dice.chance(50) or not where.cql
+            return into + (Text("(", "") + query + Text(")", "") if in_parentheses else query)
+        rows = [joined(", ", [written(v) for v in self._values(table.columns)]) for _ in range(dice.number(1, 3))]
+        return into + "VALUES " + joined(", ", [same("(") + row + ")" for row in rows])

@@ -57,8 +57,12 @@ class Run:
         self.pasts: dict[str, Past] = {}
         self.begins: dict[str, int] = {}  # the first answerable instant when a query came
         create_user_code(self.db)
-        for text in case.definitions:
-            self._told(partial(self.db.execute, text))
+        try:
+            for text in case.definitions:
+                self._told(partial(self.db.execute, text))
+        except Refused:
+            self.close()
+            raise
         for stream in case.streams:
             self.world.add_stream(stream)
         for table in case.tables:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tests.text_oracle.kinds import Column, Text
 from tests.text_oracle.sampling import is_sampled
 from tests.text_oracle.values import plain_rows, sort_key
-from tests.text_oracle.windows import INF, Element, Interval, Row, Window
+from tests.text_oracle.windows import BOUNDS, INF, Element, Interval, Row, Window
 from tests.text_oracle.world import World
 
 Bag = Counter[Row]
@@ -40,6 +40,7 @@ class Query:
     leaves: tuple[Leaf, ...] = ()  # those that the text reads, innermost first
     operator: str | None = None
     failures: tuple[str, ...] = ()  # texts for DuckDB: rows on which the query fails
+    every: int = 1  # the instants at which RSTREAM is said are its multiples
     sees_past: bool = False  # answers depend on more than what holds at an instant
 
     @property
@@ -83,7 +84,8 @@ class Evaluator:
                 case "DSTREAM":
                     found += _elements(start, before - rows)
                 case "RSTREAM":
-                    for instant in range(start, end) if rows else ():
+                    every = query.every
+                    for instant in range(-(-start // every) * every, end, every) if rows else ():
                         found += _elements(instant, rows)
                 case other:
                     raise AssertionError(other)
@@ -135,6 +137,8 @@ class Evaluator:
             types = [kind.duck for kind in source.types]
         else:
             types = [row[1] for row in duck.execute(f"DESCRIBE {leaf.source.text.duck}").fetchall()]
+        if leaf.window is not None and leaf.window.tick is not None:
+            types += ["TIMESTAMP" if leaf.window.tick else "BIGINT"] * len(BOUNDS)
         declared = [f"{name} {kind}" for name, kind in zip(names, types, strict=True)]
         listed = ", ".join([*declared, "_from BIGINT", "_until BIGINT", "_order BIGINT"])
         now = f"FROM rows_of_{leaf.name}, moment WHERE _from <= moment.t AND moment.t < _until"

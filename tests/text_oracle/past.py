@@ -151,6 +151,6 @@ def _is_row_wise(query: Query, read: Sequence[Leaf]) -> bool:
 
 def _of_open(window: Window) -> int:
     """How long a window shows what may be wrong up to an instant that is not known yet."""
-    if window.form == "unbounded" or window.begin is not None:
+    if window.form in ("unbounded", "session", "complete") or window.begin is not None:
         return INF
     return OPEN if window.end is None else window.end + window.begin_age

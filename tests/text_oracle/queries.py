@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from tests.properties.dice import Dice
 from tests.text_oracle.evaluator import Leaf, Query
 from tests.text_oracle.expressions import Scope, aggregate, condition, expression, operand
-from tests.text_oracle.kinds import Column, Kind, Text, joined, same
-from tests.text_oracle.windows import Window
+from tests.text_oracle.kinds import LITERALS, Column, Kind, Text, joined, same
+from tests.text_oracle.ordering import UNORDERED, Windows, can_be_limited, limited
+from tests.text_oracle.windows import BOUNDS, Window
 from tests.text_oracle.windows_random import window
 from tests.text_oracle.world import Stream, Table
 
@@ -65,6 +66,8 @@ class QueryMaker:
         if self.dice.chance(35):
             return self._stream(levels)
         found = self._relation(levels)
+        if self.dice.chance(15) and can_be_limited(found):
+            found = limited(self.dice, found, outermost=True)
         return Query(found.text, found.columns, tuple(self.leaves))
 
     # Queries
@@ -84,19 +87,24 @@ class QueryMaker:
 
     def _stream(self, levels: int) -> Query:
         operator = self._operator()
+        every = self.dice.number(1, 4) if operator == "RSTREAM" and self.dice.chance(40) else 1
+        said = f" EVERY {every}" if every > 1 else ""
         if self.dice.chance(50):
             found = self._select(levels)
             head, rest = _head(found.text.cql)
-            cql = f"SELECT {operator}({head}){rest}"
+            cql = f"SELECT {operator}({head}){said}{rest}"
         else:
             found = self._relation(levels)
-            cql = f"{operator}({found.text.cql})"
-        return Query(Text(cql, found.text.duck), found.columns, tuple(self.leaves), operator)
+            cql = f"{operator}({found.text.cql}){said}"
+        return Query(Text(cql, found.text.duck), found.columns, tuple(self.leaves), operator, every=every)
 
     def _operator(self) -> str:
         return self.dice.pick(OPERATORS[:2] if self.microseconds else OPERATORS)
 
     def _relation(self, levels: int, wanted: Sequence[Kind] | None = None) -> Query:
+        if levels > 1 and self.dice.chance(10):
+            found = self._relation(levels - 1, wanted)
+            return limited(self.dice, found, outermost=False) if can_be_limited(found) else found
         if levels > 1 and self._budget > 1 and self.dice.chance(25):
             return self._set_operation(levels, wanted)
         return self._select(levels, wanted)
@@ -105,6 +113,8 @@ class QueryMaker:
         if wanted is None:  # few columns, so that rows of both sides are equal
             wanted = [self.dice.pick(self.dice.pick(self.sources).columns).kind for _ in range(self.dice.number(1, 2))]
         sides = [self._relation(levels - 1, wanted) for _ in range(2)]
+        if self.dice.chance(10):
+            return self._by_name(sides)
         if self._budget > 0 and self.dice.chance(25):  # which binds first is SQL's to say
             third = self._select(levels - 1, wanted)
             parts = [*(same("(") + side.text + ")" for side in sides), third.text]
@@ -115,6 +125,13 @@ class QueryMaker:
         else:
             text = same("(") + sides[0].text + f") {self.dice.pick(SET_OPERATIONS)} (" + sides[1].text + ")"
         return Query(Text(text.cql, text.duck.replace(" UNION DISTINCT ", " UNION ")), sides[0].columns)
+
+    def _by_name(self, sides: Sequence[Query]) -> Query:
+        """The columns of the second side are in another order, which names undo."""
+        names = [column.name for column in sides[1].columns]
+        turned = same(f"(SELECT {', '.join(reversed(names))} FROM (") + sides[1].text + ") AS z)"
+        text = same("(") + sides[0].text + f") {self.dice.pick(('UNION', 'UNION ALL'))} BY NAME " + turned
+        return Query(text, sides[0].columns)
 
     # SELECT
 
@@ -141,9 +158,21 @@ class QueryMaker:
         merges = " USING (" in origin.cql or " NATURAL " in origin.cql  # which say themselves what * means
         if wanted is None and self.dice.chance(10) and not merges:
             return self._star(origin, scope, where)
+        if wanted is None and self.dice.chance(12) and not merges and {c.kind for c in scope}.difference(UNORDERED):
+            return self._with_windows(origin, scope, where)
         kinds = wanted if wanted is not None else [c.kind for c in self.dice.some(scope, 1, 3)]
         items = [self._item(levels, scope, kind) for kind in kinds]
         return self._assembled(items, kinds, origin, where, same(""))
+
+    def _with_windows(self, origin: Text, scope: list[Column], where: Text) -> Query:
+        windows = Windows(self.dice, scope)
+        items = [(column.text, column.kind) for column in windows.items]
+        items += [windows.item() for _ in range(self.dice.number(1, 2))]
+        clause = windows.clause + (windows.condition() if self.dice.chance(25) else same(""))
+        listed = joined(", ", [text + f" AS c{n}" for n, (text, _) in enumerate(items)])
+        listed, clause = windows.decided(listed, clause)
+        columns = tuple(Column(f"c{n}", kind) for n, (_, kind) in enumerate(items))
+        return Query(same("SELECT ") + listed + " FROM " + origin + where + clause, columns)
 
     def _without_from(self, wanted: Sequence[Kind] | None) -> Query:
         kinds = wanted or [Kind.INTEGER]
@@ -154,6 +183,7 @@ class QueryMaker:
 
     def _star(self, origin: Text, scope: list[Column], where: Text) -> Query:
         """All columns: DuckDB is told which, and under which names they are to be known."""
+        scope = [column for column in scope if column.name.split(".")[-1] not in BOUNDS]
         plain = [column.name.split(".")[-1] for column in scope]
         excepted = ""
         if len(scope) > 1 and self.dice.chance(25):
@@ -161,11 +191,19 @@ class QueryMaker:
             left = [column for column, name in zip(scope, plain, strict=True) if name != left_out]
             if left:
                 scope, excepted = left, f" EXCEPT ({left_out})"
-        names = _unique([column.name.split(".")[-1] for column in scope])
+        plain = [column.name.split(".")[-1] for column in scope]
+        values = [column.text for column in scope]
+        if self.dice.chance(20) and plain.count(plain[0]) == 1:
+            values[0] = expression(self.dice, scope, scope[0].kind)
+            excepted += f" REPLACE ({values[0].cql} AS {plain[0]})"
+        if self.dice.chance(20) and plain.count(plain[-1]) == 1:
+            excepted += f" RENAME ({plain[-1]} AS renamed)"
+            plain[-1] = "renamed"
+        names = _unique(plain)
         columns = tuple(Column(name, column.kind) for name, column in zip(names, scope, strict=True))
-        listed = ", ".join(f"{c.name} AS {name}" for c, name in zip(scope, names, strict=True))
+        listed = ", ".join(f"{value.duck} AS {name}" for value, name in zip(values, names, strict=True))
         aliases = list(dict.fromkeys(column.name.split(".")[0] for column in scope))
-        star = ", ".join(f"{alias}.*" for alias in aliases) if not excepted and self.dice.chance(30) else f"*{excepted}"
+        star = ", ".join(f"{alias}.*" for alias in aliases) if not excepted and self.dice.chance(60) else f"*{excepted}"
         return Query(Text(f"SELECT {star} FROM ", f"SELECT {listed} FROM ") + origin + where, columns)
 
     def _assembled(
@@ -206,9 +244,27 @@ class QueryMaker:
         if keys:
             by = [self._written_key(n, text, items, scope) for n, (text, _) in enumerate(keys)]
             clause = same(" GROUP BY ") + joined(", ", by)
+            if self.dice.chance(15):
+                clause = self._sets([text for text, _ in keys])
+                if wanted is None and self.dice.chance(50):
+                    items.append(Text("GROUPING(", "GROUPING(") + keys[0][0] + ")")
+                    kinds.append(Kind.INTEGER)
+            elif self.dice.chance(10) and items[: len(keys)] == [text for text, _ in keys]:
+                clause = same(" GROUP BY ALL")
         if self.dice.chance(25):
             clause = clause + " HAVING " + self._having(scope, keys, is_stream)
+        elif self.dice.chance(5) and items and "c0" not in _names(scope):
+            clause = clause + " HAVING c0 IS NOT NULL"
         return self._assembled(items, kinds, origin, where, clause)
+
+    def _sets(self, keys: Sequence[Text]) -> Text:
+        """Several sets of keys to group by."""
+        listed, first = joined(", ", list(keys)), keys[0]
+        rollup, cube = same(" GROUP BY ROLLUP(") + listed + ")", same(" GROUP BY CUBE(") + listed + ")"
+        sets = same(" GROUP BY GROUPING SETS ((") + listed + "), (), (" + first + "))"
+        mixed = same(" GROUP BY ") + first + ", GROUPING SETS ((" + keys[-1] + "), ())"
+        behind = Text((same(" GROUP BY ") + listed + " WITH ROLLUP").cql, rollup.duck)
+        return self.dice.pick((rollup, cube, sets, mixed, behind))
 
     def _key(self, scope: Scope) -> tuple[Text, Kind]:
         """A column, or an expression with one in it: a constant alone would be a position."""
@@ -247,7 +303,7 @@ class QueryMaker:
         if self.dice.chance(40):
             parts.append(condition(self.dice, scope, 2))
         if levels > 1 and self._budget > 0 and self.dice.chance(30):
-            parts.append(self._test(levels, scope))
+            parts.append(self._test(levels, [*scope, *outer] if self.dice.chance(30) else scope))
         if not parts:
             return same("")
         between = " OR " if len(parts) > 1 and self.dice.chance(15) else " AND "
@@ -265,13 +321,23 @@ class QueryMaker:
     def _test(self, levels: int, scope: Scope) -> Text:
         outer = scope if self.dice.chance(60) else ()
         negated = self.dice.pick(("", "NOT "))
-        match self.dice.pick(("EXISTS", "IN", "scalar")):
+        match self.dice.pick(("EXISTS", "IN", "scalar", "EXISTS", "IN", "scalar", "ANY", "row")):
             case "EXISTS":
                 return same(f"{negated}EXISTS (") + self._nested(levels, [Kind.INTEGER], outer).text + ")"
             case "IN":
                 kind = self.dice.pick([column.kind for column in scope])
                 value = operand(self.dice, scope, kind)
                 return value + f" {negated}IN (" + self._nested(levels, [kind], outer).text + ")"
+            case "ANY":
+                kind = self.dice.pick([column.kind for column in scope])
+                how = f" {self.dice.pick(('=', '<>', '<', '>='))} {self.dice.pick(('ANY', 'SOME', 'ALL'))} ("
+                value = operand(self.dice, scope, kind) + Text(how, how.replace("SOME", "ANY"))
+                return value + self._nested(levels, [kind], outer).text + ")"
+            case "row":
+                kinds = [self.dice.pick([column.kind for column in scope]) for _ in range(2)]
+                row = joined(", ", [operand(self.dice, scope, kind) for kind in kinds])
+                # Uncorrelated: of two columns DuckDB takes no other.
+                return same("(") + row + f") {negated}IN (" + self._nested(levels, kinds, ()).text + ")"
             case _:
                 kind = self.dice.pick([column.kind for column in scope])
                 value = operand(self.dice, scope, kind) + f" {self.dice.pick(('=', '<', '>=', '<>'))} "
@@ -287,6 +353,11 @@ class QueryMaker:
         outer = scope if self.dice.chance(50) else ()
         origin, inner, _ = self._from(1)
         where = self._where(1, inner, outer)
+        columns = [column for column in inner if column.kind is kind]
+        if columns and kind not in UNORDERED and self.dice.chance(25):
+            chosen, order = self.dice.pick(columns).name, self.dice.pick(("NULLS FIRST", "DESC NULLS LAST"))
+            first = f" ORDER BY {chosen} {order} LIMIT 1)"
+            return same(f"(SELECT {chosen} AS c0 FROM ") + origin + where + first
         item = self._aggregate(inner, kind, False)
         return same("(SELECT ") + item + " AS c0 FROM " + origin + where + ")"
 
@@ -303,10 +374,14 @@ class QueryMaker:
             if self.dice.chance(12):  # from left to right, as in Spark; DuckDB would take joins before commas
                 text, scope = text + Text(", ", " CROSS JOIN ") + right.text, [*scope, *right.columns]
             else:
-                text, scope = self._join(text, scope, right)
+                asof = self._asof(text, scope, right) if self.dice.chance(8) else None
+                text, scope = asof or self._join(text, scope, right, levels)
+        if levels > 1 and self._budget > 0 and self.dice.chance(8):
+            text, scope = self._lateral(text, scope, levels)
+            is_stream = False
         return text, scope, is_stream
 
-    def _join(self, text: Text, scope: list[Column], right: Item) -> tuple[Text, list[Column]]:
+    def _join(self, text: Text, scope: list[Column], right: Item, levels: int = 1) -> tuple[Text, list[Column]]:
         both = [*scope, *right.columns]
         form = self.dice.number(0, 99)
         if form < 5:
@@ -321,7 +396,36 @@ class QueryMaker:
             return text + join + right.text + f" USING ({self.dice.pick(shared)})", kept
         if form < 27:
             return text + join + right.text + " ON 1 = 1", kept
-        return text + join + right.text + " ON " + self._on(scope, right.columns), kept
+        on = self._on(scope, right.columns)
+        if levels > 1 and self._budget > 0 and cql in ("JOIN", "INNER JOIN") and self.dice.chance(20):
+            on = on + " AND " + self._test(levels, both)
+        return text + join + right.text + " ON " + on, kept
+
+    def _asof(self, text: Text, scope: list[Column], right: Item) -> tuple[Text, list[Column]] | None:
+        """DuckDB is told which of several equally near rows is meant."""
+        pairs = [(one.name, other.name) for one in scope for other in right.columns if one.kind is other.kind]
+        if not pairs:
+            return None
+        own, other = self.dice.pick(pairs)
+        operator = self.dice.pick((">=", ">", "<=", "<"))
+        on = [f"{own} {operator} {other}"]
+        if self.dice.chance(70):
+            one, two = self.dice.pick(pairs)
+            on.append(f"{one} = {two}")
+        side = self.dice.pick(("", "LEFT "))
+        ties = ", ".join(f"{column.name} NULLS FIRST" for column in right.columns)
+        order = f"{other} {'DESC' if operator.startswith('>') else 'ASC'}, {ties}"
+        alias = right.columns[0].name.split(".")[0]
+        listed = ", ".join(column.name for column in right.columns)
+        inner = f"(SELECT {listed} FROM {right.text.duck} WHERE {' AND '.join(on)} ORDER BY {order} LIMIT 1) AS {alias}"
+        cql = f" ASOF {side}JOIN {right.text.cql} ON {' AND '.join(on)}"
+        return text + Text(cql, f" {side}JOIN LATERAL {inner} ON TRUE"), [*scope, *right.columns]
+
+    def _lateral(self, text: Text, scope: list[Column], levels: int) -> tuple[Text, list[Column]]:
+        found = self._select(levels - 1, None, scope)
+        item = self._named(same("LATERAL (") + found.text + ")", found.columns)
+        form = self.dice.pick((Text(", ", " CROSS JOIN "), same(" JOIN "), same(" LEFT JOIN ")))
+        return text + form + item.text + ("" if form.cql == ", " else " ON TRUE"), [*scope, *item.columns]
 
     def _on(self, left: Scope, right: Scope) -> Text:
         pairs = [(one.name, other.name) for one in left for other in right if one.kind is other.kind]
@@ -335,6 +439,8 @@ class QueryMaker:
     def _from_item(self, levels: int) -> Item:
         if levels > 1 and self._budget > 1 and self.dice.chance(35):
             return self._derived(levels - 1) if self.dice.chance(50) else self._subquery(levels - 1)
+        if self.dice.chance(3):
+            return self._values()
         self._budget -= 1
         options = [*self.sources, *self._with * 3]
         if self._trailing:  # which is also the window of a view that only grows, and no words say whether it does
@@ -352,18 +458,33 @@ class QueryMaker:
         duck = f"(SELECT * FROM ({source.query.text.duck}) AS v({outer}))"
         return self._named(Text(source.name, duck), source.columns)
 
+    def _values(self) -> Item:
+        kinds = [column.kind for column in self.dice.some(self.dice.pick(self.sources).columns, 1, 2)]
+        rows = [joined(", ", [self.dice.pick(LITERALS[kind]) for kind in kinds]) for _ in range(self.dice.number(1, 3))]
+        listed = joined(", ", [same("(") + row + ")" for row in rows])
+        columns = [Column(f"v{n}", kind) for n, kind in enumerate(kinds)]
+        return self._named(same("(VALUES ") + listed + ")", columns, f"({', '.join(c.name for c in columns)})")
+
     def _windowed(self, stream: Stream) -> Item:
         over, sample = self._trailing or self._window(stream.columns), ""
         percent: int | None = None
         if self.dice.chance(4):
             percent = self.dice.pick((100, 50, 0))
             sample = f" SAMPLE ({percent} PERCENT)"
-        leaf = self._leaf(Leaf("", stream.columns, stream.name, over, percent))
-        item = self._named(Text(f"{stream.name}{sample} {over.text}".strip(), leaf.name), stream.columns)
+        over, bounds = self._bounds(over)
+        leaf = self._leaf(Leaf("", (*stream.columns, *bounds), stream.name, over, percent))
+        item = self._named(Text(f"{stream.name}{sample} {over.text}".strip(), leaf.name), leaf.columns)
         return replace(item, is_stream=True)
 
     def _window(self, columns: Sequence[Column]) -> Window:
         return window(self.dice, columns, self.scale, bounded=self.bounded)
+
+    def _bounds(self, over: Window) -> tuple[Window, tuple[Column, ...]]:
+        """A window whose bounds may be read, and these."""
+        if not over.has_bounds or not self.dice.chance(40):
+            return over, ()
+        tick, kind = (1_000_000 // self.scale, Kind.TIME) if self.microseconds else (0, Kind.INTEGER)
+        return replace(over, tick=tick), tuple(Column(name, kind) for name in BOUNDS)
 
     def _derived(self, levels: int) -> Item:
         """A stream made by a subquery, under a window."""
@@ -375,8 +496,9 @@ class QueryMaker:
     def _over_stream(self, cql: str, query: Query, columns: Sequence[Column]) -> Item:
         over = self._trailing or self._window(columns)
         self.leaves += [leaf for leaf in query.leaves if leaf not in self.leaves]
-        leaf = self._leaf(Leaf("", tuple(columns), query, over))
-        return self._named(Text(f"{cql} {over.text}".strip(), leaf.name), columns)
+        over, bounds = self._bounds(over)
+        leaf = self._leaf(Leaf("", (*columns, *bounds), query, over))
+        return self._named(Text(f"{cql} {over.text}".strip(), leaf.name), leaf.columns)
 
     def _subquery(self, levels: int) -> Item:
         found = self._relation(levels)
@@ -430,7 +552,7 @@ def _shared(left: Scope, right: Scope) -> list[str]:
     """Names that mean one column of the same kind on each side."""
     names = [column.name.split(".")[1] for column in left]
     kinds = {column.name.split(".")[1]: column.kind for column in left}
-    found = [(column.name.split(".")[1], column.kind) for column in right]
+    found = [(c.name.split(".")[1], c.kind) for c in right if c.name.split(".")[1] not in BOUNDS]
     others = [name for name, _ in found]
     return [name for name, kind in found if names.count(name) == others.count(name) == 1 and kinds[name] is kind]
 

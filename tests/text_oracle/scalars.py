@@ -86,6 +86,33 @@ _LOGIC = [
     _c(B, (DATE, TIME), "({0} <= {1})"),
 ]
 
+_EQUAL = "({0} IS NOT DISTINCT FROM {2} AND {1} IS NOT DISTINCT FROM {3})"
+# NULL comes first, and equals itself.
+_LESS_FIRST, _LESS_SECOND = (
+    f"({{{a}}} IS DISTINCT FROM {{{b}}} AND ({{{a}}} IS NULL OR COALESCE({{{a}}} < {{{b}}}, FALSE)))"
+    for a, b in ((0, 2), (1, 3))
+)
+_LESS = f"({_LESS_FIRST} OR ({{0}} IS NOT DISTINCT FROM {{2}} AND {_LESS_SECOND}))"
+_SWAPPED = _LESS.replace("{0}", "{x}").replace("{1}", "{y}").replace("{2}", "{0}").replace("{3}", "{1}")
+_GREATER = _SWAPPED.replace("{x}", "{2}").replace("{y}", "{3}")
+_WITHIN, _WITHIN_TURNED = "{0} BETWEEN {1} AND {2}", "{0} BETWEEN {2} AND {1}"
+_ROWS = [
+    *(
+        _c(B, (I, S, I, S), f"(({{0}}, {{1}}) {operator} ({{2}}, {{3}}))", duck)
+        for operator, duck in (
+            *(("=", _EQUAL), ("<>", f"(NOT {_EQUAL})"), ("<=>", _EQUAL), ("<", _LESS), (">", _GREATER)),
+            *((">=", f"(NOT {_LESS})"), ("<=", f"(NOT {_GREATER})")),
+        )
+    ),
+    _c(B, (I, S, I, S), "(({0}, {1}) IN (({2}, {3}), (1, 'a')))", f"({_EQUAL} OR ({{0}}, {{1}}) = (1, 'a'))"),
+    *_each((I, S, D), B, 3, "({0} BETWEEN SYMMETRIC {1} AND {2})", f"({_WITHIN} OR {_WITHIN_TURNED})"),
+    *_each((I, S), B, 3, "({0} > ANY ({1}, {2}))", "({0} > {1} OR {0} > {2})"),
+    *_each((I, S), B, 3, "({0} <= ALL ({1}, {2}))", "({0} <= {1} AND {0} <= {2})"),
+    _c(B, (I, I, I), "({0} = SOME ({1}, {2}))", "({0} = {1} OR {0} = {2})"),
+    _c(B, (S,), "({0} LIKE ANY ('a%', '%b'))", "({0} LIKE 'a%' OR {0} LIKE '%b')"),
+    _c(B, (S,), "({0} NOT LIKE ALL ('a%', '%b'))", "({0} NOT LIKE 'a%' AND {0} NOT LIKE '%b')"),
+]
+
 _CHOICES = [
     *_each(_ALL, None, 2, "COALESCE({0}, {1})"),
     *_each((I, S), None, 3, "COALESCE({0}, {1}, {2})"),
@@ -311,6 +338,7 @@ _TEXTS = [
     _c(S, (S,), "rpad({0}, 3)", "rpad({0}, 3, ' ')"),
     _c(S, (S,), "split_part({0}, 'b', 1)"),
     _c(S, (S,), "split_part({0}, 'b', -1)"),
+    _c(S, (S,), "split_index({0}, 'b', 1)", "string_split({0}, 'b')[2]"),
     _c(S, (S,), "initcap({0})", _WORDS),
     _c(I, (S,), "ascii({0})"),
 ]
@@ -341,6 +369,15 @@ _PARTS = (
     ("dayofyear", "dayofyear({0})"),
 )
 _DAYS_LATER = "CAST({0} + CAST(%s AS INTEGER) AS DATE)"
+_WHOLE_SECONDS = "(CAST(floor(epoch({0})) AS BIGINT) % 1000)"
+_OF_PARTS = "make_timestamp(2020, 2, CAST(abs({0}) % 28 + 1 AS BIGINT), 10, 11, 12.25)"
+# What a clock elsewhere shows when one in UTC shows this, and the other way round.
+_ELSEWHERE = "(({0} AT TIME ZONE 'UTC') AT TIME ZONE '%s')"
+_BACK = "(({0} AT TIME ZONE '%s') AT TIME ZONE 'UTC')"
+_MONTHS_APART = (
+    "(12 * (year({0}) - year({1})) + month({0}) - month({1}) + CASE WHEN day({0}) = day({1}) OR "
+    "(last_day({0}) = {0} AND last_day({1}) = {1}) THEN 0 ELSE (day({0}) - day({1})) / CAST(31 AS DOUBLE) END)"
+)
 _TIMES = [
     *(_c(I, (DATE,), f"{name}({{0}})", other) for name, other in _PARTS),
     *(_c(I, (TIME,), f"{name}({{0}})", other) for name, other in _PARTS[:4]),
@@ -395,8 +432,67 @@ _TIMES = [
     _c(V, (V, V), "({0} + {1})"),
     _c(V, (V, V), "({0} - {1})"),
     _c(V, (V,), "({0} * 2)"),
+    *(
+        _c(
+            DATE,
+            (DATE,),
+            f"({{0}} {sign} INTERVAL '{size}' {unit})",
+            f"CAST({{0}} {sign} INTERVAL '{size}' {unit} AS DATE)",
+        )
+        for sign, size, unit in (("+", "1", "MONTH"), ("-", "13", "MONTHS"), ("+", "1", "YEAR"), ("-", "4", "YEAR"))
+    ),
+    _c(TIME, (TIME,), "({0} + INTERVAL '1-1' YEAR TO MONTH)", "({0} + INTERVAL '13' MONTH)"),
+    _c(TIME, (TIME,), "({0} - INTERVAL '1 02:03:04.5' DAY TO SECOND)", "({0} - INTERVAL '93784.5' SECOND)"),
+    _c(DATE, (DATE, I), "({0} + {1} * INTERVAL '2' MONTH)", "CAST({0} + to_months(CAST(2 * {1} AS INTEGER)) AS DATE)"),
+    *(
+        _c(S, (TIME,), f"{name}({{0}}, '{pattern}')", f"strftime({{0}}, '{other}')")
+        for name, pattern, other in (
+            ("date_format", "yyyy-MM-dd HH:mm:ss.SSSSSS", "%Y-%m-%d %H:%M:%S.%f"),
+            ("date_format", "EEE, d MMM yy h:mm a", "%a, %-d %b %y %-I:%M %p"),
+            ("to_char", "EEEE dd MMMM yyyy HH", "%A %d %B %Y %H"),
+            ("to_varchar", "D", "%-j"),
+        )
+    ),
+    _c(S, (DATE,), "date_format({0}, 'Q/yyyy')", "(CAST(quarter({0}) AS VARCHAR) || '/' || strftime({0}, '%Y'))"),
+    _c(S, (I,), "from_unixtime({0})", "strftime(make_timestamp(CAST({0} AS BIGINT) * 1000000), '%Y-%m-%d %H:%M:%S')"),
+    _c(S, (I,), "from_unixtime({0}, 'ss')", "strftime(make_timestamp(CAST({0} AS BIGINT) * 1000000), '%S')"),
+    *(
+        _c(
+            TIME,
+            (TIME,),
+            f"{name}(date_format({{0}}, 'yyyyMMdd HHmmss'), 'yyyyMMdd HHmmss')",
+            "date_trunc('second', {0})",
+        )
+        for name in ("to_timestamp", "try_to_timestamp")
+    ),
+    _c(DATE, (DATE,), "to_date(date_format({0}, 'd MMM yyyy'), 'd MMM yyyy')", "({0})"),
+    _c(DATE, (S,), "try_to_date({0}, 'yyyy-MM-dd')", "try_strptime({0}, '%Y-%m-%d')::DATE"),
+    *(
+        _c(I, (TIME,), f"({name}(date_format({{0}}, 'yyyyMMddHHmmss'), 'yyyyMMddHHmmss') % 1000)", _WHOLE_SECONDS)
+        for name in ("unix_timestamp", "to_unix_timestamp")
+    ),
+    _c(R, (DATE, DATE), "months_between({0}, {1})", f"round({_MONTHS_APART}, 8)"),
+    _c(R, (DATE, DATE), "round(months_between({0}, {1}, false), 9)", f"round({_MONTHS_APART}, 9)"),
+    _c(DATE, (DATE,), "next_day({0}, 'Wed')", "CAST({0} + CAST(1 + (9 - isodow({0})) % 7 AS INTEGER) AS DATE)"),
+    *(
+        _c(TIME, (I,), f"{name}(2020, 2, abs({{0}}) % 28 + 1, 10, 11, 12.25)", _OF_PARTS)
+        for name in ("make_timestamp", "make_timestamp_ltz")
+    ),
+    _c(TIME, (I,), "CAST(make_timestamp_ntz(2020, 2, abs({0}) % 28 + 1, 10, 11, 12.25) AS TIMESTAMP)", _OF_PARTS),
+    _c(TIME, (TIME,), "CAST(({0} AT TIME ZONE 'Europe/Berlin') AS TIMESTAMP)", _ELSEWHERE % "Europe/Berlin"),
+    _c(TIME, (TIME,), "CAST({0} AS TIMESTAMP_NTZ) AT TIME ZONE 'Asia/Kolkata'", _BACK % "Asia/Kolkata"),
+    _c(TIME, (TIME,), "from_utc_timestamp({0}, 'America/New_York')", _ELSEWHERE % "America/New_York"),
+    _c(TIME, (TIME,), "to_utc_timestamp({0}, 'Asia/Tokyo')", _BACK % "Asia/Tokyo"),
+    _c(TIME, (TIME,), "to_utc_timestamp({0}, '-03:30')", "({0} + INTERVAL '210' MINUTES)"),
+    _c(
+        TIME,
+        (TIME,),
+        "CAST(convert_timezone('Asia/Tokyo', 'Asia/Kolkata', {0}) AS TIMESTAMP)",
+        _ELSEWHERE.replace("{0}", f"({_BACK})") % ("Asia/Tokyo", "Asia/Kolkata"),
+    ),
+    _c(DATE, (DATE, I), "add_months({0}, CAST({1} AS INT))", "CAST({0} + to_months(CAST({1} AS INTEGER)) AS DATE)"),
 ]
 
 CONSTRUCTS: tuple[Construct, ...] = tuple(
-    construct for part in (_LOGIC, _CHOICES, _NUMBERS, _CASTS, _PATTERNS, _TEXTS, _TIMES) for construct in part
+    construct for part in (_LOGIC, _ROWS, _CHOICES, _NUMBERS, _CASTS, _PATTERNS, _TEXTS, _TIMES) for construct in part
 )

@@ -19,7 +19,7 @@ from tests.text_oracle.user_code import AGGREGATES as USER_AGGREGATES
 from tests.text_oracle.user_code import FUNCTIONS
 
 from millstream.kernel.scalar.functions import function_names
-from millstream.language import expressions, from_clause, set_operations
+from millstream.language import aggregates, expressions, from_clause, over, set_operations
 from millstream.language import statements as st
 from millstream.language.statement_parser import parse
 from millstream.language.syntax import SAMPLE, WINDOW, StreamOperator, StreamWindow
@@ -29,7 +29,7 @@ from millstream.plan.rewrite import rule_names
 OPERATORS = {name for name in function_names() if not name.isidentifier()} | {"and", "or", "not", "like", "rlike"}
 WITH_NODES = {"position", "substr"}  # which have syntax, and so nodes, of their own
 # Nodes that are there to be refused, or that come with another one.
-REFUSED = {exp.Window, exp.Star, exp.Placeholder}
+REFUSED = {exp.Star, exp.Placeholder}
 # Statements that say nothing about rows.
 WITHOUT_ROWS = {st.Explain, st.Show, st.Drop, st.CreateSink, st.SetOption, st.AdHocQuery}
 
@@ -83,13 +83,21 @@ def test_every_aggregate() -> None:
         if isinstance(node, exp.Anonymous) and any(isinstance(a, exp.Distinct) for a in node.expressions)
     }
     written = " ".join(construct.text.cql for construct in AGGREGATES).lower()
-    assert not {name for name in expressions.AGGREGATES - called if f"{name}(" not in written}
+    assert not {name for name in aggregates.AGGREGATES - called if f"{name}(" not in written}
     assert {"count", "sum", "avg", "min", "max", "stddev"} <= distinct
 
 
 def test_every_set_operation() -> None:
     found = {(type(n), bool(n.args.get("distinct"))) for n in nodes() if isinstance(n, exp.SetOperation)}
     assert set(set_operations.KINDS) == found
+
+
+def test_rows_quantifiers_and_values() -> None:
+    assert any(node.args.get("by_name") for node in nodes() if isinstance(node, exp.SetOperation))
+    within = [node for node in nodes() if isinstance(node, exp.In)]
+    assert any(isinstance(node.this, exp.Tuple) and node.args.get("query") for node in within)
+    assert {type(node) for node in nodes() if isinstance(node, exp.Any | exp.All)} == {exp.Any, exp.All}
+    assert any(isinstance(node, exp.Values) for node in nodes())
 
 
 def test_every_join() -> None:
@@ -99,27 +107,42 @@ def test_every_join() -> None:
     assert any(join.args.get("using") for join in joins)
     assert any(join.method == "NATURAL" for join in joins)
     assert any(join.kind == "CROSS" for join in joins)
+    assert any(isinstance(join.this, exp.Lateral) for join in joins)
+    assert {join.side for join in joins if join.method == "ASOF"} == {"", "LEFT"}
+    assert any(join.args.get("on") is not None and join.args["on"].find(exp.Select) for join in joins)
 
 
 def test_every_clause() -> None:
     found = {clause for n in nodes() if isinstance(n, exp.Select) for clause, value in n.args.items() if value}
-    missing = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_", WINDOW} - found
-    assert not missing
+    clauses = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_", WINDOW}
+    assert not (clauses | {"order", "limit", "offset", "windows", "qualify"}) - found
+    fetched = [node.args.get("limit_options") for node in nodes() if isinstance(node, exp.Fetch)]
+    assert {bool(options and options.args.get("with_ties")) for options in fetched} == {False, True}
+
+
+def test_every_function_over_windows() -> None:
+    called = [node.find(exp.Anonymous) for node in nodes() if isinstance(node, exp.Window) and node.args.get("over")]
+    found = {function.name.lower() for function in called if function is not None}
+    assert found >= {*over.WINDOW_FUNCTIONS, "first_value", "last_value", "count", "sum", "min", "max"}
+    assert any(isinstance(node, exp.IgnoreNulls) for node in nodes())
+    assert {node.args["kind"] for node in nodes() if isinstance(node, exp.WindowSpec)} == {"ROWS", "RANGE"}
 
 
 def test_every_window_and_operator() -> None:
     windows = [node for node in nodes() if isinstance(node, StreamWindow)]
-    assert {window.args["kind"] for window in windows} == {"NOW", "RANGE", "ROWS", "TUMBLE", "BEGIN"}
+    assert {window.args["kind"] for window in windows} == {"NOW", "RANGE", "ROWS", "TUMBLE", "HOP", "SESSION", "BEGIN"}
     assert any(window.args.get("slide") for window in windows)
     assert any(window.args.get("partition") for window in windows)
+    assert any(window.args.get("complete") for window in windows)
     assert {node.this for node in nodes() if isinstance(node, StreamOperator)} == {"ISTREAM", "DSTREAM", "RSTREAM"}
+    assert any(node.args.get("every") for node in nodes() if isinstance(node, StreamOperator))
     assert any(node.args.get(SAMPLE) for node in nodes())
     assert any(node.args.get(WINDOW) for node in nodes() if isinstance(node, exp.Subquery))
 
 
 def test_every_star() -> None:
     stars = [node for node in nodes() if isinstance(node, exp.Star)]
-    assert any(star.args.get("except_") for star in stars)
+    assert all(any(star.args.get(part) for star in stars) for part in ("except_", "replace", "rename"))
     assert any(isinstance(star.parent, exp.Column) for star in stars)
 
 
@@ -141,8 +164,9 @@ def test_every_kind_of_table() -> None:
     fed = [table for table in tables if table.changes_by is not None]
     assert any(table.key for table in fed)
     assert any(table.nature == "NON RETROACTIVE" for table in fed)
-    changes = [statement for statement in statements() if isinstance(statement, st.Insert | st.Delete | st.Update)]
-    assert {type(statement) for statement in changes if statement.at is not None} == {st.Insert, st.Delete, st.Update}
+    changes = [statement for statement in statements() if isinstance(statement, st.TableChange)]
+    timed = {type(statement) for statement in changes if statement.at is not None}
+    assert timed == {st.Insert, st.InsertQuery, st.Delete, st.Update}
 
 
 def test_joins_in_parentheses_and_code_of_users() -> None:

@@ -10,9 +10,21 @@ from tests.text_oracle.windows import Window
 
 _FORMS = (
     *("unbounded", "range", "range", "range", "range", "rows", "rows", "partition", "partition"),
-    *("now", "slide", "slide", "rows slide", "tumble", "none", "partition slide", "begin end", "landmark"),
+    *(
+        "now",
+        "slide",
+        "slide",
+        "rows slide",
+        "tumble",
+        "hop",
+        "session",
+        "none",
+        "partition slide",
+        "begin end",
+        "landmark",
+    ),
 )
-_BOUNDED = ("range", "range", "now", "slide", "rows", "tumble", "begin end")
+_BOUNDED = ("range", "range", "now", "slide", "rows", "tumble", "hop", "begin end")
 
 
 def window(dice: Dice, columns: Sequence[Column], scale: int = 1, *, bounded: bool = False) -> Window:
@@ -34,6 +46,15 @@ def window(dice: Dice, columns: Sequence[Column], scale: int = 1, *, bounded: bo
         case "tumble":
             size = number(1, 4) * scale
             return Window(f"[TUMBLE {_size(size, scale)}]", "tumble", size)
+        case "hop":
+            size, slide = number(1, 8) * scale, number(1, 4) * scale
+            return Window(f"[HOP {_size(size, scale)} SLIDE {_size(slide, scale)}]", "hop", size, slide)
+        case "session":
+            size, form = number(1, 4) * scale, dice.pick(("session", "complete"))
+            by = sorted(set(dice.some(range(len(columns)), 0, 1)))
+            listed = f" PARTITION BY {', '.join(columns[index].name for index in by)}" if by else ""
+            complete = " COMPLETE" if form == "complete" else ""
+            return Window(f"[SESSION {_size(size, scale)}{complete}{listed}]", form, size, partition=tuple(by))
         case "begin end" | "landmark" if scale > 1:
             age = number(0, 6) * scale
             return Window(f"[BEGIN {_ago(age, scale)} END NOW]", "begin end", begin_age=age)

@@ -50,7 +50,7 @@ class CatalogOfObjects(Mapping[str, Definition]):
 
     def find(self, kind: str, name: Name) -> Definition:
         found = self._objects.get(name.key)
-        if found is None or not isinstance(found, _KINDS[kind]):
+        if found is None or not isinstance(found, _KINDS[kind]) or "." in found.name:
             known = [d.name for d in self._objects.values() if isinstance(d, _KINDS[kind])]
             raise self.unknown(kind, name.text, known, name.place)
         return found
@@ -58,7 +58,7 @@ class CatalogOfObjects(Mapping[str, Definition]):
     def with_heartbeat(self, name: str, place: Place | None = None) -> StreamDefinition:
         """What time is counted on: a stream, or the feed of a CHANGES BY table."""
         found = self._objects.get(name.lower())
-        if isinstance(found, StreamDefinition):
+        if isinstance(found, StreamDefinition) and "." not in found.name:
             return found
         if isinstance(found, TableDefinition) and found.log is not None and "." not in found.name:
             return found.feed
@@ -89,7 +89,8 @@ class CatalogOfObjects(Mapping[str, Definition]):
         return found
 
     def streams(self) -> list[StreamDefinition]:
-        return [d for d in self._objects.values() if isinstance(d, StreamDefinition)]
+        """Those that were declared: not what Millstream says of itself."""
+        return [d for d in self._objects.values() if isinstance(d, StreamDefinition) and "." not in d.name]
 
     def views(self) -> list[ViewDefinition]:
         return [d for d in self._objects.values() if isinstance(d, ViewDefinition)]
@@ -126,8 +127,11 @@ def kind_of(definition: Definition) -> str:
 def _properties(definition: Definition) -> str:
     match definition:
         case StreamDefinition():
-            described = f"timestamp {definition.timestamp.name}, {definition.domain}, heartbeat {definition.heartbeat}"
-            return ", ".join([described, *_using(definition)])
+            domain = definition.domain
+            retain = "FOREVER" if definition.retain is None else domain.duration(definition.retain)
+            heartbeat = f"heartbeat {definition.heartbeat.shown(domain)}"
+            described = [f"timestamp {definition.timestamp.name}", str(domain), heartbeat, f"retain {retain}"]
+            return ", ".join([*described, *_using(definition)])
         case TableDefinition():
             return ", ".join([*filter(None, [definition.nature.lower()]), *_using(definition)])
         case ViewDefinition():

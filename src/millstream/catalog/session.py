@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 
 from millstream.catalog.entries import Declarations, Entry
@@ -22,6 +22,7 @@ class Session:
         self.settings = Settings()
         self.catalog = CatalogOfObjects()
         self.code = UserCode()
+        self.on_read: Callable[[Collection[str]], None] = lambda sources: None  # a query over them was planned
 
     def declare(self, declared: Declarations) -> None:
         """Commit what is declared from now on."""
@@ -32,8 +33,10 @@ class Session:
         """Those that an entry was read under first."""
         if "settings" not in entry:
             return Settings(**asdict(self.settings))
-        # What was planned before there was this setting goes on with what it keeps.
-        return Settings(**{"synopses": "apart", **entry["settings"]})
+        # What was planned before there were these settings goes on with what it keeps.
+        return Settings(**{"synopses": "apart", "join_synopses": "apart", **entry["settings"]})
 
-    def binder(self, text: str, settings: Settings, parameters: Sequence[DataType] = ()) -> Binder:
-        return Binder(self.catalog, settings, text, self.code, parameters)
+    def binder(
+        self, text: str, settings: Settings, parameters: Sequence[DataType] = (), *, ad_hoc: bool = False
+    ) -> Binder:
+        return Binder(self.catalog, settings, text, self.code, parameters, ad_hoc=ad_hoc)

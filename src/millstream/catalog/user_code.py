@@ -13,6 +13,7 @@ from millstream.catalog.entries import Entry, Pickler
 from millstream.errors import BindError
 from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.functions_user import UserFunction
+from millstream.kernel.windows.time import UserWindow
 from millstream.language.statement_parser import parse_type
 from millstream.names import shown_name, why_unusable
 from millstream.types import DataType
@@ -31,6 +32,23 @@ def aggregate_of(name: str, definition: type[UserAggregate], returns: str) -> tu
     if missing:
         raise BindError(f"aggregate {name} has no method {missing[0]}")
     return definition, parse_type(returns)
+
+
+def window_of(name: str, body: Callable[..., Any]) -> UserWindow:
+    _check_name(name)
+    if name.upper() in ("NOW", "RANGE", "ROWS", "TUMBLE", "HOP", "SESSION", "PARTITION", "BEGIN"):
+        raise BindError(f'"{name}" is a window already', hint="choose another name")
+    if not callable(body):
+        raise BindError(f"window {name} is no function", hint="it takes values and instants, and gives intervals")
+    return UserWindow(name.lower(), body)
+
+
+def window_entry(window: UserWindow, pickler: Pickler) -> dict[str, Any]:
+    return {"body": pickler.pack(window.body)}
+
+
+def window_from(entry: Entry, pickler: Pickler) -> UserWindow:
+    return UserWindow(entry["name"], pickler.unpack(entry["body"]))
 
 
 def function_entry(function: UserFunction, pickler: Pickler) -> dict[str, Any]:
@@ -59,7 +77,7 @@ def aggregate_from(entry: Entry, pickler: Pickler) -> tuple[type[UserAggregate],
 
 def as_written_now(entry: Entry, pickler: Pickler) -> Entry:
     """An entry of users' code as this version writes it, so that it is known again when it is said again."""
-    if "returns" in entry:
+    if "returns" in entry or entry["kind"] == "window":
         return entry
     named = {"kind": entry["kind"], "name": entry["name"]}
     if entry["kind"] == "function":

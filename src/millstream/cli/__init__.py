@@ -12,13 +12,37 @@ import typer
 
 import millstream as ms
 from millstream.cli.backing_up import backup
+from millstream.cli.demonstrating import demo
 from millstream.cli.running import run
 from millstream.cli.serving import serve, token
 from millstream.cli.shelling import shell
 from millstream.cli.showing import console, or_exit, text_of
-from millstream.demo.run import run_demo
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="A continuous-query database on Apache Spark.")
+# Without rich's help, which takes longer to load than to read.
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="A continuous-query database on Apache Spark.",
+    rich_markup_mode=None,
+)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"millstream {ms.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and leave.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A continuous-query database on Apache Spark."""
+
+
+app.command()(demo)
 app.command()(run)
 app.command()(shell)
 app.command()(serve)
@@ -27,25 +51,17 @@ app.add_typer(token, name="token")
 
 
 @app.command()
-def demo(
-    seconds: Annotated[int, typer.Option(help="Seconds of traffic.", min=60)] = 900,
-    cars: Annotated[int, typer.Option(help="Cars that take part.", min=1)] = 5000,
-    seed: Annotated[int, typer.Option(help="Seed of the traffic.")] = 1,
-) -> None:
-    """The CQL paper's Linear Road queries over simulated traffic."""
-    run_demo(seconds=seconds, cars=cars, seed=seed)
-
-
-@app.command()
 def explain(
     cql: Annotated[str, typer.Argument(help="A query.")],
     schema: Annotated[Path | None, typer.Option(help="A file of CREATE statements.")] = None,
+    form: Annotated[str, typer.Option("--format", help="text, json, dot or svg.")] = "text",
 ) -> None:
     """Show the plan of a query, and the defaults it would get."""
     with ms.connect(engine="inprocess") as db:
         if schema is not None:
             or_exit(lambda: db.execute(text_of(schema)), schema)
-        console.print(or_exit(lambda: db.explain(cql), None), markup=False, highlight=False)
+        text = or_exit(lambda: db.explain(cql, form), None)
+        console().print(text, markup=False, highlight=False, soft_wrap=form != "text")
 
 
 @app.command()

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 import millstream as ms
 from millstream.cli.showing import console, or_exit
@@ -19,12 +18,14 @@ def backup(
     token: Annotated[str | None, typer.Option(envvar="MILLSTREAM_TOKEN", help="For a service.")] = None,
 ) -> None:
     """Copy a database as of now; one that is in use through its service, while that goes on."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     is_remote = db.lower().startswith(("http://", "https://"))
     if not is_remote and not Path(db).is_dir():
         or_exit(lambda: _not_there(db))
     with or_exit(lambda: ms.connect(db, token=token) if is_remote else ms.connect(db, engine="inprocess")) as opened:
         columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-        with Progress(*columns, console=console, transient=True) as shown:
+        with Progress(*columns, console=console(), transient=True) as shown:
             bar = shown.add_task("backup", total=None)
             made = or_exit(
                 lambda: opened.backup(
@@ -32,7 +33,7 @@ def backup(
                 )
             )
     text = f"epoch {made.epoch} is in {made.path}: {made.files} files, {made.bytes} bytes"
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console().print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _not_there(db: str) -> None:

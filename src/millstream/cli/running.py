@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 import millstream as ms
 from millstream.cli.showing import console, database, or_exit, show, text_of
@@ -26,6 +25,8 @@ def run(
 ) -> None:
     """Run the statements of a file, read its sources, and show the last statement's rows and the queries.
 
+    What the same file declared in this database before is left as it is, and told.
+
     Ends with 0 when that is done (with --until forever: when SIGINT or SIGTERM comes), 1 when a statement or a source
     fails, 2 when it is called wrongly, 130 when a signal comes before it is done, and 3 when stopping takes longer than
     ten seconds; what was committed is kept in any case.
@@ -37,7 +38,7 @@ def run(
         results: list[ms.Result] = []
 
         def work() -> None:
-            results.append(opened.execute(text_of(file)))
+            results.append(opened.execute(text_of(file), again=True))
             if not stop.came:
                 opened.run(lasting)
             if not stop.came or lasting is None:
@@ -57,9 +58,11 @@ def _report(db: ms.Database, result: ms.Result, stop: Stop) -> None:
     _wait_for_the_past(db, stop)
     if stop.came and any(query.is_filling for query in db.queries()):
         return  # whose answers would have to be waited for
+    for notice in result.notices:
+        console().print(notice, markup=False, highlight=False, soft_wrap=True)
     show(result)
     for query in db.queries():
-        console.print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
+        console().print(f"[bold]{query.name}[/] ({query.kind}): {query.result().num_rows} rows")
 
 
 def _wait_for_the_past(db: ms.Database, stop: Stop) -> None:
@@ -67,7 +70,9 @@ def _wait_for_the_past(db: ms.Database, stop: Stop) -> None:
     filling = [query for query in db.queries() if query.is_filling]
     if not filling:
         return
-    with Progress(*Progress.get_default_columns(), console=console, transient=True) as progress:
+    from rich.progress import Progress
+
+    with Progress(*Progress.get_default_columns(), console=console(), transient=True) as progress:
         bars = {query: progress.add_task(f"{query.name}: its past", total=1.0) for query in filling}
         while bars and not stop.came:
             for query, bar in [*bars.items()]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import typer
 
 import millstream as ms
 from millstream.cli.showing import console, database, errors, or_exit
 from millstream.cli.stopping import Stop, leave_later
 from millstream.service.tokens import Tokens, role_of, tokens_of
-from millstream.shell.aligned import aligned
 
 DirectoryArgument = Annotated[Path | None, typer.Argument(help="The database's directory.")]
 File = Annotated[Path | None, typer.Option("--tokens", help="A file of tokens, instead of the one in the directory.")]
 
-token = typer.Typer(no_args_is_help=True, help="The tokens of a service: who may read, write, or do everything.")
+token = typer.Typer(
+    no_args_is_help=True, help="The tokens of a service: who may read, write, or do everything.", rich_markup_mode=None
+)
 
 
 def serve(
@@ -56,7 +56,7 @@ def serve(
                     version=ms.__version__,
                     tokens=known,
                     limits=limits,
-                    announce=lambda text: console.print(text, markup=False, highlight=False, soft_wrap=True),
+                    announce=lambda text: console().print(text, markup=False, highlight=False, soft_wrap=True),
                     stopping=leave_later,
                 )
             )
@@ -75,13 +75,17 @@ def add(
 ) -> None:
     """Make a token, and print it: it cannot be shown again."""
     secret = or_exit(lambda: _tokens(db, tokens).add(name, role_of(role)))
-    errors.print(f"the token {name} may {role}; it is kept as a hash only:", markup=False)
+    errors().print(f"the token {name} may {role}; it is kept as a hash only:", markup=False)
     typer.echo(secret)
 
 
 @token.command(name="list")
 def listed(db: DirectoryArgument = None, tokens: File = None) -> None:
     """The tokens that there are."""
+    import pyarrow as pa
+
+    from millstream.answers.aligned import aligned
+
     found = or_exit(lambda: _tokens(db, tokens).all())
     columns = {name: [getattr(each, name) for each in found] for name in ("name", "role", "created")}
     typer.echo(aligned(pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})))

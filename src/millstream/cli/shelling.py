@@ -31,7 +31,7 @@ def shell(
     )
     with opened:
         if sys.stdin.isatty() and sys.stdout.isatty():
-            console.print(
+            console().print(
                 f"Millstream {ms.__version__}. Statements end with ;  \\? for help, \\q to leave.", markup=False
             )
             converse(ShellSession(opened, sys.stdout, sys.stdout))

@@ -1,19 +1,36 @@
-"""What commands print: errors as they are, results aligned; and the code that a command ends with."""
+"""What commands print: errors as they are, results aligned; and the code that a command ends with.
+
+Commands import what they need when they are run, so that `--help` answers at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
-from rich.console import Console
 
 import millstream as ms
-from millstream.shell.aligned import aligned
 
-console = Console()
-errors = Console(stderr=True, highlight=False)
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@cache
+def console() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+@cache
+def errors() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
 
 T = TypeVar("T")
 FAILED = 1  # a statement, a source or the surroundings
@@ -30,13 +47,15 @@ def or_exit(work: Callable[[], T], file: Path | None = None) -> T:
 
 def show_error(error: ms.Error, file: Path | None = None) -> None:
     where = f"{file}: " if file is not None else ""
-    errors.print(f"{where}{error}", style="red", markup=False, soft_wrap=True)
+    errors().print(f"{where}{error}", style="red", markup=False, soft_wrap=True)
 
 
 def show(result: ms.Result) -> None:
-    console.print(result.message, markup=False, highlight=False, soft_wrap=True)
-    if result.table is not None and result.table.column_names != ["plan"]:
-        console.print(aligned(result.table), markup=False, highlight=False, soft_wrap=True)
+    console().print(result.message, markup=False, highlight=False, soft_wrap=True)
+    if result.has_rows:
+        from millstream.answers.aligned import aligned
+
+        console().print(aligned(result.arrow()), markup=False, highlight=False, soft_wrap=True)
 
 
 def text_of(file: Path) -> str:
@@ -50,5 +69,5 @@ def database(path: Path | None, in_process: bool) -> ms.Database:
     """The database of a command, in a directory or for as long as the command lasts."""
     if in_process:
         return ms.connect(path, engine="inprocess")
-    with console.status("starting Spark"):
+    with console().status("starting Spark"):
         return ms.connect(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from millstream.answers.following import Following
+from millstream.answers.visible import Answering
 from millstream.client.http import ServiceClient
 from millstream.errors import ClosedError, InputError, NameError, ServiceError
 from millstream.wire.errors import error_of
@@ -27,7 +30,7 @@ _GLANCE = 0.1  # seconds
 _Events = Iterator[tuple[str, str | None, str]]
 
 
-class RemoteAnswers:
+class RemoteAnswers(Answering):
     """A query or a template of a service."""
 
     what = "query"
@@ -59,7 +62,7 @@ class RemoteAnswers:
         """The final changes after `since`: _ts, _weight and the columns, in time order."""
         return self._rows("/changes", since=instant_to(since))
 
-    def follow(self, since: Any = None, timeout: float | None = None) -> Iterator[pa.Table]:
+    def follow(self, since: Any = None, timeout: float | None = None) -> Following:
         """The final changes after `since`, as they become final: tables like those of `changes`, none of them empty.
 
         Blocks until there are some, and ends when it is dropped or the database closed, or when nothing has come
@@ -72,15 +75,18 @@ class RemoteAnswers:
             next(events)  # the first has no data: what is wrong is said now, and not when changes are asked for
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
-        return self._follow(events, place, timeout)
+        left = threading.Event()
+        return Following(self._follow(events, place, timeout, left), left.set)
 
-    def _follow(self, events: _Events, place: str | None, timeout: float | None) -> Iterator[pa.Table]:
+    def _follow(
+        self, events: _Events, place: str | None, timeout: float | None, left: threading.Event
+    ) -> Iterator[pa.Table]:
         heard = time.monotonic()
-        while not self._dropped and not self._service.is_closed:
+        while not self._dropped and not self._service.is_closed and not left.is_set():
             try:
                 for kind, said, content in events:
                     place = said or place
-                    if self._service.is_closed or kind == "end":
+                    if self._service.is_closed or kind == "end" or left.is_set():
                         return
                     if kind == "error":
                         raise error_of(json.loads(content)) or ServiceError(content)
@@ -133,10 +139,10 @@ class RemoteAnswers:
             self._known = self._ask("")
         return self._known[what]
 
-    def _ask(self, path: str) -> Any:
+    def _ask(self, path: str, **parameters: Any) -> Any:
         self._check_open()
         with self._known_by_name():
-            return self._service.get(self._path(path)).json()
+            return self._service.get(self._path(path), **parameters).json()
 
     def _rows(self, path: str, **parameters: Any) -> pa.Table:
         self._check_open()

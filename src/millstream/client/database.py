@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ from millstream.client.query import RemoteQuery
 from millstream.client.records import json_rows
 from millstream.client.result import RemoteResult
 from millstream.client.template import RemoteTemplate
+from millstream.drawing.plan import PlanView, check_format, whole_text
 from millstream.errors import BindError, Error, InputError, NotSupportedError
 from millstream.ingest.insert import InsertResult
 from millstream.ingest.typed_rows import as_arrow
+from millstream.language.given_values import Given, with_values
 from millstream.language.statement_parser import parse_query
 from millstream.language.syntax import numbered_parameters
 from millstream.queries.parameters import parameter_arrays
@@ -52,16 +55,17 @@ class RemoteDatabase:
             self._service.close()
             raise
 
-    def execute(self, text: str) -> RemoteResult:
-        """Run all statements of a text; gives the last one's result."""
-        answer = self._service.post("/v1/execute", {"text": text}, accept=RowFormat.ARROW)
+    def execute(self, text: str, params: Given | None = None) -> RemoteResult:
+        """Run all statements of a text; gives the last one's result. `params` has values for ?, or for :name."""
+        said_text = text if params is None else with_values(text, params)
+        answer = self._service.post("/v1/execute", {"text": said_text}, accept=RowFormat.ARROW)
         if answer.kind.startswith(str(RowFormat.ARROW)):
             table, said = from_arrow_stream(answer.body)
         else:
             table, said = None, answer.json()
         query = RemoteQuery(self._service, said["query"]) if said.get("query") else None
         insert = InsertResult(**said["insert"]) if said.get("insert") else None
-        return RemoteResult(said["message"], table, query, insert, tuple(said.get("notices", ())))
+        return RemoteResult(said["message"], table, tuple(said.get("notices", ())), query, insert)
 
     def register(self, cql: str, name: str | None = None, mode: str = "eager") -> RemoteQuery:
         """Make a text a standing query, from now on and over the past that is kept."""
@@ -120,7 +124,10 @@ class RemoteDatabase:
         return RemoteQuery(self._service, self._service.get(f"/v1/queries/{quote(name, safe='')}").json())
 
     def queries(self) -> list[RemoteQuery]:
-        return [RemoteQuery(self._service, about) for about in self._service.get("/v1/queries").json()["queries"]]
+        return [
+            RemoteQuery(self._service, about)
+            for about in self._service.get("/v1/queries", sort="registered").json()["queries"]
+        ]
 
     def results(self, queries: Sequence[RemoteQuery] | None = None, at: Any = None) -> pa.Table:
         """The answers of many queries with the same columns in one table, each row with its query's name (`_query`)."""
@@ -128,9 +135,19 @@ class RemoteDatabase:
         asked = {"queries": names, "at": instant_to(at)}
         return from_arrow_stream(self._service.post("/v1/results", asked, accept=RowFormat.ARROW).body)[0]
 
-    def explain(self, cql: str) -> str:
-        """The plan of a query, and the defaults it would get."""
-        return str(self._service.post("/v1/explain", {"cql": cql}).json()["plan"])
+    def explain(self, cql: str, format: str = "text") -> str:  # noqa: A002 - as it is called in the statement
+        """The plan of a query, the defaults it would get, and what it would share: as text, json, dot or svg."""
+        asked = {"cql": cql, "format": check_format(format)}
+        return str(self._service.post("/v1/explain", asked).json()["plan"])
+
+    def plan(self, cql: str | None = None) -> PlanView:
+        """The plan of a query that is not registered, or the shared plan of all that are; it draws itself in a
+        notebook."""
+        if cql is None:
+            document = self._service.get("/v1/plan").json()
+            return PlanView(whole_text(document), document)
+        found = self._service.post("/v1/explain", {"cql": cql, "format": "json"}).json()
+        return PlanView(found["text"], json.loads(found["plan"]), measured=False)
 
     def insert(self, name: str, rows: Any) -> InsertResult:
         """Add rows to a stream, or changes to a table declared CHANGES BY. All of them or none.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
 from millstream.client.answers import RemoteAnswers, instant_from
+from millstream.drawing.plan import PlanView, check_format
 from millstream.errors import Error
 from millstream.wire.errors import error_of
 
@@ -34,8 +36,14 @@ class RemoteQuery(RemoteAnswers):
         """What stopped the query, if something did: it has no answers any more."""
         return error_of(self._ask(""))
 
-    def explain(self) -> str:
-        return str(self._ask("/explain")["plan"])
+    def explain(self, format: str = "text") -> str:  # noqa: A002 - as it is called in the statement
+        """Its plan, how what is kept is kept, and what it shares: as text, json, dot or svg."""
+        return self.plan().in_format(check_format(format))
+
+    def plan(self) -> PlanView:
+        """Its plan with what its operators have done: `str(plan)`, `plan.document`, or drawn by a notebook."""
+        found = self._ask("/explain", format="json")
+        return PlanView(found["text"], json.loads(found["plan"]))
 
     def stats(self) -> dict[str, Any]:
         found: dict[str, Any] = self._ask("/stats")

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
+from millstream.answers.result import StatementResult
 from millstream.client.query import RemoteQuery
 from millstream.ingest.insert import InsertResult
 
 
-@dataclass(frozen=True)
-class RemoteResult:
+@dataclass(eq=False)
+class RemoteResult(StatementResult):
     """A message, and rows, a text or a query where there are some: as `ms.Result`."""
 
-    message: str
-    table: pa.Table | None = None
     query: RemoteQuery | None = None
     insert: InsertResult | None = None
-    notices: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return self.message

@@ -108,7 +108,8 @@ class Feeds:
         shed = self._threshold(feed, pace)
         with self.engine.lock:
             snapshot = self.engine.snapshot
-            parts, progress = judged(stream, landed.parts, snapshot.progress(key), self.inputs.clock_tick(stream), shed)
+            progress = self.inputs.by_the_clock(stream, snapshot.progress(key))
+            parts, progress = judged(stream, landed.parts, progress, self.inputs.clock_tick(stream), shed)
             unread = sum(part.rows for part in landed.malformed)
             progress = replace(with_files(progress, landed), malformed=progress.malformed + unread, batch=batch)
             if shed and landed.parts:

@@ -58,6 +58,16 @@ class Sink:
         return "; ".join(self.query.notices)
 
 
+@dataclass(frozen=True)
+class Delivery:
+    """What became of one."""
+
+    sink: Sink
+    number: int
+    rows: int
+    seconds: float
+
+
 class Sinks:
     """All sinks of a database, served one after the other. One that fails is paused and holds up none of the others."""
 
@@ -67,6 +77,7 @@ class Sinks:
         self.by_name: dict[str, Sink] = {}
         self.lock = threading.RLock()  # taken before the engine's, never while that is held
         self._serving = False
+        self.on_delivery: Callable[[Delivery], None] = lambda delivery: None
 
     def add(self, sink: Sink) -> None:
         """A new one begins with what can be asked for now."""
@@ -162,7 +173,12 @@ class Sinks:
             except Error as error:
                 sink.error = str(error)
                 return False
-        if changes is None or not self._delivered(sink, cursor.deliveries + 1, changes):
+        if changes is None:
+            return False
+        number, begun = cursor.deliveries + 1, time.perf_counter()
+        is_delivered = self._delivered(sink, number, changes)
+        self.on_delivery(Delivery(sink, number, changes.num_rows, time.perf_counter() - begun))
+        if not is_delivered:
             return False
         reach("sink-written")
         self._commit(sink, replace(cursor, until=cursor.offered, deliveries=cursor.deliveries + 1))

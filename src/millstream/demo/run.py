@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,13 +95,15 @@ def run_demo(
     seed: int = 1,
     batch_seconds: int = 30,
     tolls: bool = True,
+    pace: float = 0.0,
     png: Path | None = Path("linear_road.png"),
     console: Console | None = None,
 ) -> DemoRun:
     """Feeds `seconds` of traffic to the queries in batches of `batch_seconds`, showing their answers.
 
     Without a `db` a temporary one is used. `tolls` adds the paper's queries 4 to 6. The closing plot goes to
-    `png`, or into the terminal where that is None or matplotlib is missing.
+    `png`, or into the terminal where that is None or matplotlib is missing. Batches come `pace` seconds apart at least,
+    for those who watch.
     """
     console = console or Console()
     reports = traffic.simulate(seconds, cars, seed)
@@ -112,7 +114,7 @@ def run_demo(
         db.execute(script("linear_road.cql"))
         if tolls:
             db.execute(script("linear_road_tolls.cql"))
-        run = _feed(db, reports, seconds, batch_seconds, console)
+        run = _feed(db, reports, seconds, batch_seconds, pace, console)
     _summarise(run, console)
     drawn = plot.draw(plot.panels(run.changes(), seconds), png, console)
     if drawn is not None:
@@ -120,7 +122,9 @@ def run_demo(
     return run
 
 
-def _feed(db: DemoDatabase, reports: pa.Table, seconds: int, batch_seconds: int, console: Console) -> DemoRun:
+def _feed(
+    db: DemoDatabase, reports: pa.Table, seconds: int, batch_seconds: int, pace: float, console: Console
+) -> DemoRun:
     run = DemoRun([Watched(query) for query in db.queries()])
     progress = Progress(
         TextColumn("[bold]Linear Road"), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
@@ -135,7 +139,8 @@ def _feed(db: DemoDatabase, reports: pa.Table, seconds: int, batch_seconds: int,
                 db.advance(STREAM, to=seconds - 1)
             for each in run.watched:
                 each.read()
-            run.busy_seconds += perf_counter() - began
+            took = perf_counter() - began
+            run.busy_seconds += took
             run.reports += batch.num_rows
             run.epochs += 1
             progress.update(
@@ -144,6 +149,7 @@ def _feed(db: DemoDatabase, reports: pa.Table, seconds: int, batch_seconds: int,
                 description=f"{_clock(end)} of traffic, {run.throughput:,.0f} reports/s",
             )
             live.update(Group(progress, _answers(run)))
+            sleep(max(0.0, pace - took))
     return run
 
 

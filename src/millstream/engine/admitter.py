@@ -7,7 +7,7 @@ when somebody asks for an answer of their group; where their past is long, a bac
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 import polars as pl
@@ -17,11 +17,11 @@ from millstream.engine.commits import Commits
 from millstream.engine.groups.equal_queries import Departure
 from millstream.engine.groups.group import Group, RowsByShape, numbers_of
 from millstream.engine.groups.groups import Groups
+from millstream.engine.groups.new_rows import NewRows
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.past import WHOLE, Past, Pasts
 from millstream.engine.query_tables import NAME, failure_key
 from millstream.engine.shared_plan import SharedPlan
-from millstream.kernel.sharing.parameters import QUERY
 from millstream.plan.grouping import Shape
 from millstream.state.notes import Record
 from millstream.state.snapshot import Catalog
@@ -46,7 +46,7 @@ class Admitter:
         self,
         group: Group,
         shape: Shape,
-        rows: pl.DataFrame,
+        rows: NewRows,
         catalog: Catalog,
         record: Record | None = None,
         past: Past = WHOLE,
@@ -59,16 +59,51 @@ class Admitter:
         with commits.lock:
             self._groups.open(group, shape)
             own = tables.enqueue(group, shape, rows, past, partial(self._is_over, group.edge))
-            self._pasts.note(group.edge, dict.fromkeys(own[QUERY], past))
+            queries = [] if own is None else own.queries
+            self._pasts.note(group.edge, dict.fromkeys(queries, past))
             try:
                 self._keep(catalog, record)
             except BaseException:
-                tables.dequeue(group, rows)
-                self._pasts.forget(group.edge, own[QUERY])
+                tables.dequeue(group, rows.queries)
+                self._pasts.forget(group.edge, queries)
                 raise
             self._plan.shown[group.edge] += rows.height
-            if own.height:
-                self._hand_over(group, {shape.name: own})
+            if own is not None:
+                self._hand_over(group, lambda: {shape.name: own.frame()})
+
+    def gather(
+        self, group: Group, coming: Sequence[tuple[Shape, NewRows, Past]], edges: Sequence[str], catalog: Catalog
+    ) -> None:
+        """Queries that showed edges of their own come to a group: all by one commit."""
+        tables, pasts, edge = self._groups.tables, self._pasts, group.edge
+        with self._commits.lock:
+            queries = [number for _, rows, _ in coming for number in rows.queries]
+            try:
+                for shape, rows, past in coming:
+                    self._groups.open(group, shape)
+                    own = tables.enqueue(group, shape, rows, past, partial(self._is_over, edge))
+                    pasts.note(edge, dict.fromkeys([] if own is None else own.queries, past))
+                self.hide(edges, catalog)
+            except BaseException:
+                tables.dequeue(group, queries)
+                pasts.forget(edge, queries)
+                raise
+            self._plan.shown[edge] += len(queries)
+
+    def hide(self, edges: Sequence[str], catalog: Catalog) -> None:
+        """Queries over edges are gone, by one commit; what no other one needs is forgotten."""
+        commits, plan = self._commits, self._plan
+        with commits.lock:
+            hidden = Counter(edges)
+            ending = [edge for edge, count in hidden.items() if plan.shown[edge] <= count]
+            gone = plan.steps_only_for(*ending)
+            commits.commit(commits.snapshot.without_edges(ending, gone).with_catalog(catalog))
+            for edge in ending:
+                self._backfills.cancel(edge)
+                del plan.shown[edge]
+                del hidden[edge]
+            plan.remove(gone)
+            plan.shown.subtract(hidden)
 
     def _is_over(self, edge: str, row: int) -> bool:
         """Whether a row of a group's query table has failed, or nobody works through its past any more."""
@@ -162,7 +197,7 @@ class Admitter:
         gone = plan.steps_only_for(edge) | group.above
         changes = self._groups.tables.forget(group)
         try:
-            commits.commit(commits.snapshot.without_edge(edge, gone).with_catalog(catalog))
+            commits.commit(commits.snapshot.without_edges((edge,), gone).with_catalog(catalog))
         except BaseException:
             self._groups.tables.remember(changes)
             raise
@@ -178,9 +213,15 @@ class Admitter:
         return self._plan.needed(shown, [step for group in self._groups for step in group.pipeline.steps])
 
     def ask(self, edge: str) -> None:
-        """Have the queries of a group admitted that wait: for those who read."""
-        if edge in self._groups and self._groups.is_waited_for(self._groups[edge]):
+        """Have the queries of a group admitted that wait, or the past of an edge worked through: for those who read."""
+        if self._backfills.is_put_off(edge):
+            self._background.do(self._fill_put_off)
+        elif edge in self._groups and self._groups.is_waited_for(self._groups[edge]):
             self._background.do(partial(self._admit_those_of, edge))
+
+    def _fill_put_off(self) -> None:
+        with self._commits.lock:
+            self._backfills.fill_put_off()
 
     def _admit_those_of(self, edge: str) -> None:
         with self._commits.lock:
@@ -191,18 +232,19 @@ class Admitter:
         """Admit all that wait, those with a long past once that was worked through; and let those go that have gone."""
         if self._groups.tables.is_taking_out:
             self._commits.commit_pending()
+        self._backfills.fill_put_off()
         self._admit(self._groups)
 
     def _admit(self, groups: Iterable[Group]) -> None:
         waiting = [(group, self._groups.waiting(group)) for group in groups if self._groups.is_waited_for(group)]
-        short = [(group, rows) for group, rows in waiting if not self._hand_over(group, rows)]
+        short = [(group, rows) for group, rows in waiting if not self._hand_over(group, partial(dict, rows))]
         if short:
             self._backfills.admit(short)
 
-    def _hand_over(self, group: Group, waiting: RowsByShape) -> bool:
+    def _hand_over(self, group: Group, waiting: Callable[[], RowsByShape]) -> bool:
         """Have the past of queries worked through in the background, where it is long."""
         if not self._backfills.is_due(group.pipeline, waiting):
             return False
-        group.filling |= numbers_of(waiting)
+        group.filling |= numbers_of(waiting())
         self._backfills.add_group(group)
         return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -14,10 +16,12 @@ from millstream.kernel.batch import (
     Batch,
     concat,
     net_changes,
+    value_column,
     value_columns,
 )
 from millstream.kernel.columns import only
 from millstream.kernel.operator import NO_STATE, Progress
+from millstream.kernel.ordering.sort_keys import SortKey
 from millstream.kernel.storage.segments import gather, numbers
 from millstream.kernel.windows.elements import Elements
 from millstream.plan.definitions import TimeDomain
@@ -27,8 +31,8 @@ TIME = "_ts"
 CHANGE = "_weight"
 
 
-def relation_at(rows: Batch, schema: Schema, at: int) -> pa.Table:
-    """R(at), each copy a row, in the order of the values."""
+def relation_at(rows: Batch, schema: Schema, at: int, order: Sequence[SortKey] = ()) -> pa.Table:
+    """R(at), each copy a row, in the order of some keys, then of the values."""
     columns = value_columns(len(schema))
     alive = only(rows, (numbers(rows, START) <= at) & (numbers(rows, END) > at))
     if not columns:
@@ -41,7 +45,18 @@ def relation_at(rows: Batch, schema: Schema, at: int) -> pa.Table:
     copies = counted[columns]
     if (numbers(counted, WEIGHT) != 1).any():
         copies = counted.select(pl.col(*columns).repeat_by(WEIGHT)).explode(*columns)
-    return _table(copies, schema, columns)
+    return _table(_by_keys(copies, order), schema, columns)
+
+
+def _by_keys(rows: Batch, order: Sequence[SortKey]) -> Batch:
+    if not order:
+        return rows
+    return rows.sort(
+        [value_column(key.column) for key in order],
+        descending=[key.descending for key in order],
+        nulls_last=[not key.nulls_first for key in order],
+        maintain_order=True,
+    )
 
 
 def _in_order(rows: Batch, columns: list[str]) -> tuple[Batch, npt.NDArray[np.bool_]]:
@@ -65,7 +80,7 @@ def elements_between(
     rows: Batch, schema: Schema, since: int, at: int, domain: TimeDomain | None, max_rows: int
 ) -> pa.Table:
     """A stream's elements after an instant, up to another."""
-    elements = _elements(rows, schema, since, at, max_rows)
+    elements = _elements(rows, schema, since, at, max_rows, domain)
     columns = [START, *value_columns(len(schema))]
     return _table(_timed(elements[columns], domain), _with_time(schema, domain), columns)
 
@@ -84,7 +99,7 @@ def changes_between(
     columns = value_columns(len(schema))
     points = _within(rows, since, until) if stream else _points(rows, columns, since, until)
     if stream and not _are_single(points):
-        points = _elements(rows, schema, since, until, max_rows)
+        points = _elements(rows, schema, since, until, max_rows, domain)
     outputs = [START, WEIGHT, *columns]
     described = _with_time((Field(CHANGE, BIGINT), *schema), domain)
     return _table(_timed(_net(points[outputs], columns), domain), described, outputs)
@@ -133,14 +148,14 @@ def _are_numbers(rows: Batch, columns: list[str]) -> bool:
     return all(rows[name].dtype.is_integer() and not rows[name].null_count() for name in columns)
 
 
-def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: int) -> int:
+def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: int, domain: TimeDomain | None) -> int:
     """The instant up to which there are at most so many changes after `since`, or the first one that has any."""
     starts, ends = numbers(rows, START), numbers(rows, END)
     if stream:
         within = (starts <= until) & (ends > since + 1)
         instants = np.maximum(starts[within], since + 1)
         if (ends[within] - starts[within] > 1).any():  # runs of RSTREAM, an element per instant
-            until = min(until, since + max(1, most // len(instants)))
+            until = min(until, since + max(1, most // len(instants)) * (1 if domain is None else domain.every))
     else:
         points = np.concatenate([starts, ends])
         instants = points[(points > since) & (points <= until)]
@@ -150,14 +165,15 @@ def first_instants(rows: Batch, *, stream: bool, since: int, until: int, most: i
     return min(until, beyond - 1 if beyond > instants.min() else beyond)
 
 
-def _elements(rows: Batch, schema: Schema, since: int, until: int, max_rows: int) -> Batch:
+def _elements(rows: Batch, schema: Schema, since: int, until: int, max_rows: int, domain: TimeDomain | None) -> Batch:
     """One row per element with since < t <= until; runs that RSTREAM made are cut to that span before they unfold."""
     within = _within(rows, since, until)
     starts = numbers(within, START)
     if _are_single(within) and (starts[1:] > starts[:-1]).all() and (numbers(within, WEIGHT) == 1).all():
         return within  # one by one and in order, as most are
     within = within.with_columns(pl.Series(START, np.maximum(starts, since + 1)))
-    found, _ = Elements(schema, max_rows).step([within], NO_STATE, Progress((since,), (until,)))
+    every = 1 if domain is None else domain.every
+    found, _ = Elements(schema, max_rows, every).step([within], NO_STATE, Progress((since,), (until,)))
     return found
 
 

@@ -42,6 +42,7 @@ class Bookmark:
     start: int = -1
     most: int | None = None
     lost: int | None = None
+    is_left: bool = False  # its holder waits no longer
 
     @property
     def is_new(self) -> bool:

@@ -5,6 +5,7 @@
     groups       queries that share a plan, as rows of a table      backfills  the past of queries that come late
     reader       results of a snapshot                              retention  what may be forgotten
     admitter     who comes to groups and goes                       background commits for those who read
+    moves        queries that go on by other plans
 
 Between epochs the shared plan may change: that is how queries come and go. A query that comes late is first run over
 the kept history, up to exactly the committed snapshot, and goes on from there.
@@ -12,7 +13,7 @@ the kept history, up to exactly the committed snapshot, and goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -32,18 +33,18 @@ from millstream.engine.groups.tables import QueryTables
 from millstream.engine.history.backfill import Backfills
 from millstream.engine.history.evaluation import Evaluation
 from millstream.engine.history.merge_producers import Merger
-from millstream.engine.history.move import Move, after_move
 from millstream.engine.history.replay import Replay
 from millstream.engine.life import Life
 from millstream.engine.limits import Limits
 from millstream.engine.lock import CommitLock
 from millstream.engine.merges import Merges
+from millstream.engine.moves import Moves
 from millstream.engine.notifier import Notifier
 from millstream.engine.past import Pasts
 from millstream.engine.plans import Plans
 from millstream.engine.query_tables import upgraded
 from millstream.engine.reader import Reader
-from millstream.engine.reports import Reports
+from millstream.engine.reports import EpochReport, Phases, Reports
 from millstream.engine.retention import Retention
 from millstream.engine.shared_plan import SharedPlan
 from millstream.engine.sources import Sources
@@ -56,7 +57,7 @@ from millstream.kernel.operator import Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.stepping import stepped
 from millstream.plan import nodes as lo
-from millstream.plan.lowering.lower import Options
+from millstream.plan.lowering.options import Options
 from millstream.state.faults import reach
 from millstream.state.manifest import Journal, Layout, NoJournal
 from millstream.state.snapshot import Catalog, Snapshot, SourceProgress
@@ -92,6 +93,7 @@ class Engine:
         self.admitter = Admitter(
             self.commits, self.shared_plan, self.pasts, self.groups, self.backfills, self.background
         )
+        self.moves = Moves(*shared, self.backfills, self.admitter, runner)
         self.reader = Reader(
             self.commits,
             self.sources,
@@ -104,7 +106,7 @@ class Engine:
             self.limits,
         )
         self.commits.on_commit = self.reader.forget
-        self.on_epoch: Callable[[Collection[str]], None] = lambda moved: None  # given the sources that have moved
+        self.on_epoch: list[Callable[[EpochReport], None]] = []
         self.retention = Retention(*shared, self.reader)
         self._merges = Merges(*shared, self.retention)
 
@@ -169,10 +171,14 @@ class Engine:
         catalog: Catalog | None = None,
     ) -> None:
         """Take new rows and heartbeats in, run what they concern, commit; with a catalog where it came with them."""
+        phases = Phases()
         with self.lock:
+            phases.end("wait")
             self.journal.check_current()  # rather than to find what another owner has removed
             self.admitter.admit()
             reach("epoch-started")
+            phases.end("admit")
+            before = self.snapshot
             parts = {source: tuple(found) for source, found in arrived.items()}
             files = {source: tuple(part.file for part in found if part.file) for source, found in parts.items()}
             moved = self.snapshot.with_next_epoch(clock).with_progress(progress).with_history(files)
@@ -181,6 +187,7 @@ class Engine:
                 written.add(file.name for found in files.values() for file in found)
                 task = self._tasks.of_epoch(self.shared_plan, parts, moved)
                 task = replace(task, merges=self._merges.due(task.periods))
+                phases.end("prepare")
                 if task.concerned or task.merges or not all(p.is_judged for found in parts.values() for p in found):
                     outcome = self.runner.run(task)
                     written.add(file.name for found in outcome.history.values() for file in found)
@@ -189,11 +196,16 @@ class Engine:
                     outcome, moved = self._failing.parted(task, outcome, moved, written)
                 failed = self.shared_plan.failed_steps(outcome.failures)
                 reach("epoch-run")
+                phases.end("run")
                 self.commit(after_epoch(moved, outcome, task.concerned, failed))
-            self.reports.count(outcome)
+                phases.end("commit")
+            self.reports.count(outcome, parts)
             self.shared_plan.fail(failed)
             self.enforcement.enforce(task.concerned)
-            self.on_epoch(progress.keys())
+            phases.end("finish")
+            report = EpochReport(before, self.snapshot, task, outcome, progress, phases)
+            for observe in self.on_epoch:
+                observe(report)
 
     def count_from(self, edge: str, first: int) -> None:
         """What fails for an edge counts from an instant that was not known until now: what was kept of it is looked at,
@@ -235,61 +247,28 @@ class Engine:
             self.shared_plan.add(pipeline.steps, failed=self.snapshot.failures.keys())
 
     def show(
-        self, plan: lo.Node, options: Options, catalog: Catalog, firsts: Mapping[str, int] = MappingProxyType({})
-    ) -> str:
-        """Keep a plan's rows as results from now on, its past included, as far as that counts; gives the edge that
-        carries them.
+        self,
+        plans: Sequence[lo.Node],
+        options: Options,
+        catalog: Catalog,
+        firsts: Mapping[str, int] = MappingProxyType({}),
+        *,
+        put_off: bool = False,
+    ) -> None:
+        """Keep the rows of plans as results from now on, their past included, as far as that counts: by one commit.
 
-        A long past is worked through in the background.
+        A long past is worked through in the background; a short one at once, or when it is needed.
         """
         with self.lock:
-            edge, pipeline = self.plans.lowered(plan, options)
-            shown = self.shared_plan.shown
-            if not shown[edge]:
-                self.backfills.cancel(edge)  # a query may be about to move there
-                self.pasts.firsts[edge] = firsts
+            found, shown = [self.plans.lowered(plan, options) for plan in plans], self.shared_plan.shown
+            for edge, _ in found:
+                if not shown[edge]:
+                    self.backfills.cancel(edge)  # a query may be about to move there
+                    self.pasts.firsts[edge] = firsts
             # A query for all of a source has the source's history as its result.
-            if edge in self.sources or shown[edge]:
-                self.commits.declare(catalog)
-            elif self.backfills.is_due(pipeline):
-                self.commit(self.snapshot.with_catalog(catalog).with_backfill(edge))
-                self.backfills.add(edge, pipeline)
-            else:
-                self.backfills.fill(edge, pipeline, lambda snapshot: snapshot.with_catalog(catalog))
-            shown[edge] += 1
-            return edge
-
-    def move(self, move: Move) -> None:
-        """Have a query go on by another plan: at once where that runs already, else when its past is worked through."""
-        with self.lock:
-            if not self.shared_plan.shown[move.after]:
-                self.backfills.move(move)
-            elif move.after in self.backfills or (catalog := move.catalog()) is None:
-                move.ended(None)
-            else:
-                with self.commits.writing() as written:
-                    self.commit(after_move(self.snapshot, move, self.store, written).with_catalog(catalog))
-                move.moved()
-
-    def take_over(self, before: str, after: str, catalog: Catalog) -> None:
-        """A query that showed an edge shows another one, by a commit: nobody needs what was only for the former."""
-        with self.lock:
-            self.shared_plan.shown[after] += 1
-            self.hide(before, catalog)
-
-    def hide(self, edge: str, catalog: Catalog) -> None:
-        """A query over the edge is gone; forget what no other one needs."""
-        with self.lock:
-            plan, snapshot = self.shared_plan, self.snapshot.with_catalog(catalog)
-            if plan.shown[edge] > 1:
-                self.commit(snapshot)
-                plan.shown[edge] -= 1
-                return
-            gone = plan.steps_only_for(edge)
-            self.commit(snapshot.without_edge(edge, gone))
-            self.backfills.cancel(edge)
-            plan.remove(gone)
-            del plan.shown[edge]
+            new = {edge: steps for edge, steps in found if edge not in self.sources and not shown[edge]}
+            self.backfills.begin(new, firsts, catalog, put_off=put_off)
+            shown.update(edge for edge, _ in found)
 
     def forget_unshown(self) -> None:
         """Forget what no query shows: what a version that planned differently has left."""

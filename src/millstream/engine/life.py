@@ -12,7 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from types import TracebackType
+from typing import Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from millstream.errors import ClosedError, SetupError
 
@@ -152,3 +153,42 @@ def under_way(method: Callable[Concatenate[_Self, _P], _R]) -> Callable[Concaten
             return method(self, *args, **given)
 
     return entered
+
+
+class Closable:
+    """Something whose life one ends by `close`, or by leaving its `with` block."""
+
+    @property
+    def life(self) -> Life:
+        raise NotImplementedError
+
+    def _stop(self) -> None:
+        """Have what is under way end."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        """It has ended."""
+        raise NotImplementedError
+
+    @property
+    def is_closed(self) -> bool:
+        return self.life.is_closing
+
+    def check_open(self) -> None:
+        self.life.check()
+
+    def close(self, timeout: float | None = None) -> None:
+        """End what is under way, wait for it (or for so many seconds), and give the directory up.
+
+        Runs finish the batches they are at, inserts and deliveries end, followers too; from then on everything is
+        refused. Called in the middle of one of these, a sink's callable say, it takes effect when that has ended.
+        """
+        self.life.end(self._stop, self._finish, timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -26,16 +26,16 @@ from millstream.kernel.lazy.matches import bounds, in_windows, overlapping, show
 from millstream.kernel.lazy.postings import Postings
 from millstream.kernel.lazy.ranked_tree import TreeShape
 from millstream.kernel.pipeline import Pipeline
-from millstream.kernel.windows.time import Rows
+from millstream.kernel.windows.time import ElementSpecification
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.births import joins_runs
 from millstream.plan.lowering.kernel_calls import tree_shape
-from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import TREE, KeptPart, LazyPlan, columns_read, part_name, reference
+from millstream.plan.lowering.options import Options
 from millstream.plan.parameters import with_parameters
 from millstream.state.snapshot import Snapshot
-from millstream.types import Schema
+from millstream.types import DataType, Schema
 
 # Of how many instants the rows must be right, given the last final one: since .. until.
 Span = Callable[[int], tuple[int, int]]
@@ -124,13 +124,11 @@ class Eager:
         return self._inputs
 
     def check(self) -> None:
-        if self.number is not None:
-            self.reader.await_admission(self.edge)
+        self.reader.await_admission(self.edge)
         self.reader.check(self.edge, self.number)
 
     def answer(self, span: Span, *, whole: bool = False) -> Answer:
-        if self.number is not None:
-            self.reader.await_admission(self.edge)
+        self.reader.await_admission(self.edge)
         answer = self.reader.read(lambda snapshot: self._answer(snapshot, span, whole))
         return answer if self.own_columns is None else replace(answer, rows=self.own_columns.own(answer.rows))
 
@@ -177,7 +175,8 @@ def wanted_segments(stream: bool, since: int, until: int, *, whole: bool) -> Wan
 
 @dataclass
 class Lazy:
-    """The parts of a plan, each an edge, and the plan above them; in a group, where there is one part, its number."""
+    """The parts of a plan, each an edge, and the plan above them; in a group, where there is one part, its number, and
+    the constants that the query has in the plan above, if there are such."""
 
     reader: Reader
     plan: LazyPlan
@@ -186,6 +185,7 @@ class Lazy:
     schema: Schema
     options: Options
     number: int | None = None
+    constants: Callable[[], Sequence[object]] | None = None
 
     def check(self) -> None:
         for edge in self.edges:
@@ -214,15 +214,19 @@ class Lazy:
         schema = part.plan.schema[: len(part.plan.schema) - len(part.windows)]
         if not part.windows:
             return overlapping(self.reader.rows_in(snapshot, edge, schema), since, until)
-        like, found = self._read[index], self.reader.segments(edge, snapshot)
+        like, found = self.read_of(index), self.reader.segments(edge, snapshot)
         if part.is_tree:
-            leaves = [ranked_tree.leaves_of(segment, self._shape, self.number) for segment in found]
+            leaves = [ranked_tree.leaves_of(segment, self.shape, self.number) for segment in found]
             return shown(leaves, like, part.windows, since, until)
         if self.number is None:
             return in_windows(found, like, part.windows, since, until)
         between = bounds(part.windows, since, until)
         rows = [Postings(segment).rows_of(self.number, *between, like.columns) for segment in found]
         return shown(rows, like, part.windows, since, until)
+
+    def read_of(self, index: int) -> Batch:
+        """An empty batch with the columns that are read of a part."""
+        return self._read[index]
 
     @cached_property
     def _read(self) -> list[Batch]:
@@ -238,10 +242,11 @@ class Lazy:
         """What the tree says at an instant."""
         segments, (part,) = self.reader.segments(self.edges[0], snapshot), self.plan.parts
         first, last = reference(part.windows).span(at)
-        return ranked_tree.aggregate(segments, self._shape, first, last, at, self.number)
+        return ranked_tree.aggregate(segments, self.shape, first, last, at, self.number)
 
     @cached_property
-    def _shape(self) -> TreeShape:
+    def shape(self) -> TreeShape:
+        """Of the tree that is kept."""
         (part,) = self.plan.parts
         if not isinstance(part.plan, ph.RankedTree):
             raise AssertionError("no tree")
@@ -249,11 +254,15 @@ class Lazy:
 
     @cached_property
     def _above(self) -> tuple[str, Pipeline]:
-        return lowered(self.plan.above, replace(self.options, lenient=True))
+        return self._lowered(self.plan.above)
 
     @cached_property
     def _upper(self) -> tuple[str, Pipeline]:
-        return lowered(self.plan.upper or self.plan.above, replace(self.options, lenient=True))
+        return self._lowered(self.plan.upper or self.plan.above)
+
+    def _lowered(self, plan: lo.Node) -> tuple[str, Pipeline]:
+        own = plan if self.constants is None else with_parameters(plan, self.constants())
+        return lowered(own, replace(self.options, lenient=True))
 
     def held(self, snapshot: Snapshot) -> int:
         found = [segment for edge in self.edges for segment in self.reader.segments(edge, snapshot)]
@@ -281,6 +290,7 @@ class Unmaterialized:
     schema: Schema
     options: Options
     values: tuple[object, ...] | None = None
+    parameters: tuple[DataType, ...] = ()
     edges: tuple[str, ...] = field(default=())
     number: int | None = None
 
@@ -311,12 +321,12 @@ class Unmaterialized:
         reader = self.reader
         since, until = span(reader.final(self.inputs, snapshot))
         edge, pipeline = self._lowered
-        rows = reader.evaluation.answer(edge, pipeline, self.schema, snapshot, self._firsts(since))
+        rows = reader.evaluation.answer(edge, pipeline, self.schema, snapshot, self.first_instants(since))
         return Answer(rows, until, snapshot)
 
-    def _firsts(self, since: int) -> dict[str, int]:
+    def first_instants(self, since: int) -> dict[str, int]:
         """Of each stream, the first instant that the answer from `since` on depends on."""
-        return {} if since < 0 else first_instants(self.plan, since)
+        return {} if since < 0 else first_instants(self.template, since)
 
     @cached_property
     def _lowered(self) -> tuple[str, Pipeline]:
@@ -353,8 +363,8 @@ def _note_window(node: lo.Window, since: int, found: dict[str, int]) -> None:
     stream = node.input
     while isinstance(stream, lo.Sample):
         stream = stream.input
-    timed = isinstance(stream, lo.StreamScan) and not isinstance(node.window, Rows)
-    first = node.window.span(since)[0] if timed and not isinstance(node.window, Rows) else 0
+    timed = isinstance(stream, lo.StreamScan) and not isinstance(node.window, ElementSpecification)
+    first = node.window.span(since)[0] if timed and not isinstance(node.window, ElementSpecification) else 0
     for scan in stream.walk():
         if isinstance(scan, lo.StreamScan):
             found[scan.name] = min(found.get(scan.name, since), first)

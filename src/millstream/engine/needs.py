@@ -36,6 +36,7 @@ from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.keyed_selection import KeyedSelection
 from millstream.kernel.sharing.parameters import never_fails, with_values
+from millstream.kernel.windows.bounds import WindowBounds
 from millstream.kernel.windows.time import TimeWindow
 from millstream.types import FLOAT, DataType, to_polars
 
@@ -107,10 +108,10 @@ def _needs_of_step(pipeline: Pipeline, step: Step, shown: Collection[str], query
     if (conditions := _conditions(operator)) is not None:
         return _of_queries(conditions, query_constants)
     above = EVERYTHING
-    if isinstance(operator, TimeWindow | linear.Stamp):
+    if isinstance(operator, TimeWindow | linear.Stamp | WindowBounds):
         above = needs_of(pipeline, step.name, shown, query_constants)
-    if isinstance(operator, linear.Stamp):
-        width = len(operator.schema) - 1  # nobody but us asks for the instant
+    if isinstance(operator, linear.Stamp | WindowBounds):
+        width = len(operator.schema) - (1 if isinstance(operator, linear.Stamp) else 2)  # what rows do not have yet
         return above if above and all(within.column < width for need in above for within in need) else EVERYTHING
     if isinstance(operator, linear.Project) and all(isinstance(e, Column) for e in operator.expressions):
         above = needs_of(pipeline, step.name, shown, query_constants)

@@ -8,7 +8,8 @@ from millstream.engine.sources import Sources
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan import nodes as lo
 from millstream.plan.fingerprint import fingerprint
-from millstream.plan.lowering.lower import Lowering, Options
+from millstream.plan.lowering.lower import Lowering
+from millstream.plan.lowering.options import Options
 
 
 class Plans:

@@ -60,7 +60,7 @@ class Reader:
         return self.commits.read(reader)
 
     def await_admission(self, edge: str) -> None:
-        """Have the queries of a group admitted that wait."""
+        """Have the queries of a group admitted that wait, or the past of an edge worked through that was put off."""
         self._admitter.ask(edge)
 
     def final(self, sources: Collection[str], snapshot: Snapshot) -> int:

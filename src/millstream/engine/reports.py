@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -9,26 +10,32 @@ from typing import Any
 
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.exchange import Skew
-from millstream.engine.epochs.task import EpochOutcome
+from millstream.engine.epochs.parts import Part
+from millstream.engine.epochs.task import EpochOutcome, EpochTask
+from millstream.engine.measures import Measure, Measures
 from millstream.engine.shared_plan import SharedPlan
+from millstream.engine.sharers import Sharers
 from millstream.kernel.just_in_time.tally import COUNTS, Tally
 from millstream.kernel.pipeline import Pipeline
 from millstream.state.pool import PROCESSES, PoolUse
-from millstream.state.snapshot import Names, state_names
+from millstream.state.snapshot import Names, Snapshot, SourceProgress, state_names
 from millstream.state.store import Store
 
+_FEW = 1_000  # steps that are no more, of which something may be remembered
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 @dataclass(frozen=True)
 class OperatorReport:
-    """One operator since the database was opened: rows given, seconds spent on all shards, bytes of state held now and
-    of memory taken in the last epoch, and how many queries share it."""
+    """One operator since the database was opened: rows taken and given, seconds spent on all shards, rows that left its
+    state, bytes of state held now and of memory taken in the last epoch, and how many queries share it."""
 
     name: str
     inputs: tuple[str, ...]
+    rows_in: int
     rows: int
     seconds: float
+    expired: int
     state: int
     memory: int
     queries: int
@@ -38,6 +45,11 @@ class OperatorReport:
     def share(self) -> float:
         """The seconds that one of the queries has to answer for."""
         return self.seconds / max(self.queries, 1)
+
+    @property
+    def selectivity(self) -> float | None:
+        """Rows given for each row taken; None where none came."""
+        return self.rows / self.rows_in if self.rows_in else None
 
 
 @dataclass
@@ -66,29 +78,62 @@ class MemoryReport:
         }
 
 
+class Phases:
+    """How long each part of a piece of work took, one after the other."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._begun = self._last = time.perf_counter()
+
+    def end(self, phase: str) -> None:
+        now = time.perf_counter()
+        self.seconds[phase], self._last = now - self._last, now
+
+    @property
+    def total(self) -> float:
+        return self._last - self._begun
+
+
+@dataclass(frozen=True, eq=False)
+class EpochReport:
+    """An epoch that was committed: what there was before and after it, what it had to do and what came of it."""
+
+    before: Snapshot
+    after: Snapshot
+    task: EpochTask
+    outcome: EpochOutcome
+    progress: Mapping[str, SourceProgress]  # of the sources that have moved
+    phases: Phases
+
+
 class Reports:
     """What has been done since the database was opened."""
 
     def __init__(self, commits: Commits, plan: SharedPlan) -> None:
         self._commits, self._plan = commits, plan
-        self._rows: Counter[str] = Counter()  # per step
-        self._seconds: dict[str, float] = {}
+        self.measures = Measures()
         self._memory = MemoryReport()
         self.skew: dict[str, Skew] = {}  # per edge: the last epoch that was skewed
 
-    def count(self, outcome: EpochOutcome) -> None:
-        """An epoch was committed."""
-        self._rows.update(outcome.rows)
+    def count(self, outcome: EpochOutcome, parts: Mapping[str, Sequence[Part]]) -> None:
+        """An epoch was committed that these parts of sources came with."""
         self._memory.count(outcome.memory, outcome.pools)
         self.skew.update({skew.edge: skew for skew in outcome.skew})
-        for step, spent in outcome.seconds.items():
-            self._seconds[step] = self._seconds.get(step, 0.0) + spent
+        if outcome.seconds or parts:
+            count(self.measures, self._plan.pipeline, outcome, parts)
+        if len(self.measures) > 2 * len(self._plan) + _FEW:
+            self.measures.forget({*self._plan.names(), *self._plan.pipeline.sources})
 
-    def operators(self, edge: str) -> list[OperatorReport]:
-        """What the operators of an edge did and hold."""
+    def operators(self, *edges: str) -> list[OperatorReport]:
+        """What the operators of edges did and hold."""
         with self._commits.lock:
-            done = self._rows, self._seconds, self._memory.operators, self._commits.snapshot.states
-            return report(self._plan.pipeline, edge, *done, self._plan.shown, self._commits.store)
+            states, shown = self._commits.snapshot.states, self._plan.shown
+            done = self.measures, self._memory.operators, states
+            return report(self._plan.pipeline, edges, *done, shown, self._commits.store)
+
+    def memory_of(self, step: str) -> int:
+        """The bytes that a step took from the pools when it last ran."""
+        return self._memory.operators.get(step, 0)
 
     def state_bytes(self) -> dict[str, int]:
         """What each step holds."""
@@ -103,27 +148,30 @@ class Reports:
 
 def report(
     pipeline: Pipeline,
-    edge: str,
-    rows: Mapping[str, int],
-    seconds: Mapping[str, float],
+    edges: Sequence[str],
+    measures: Measures,
     memory: Mapping[str, int],
     states: Mapping[str, Mapping[str, Names]],
     shown: Mapping[str, int],
     store: Store,
 ) -> list[OperatorReport]:
-    """The operators that an edge is made by, sources first."""
-    below = pipeline.edges_below(edge)
-    users = {other: pipeline.edges_below(other) for other in shown}
-    found = []
-    for step in pipeline.steps:
-        if step.name in below:
-            held = bytes_of(states.get(step.name, {}), store)
-            queries = sum(count for other, count in shown.items() if step.name in users[other])
-            spent = seconds.get(step.name, 0.0)
-            given, used = rows.get(step.name, 0), memory.get(step.name, 0)
-            counts = counts_of(states.get(step.name, {}), store)
-            found.append(OperatorReport(step.name, step.read, given, spent, held, used, queries, counts))
+    """The operators that edges are made by, sources first."""
+    below, sharers, found = pipeline.edges_below(*edges), Sharers(pipeline.steps, shown), []
+    for step in (step for step in pipeline.steps if step.name in below):
+        held, counts = bytes_of(states.get(step.name, {}), store), counts_of(states.get(step.name, {}), store)
+        done, used = measures.get(step.name) or Measure(), memory.get(step.name, 0)
+        counted = done.rows_in, done.rows_out, done.seconds, done.expired
+        found.append(OperatorReport(step.name, step.read, *counted, held, used, sharers.count([step.name]), counts))
     return found
+
+
+def count(measures: Measures, pipeline: Pipeline, outcome: EpochOutcome, parts: Mapping[str, Sequence[Part]]) -> None:
+    """What an epoch did; of elements that were still to be judged, those count that were accepted."""
+    lost = Counter(outcome.late)
+    lost.update(outcome.shed)
+    arrived = {source: sum(part.rows for part in found) - lost[source] for source, found in parts.items() if found}
+    steps = pipeline.by_name
+    measures.count(lambda name: steps[name].read if name in steps else (), arrived, outcome)
 
 
 def counts_of(synopses: Mapping[str, Names], store: Store) -> dict[str, int]:
@@ -131,7 +179,8 @@ def counts_of(synopses: Mapping[str, Names], store: Store) -> dict[str, int]:
     total: Counter[str] = Counter()
     for synopsis, names in synopses.items():
         if synopsis.endswith(f"/{COUNTS}"):
-            total.update(Tally.of([store.read(name) for name in names]).shown())
+            kept = [segment for name in names if Tally.is_of(segment := store.read(name))]
+            total.update(Tally.of(kept).shown() if kept else {})
     return dict(total)
 
 
@@ -151,11 +200,17 @@ def bytes_by_step(states: Mapping[str, Mapping[str, Names]], store: Store) -> di
 
 def as_text(reports: Sequence[OperatorReport]) -> str:
     """A table of operators, the result last; below it what some of them count."""
-    header = ("operator", "rows", "seconds", "share", "state", "memory", "queries")
+    header = (
+        *("operator", "rows in", "rows out", "selectivity", "expired"),
+        *("seconds", "share", "state", "memory", "queries"),
+    )
     lines = [
         (
             r.name,
+            f"{r.rows_in:,}",
             f"{r.rows:,}",
+            "" if r.selectivity is None else f"{r.selectivity:.3g}",
+            f"{r.expired:,}",
             f"{r.seconds:.3f}",
             f"{r.share:.3f}",
             shown_bytes(r.state),
@@ -167,7 +222,13 @@ def as_text(reports: Sequence[OperatorReport]) -> str:
     widths = [max(len(line[column]) for line in (header, *lines)) for column in range(len(header))]
     table = ["  ".join(map(_padded, line, widths, range(len(line)))) for line in (header, *lines)]
     counted = [f"{r.name}: {', '.join(f'{name} {n:,}' for name, n in r.counts.items())}" for r in reports if r.counts]
-    return "\n".join([*table, *counted])
+    return "\n".join([*table, *_own_share(reports), *counted])
+
+
+def _own_share(reports: Sequence[OperatorReport]) -> list[str]:
+    """What one query has to answer for of the work that it shares."""
+    spent, own = sum(r.seconds for r in reports), sum(r.share for r in reports)
+    return [f"share of the work: {own:.3f} of {spent:.3f} seconds ({own / spent:.1%})"] if spent else []
 
 
 def _padded(cell: str, width: int, column: int) -> str:

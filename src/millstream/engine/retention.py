@@ -72,27 +72,42 @@ class Retention:
 
     def lost_before(self, source: str) -> int:
         """The instant before which rows of a source are no longer all kept; 0 where they are."""
-        return self.with_cuts(self.commits.snapshot).progress(source).cut
+        snapshot = self.commits.snapshot
+        if self.sources.retain_of(source) is not None:  # which depends on who reads it
+            snapshot = self.with_cuts(snapshot)
+        return snapshot.progress(source).cut
 
     def with_cuts(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with how far history counts as cut."""
         if self.is_opening:
             return snapshot
-        changed = {}
-        for source, first in self._due(snapshot).items():
-            progress = snapshot.progress(source)
-            if first > progress.cut and (progress.cut or self._has_rows_before(source, first, snapshot)):
-                changed[source] = replace(progress, cut=first)
+        due = self._due(snapshot).items()
+        changed = {
+            source: replace(snapshot.progress(source), cut=first)
+            for source, first in due
+            if self._is_cut_by(source, first, snapshot)
+        }
         return snapshot.with_progress(changed)
+
+    def _is_cut_by(self, source: str, first: int, snapshot: Snapshot) -> bool:
+        cut = snapshot.progress(source).cut
+        return first > cut and (cut > 0 or self._has_rows_before(source, first, snapshot))
 
     def _has_rows_before(self, source: str, first: int, snapshot: Snapshot) -> bool:
         return any(file.first < first for file in snapshot.history.get(source, ()))
 
     def _due(self, snapshot: Snapshot) -> dict[str, int]:
-        """Per source that is not kept for ever, the instant before which nobody may ask for anything made from it."""
+        """Per source that is not kept for ever, the instant before which nobody may ask for anything made from it.
+
+        Only of sources that may be cut whoever reads them: to look at all queries costs as much as there are."""
         retains = {source: retain for source in self.sources if (retain := self.sources.retain_of(source)) is not None}
         reached = {source: self.sources.final([source], snapshot) for source in retains}
-        for sources in self._reading(snapshot) if retains else ():
+        reached = {
+            source: final
+            for source, final in reached.items()
+            if self._is_cut_by(source, max(0, final - retains[source]), snapshot)
+        }
+        for sources in self._reading(snapshot) if reached else ():
             final = self.sources.final(sources, snapshot)
             reached |= {source: min(reached[source], final) for source in sources if source in reached}
         return {source: max(0, final - retains[source]) for source, final in reached.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -23,16 +24,37 @@ class SharedPlan:
         self._failed: dict[str, Step] = {}  # which run no more, and are there until nobody shows them
         self._users: dict[str, set[str]] = {}  # per edge: the steps that are made from it
         self._pipeline: Pipeline | None = Pipeline()
+        self._changes, self._is_known = 0, threading.Lock()  # how often steps have come or gone
         self.shown: Counter[str] = Counter()  # per edge: by how many queries
 
     @property
     def pipeline(self) -> Pipeline:
-        if self._pipeline is None:
-            self._pipeline = Pipeline(tuple(self._steps.values()))
-        return self._pipeline
+        found, changes = self._pipeline, self._changes
+        if found is None:
+            found = Pipeline(tuple(self._steps.values()))
+            with self._is_known:  # whoever reads it without the lock must not put back what has changed meanwhile
+                self._pipeline = found if changes == self._changes else self._pipeline
+        return found
+
+    def _change(self) -> None:
+        with self._is_known:
+            self._changes += 1
+            self._pipeline = None
 
     def __contains__(self, step: str) -> bool:
         return step in self._steps
+
+    def __len__(self) -> int:
+        return len(self._steps) + len(self._failed)
+
+    def names(self) -> list[str]:
+        """Of all steps, whether they run or have failed."""
+        return [*self._steps, *self._failed]
+
+    @property
+    def failed(self) -> list[Step]:
+        """Those that run no more, though queries show them."""
+        return [*self._failed.values()]
 
     def add(self, steps: Sequence[Step], failed: Collection[str] = ()) -> None:
         """Steps take part; those that are there already stay. Some have failed."""
@@ -52,14 +74,14 @@ class SharedPlan:
                 self._leave(known)
             self._steps[step.name] = step
             self._use(step)
-            self._pipeline = None
+            self._change()
 
     def fail(self, steps: Iterable[str]) -> None:
         """Steps run no more."""
         for name in steps:
             if name in self._steps:
                 self._failed[name] = self._steps.pop(name)
-                self._pipeline = None
+                self._change()
 
     def remove(self, steps: Iterable[str]) -> None:
         """Steps are gone."""
@@ -67,7 +89,7 @@ class SharedPlan:
             for found in (self._steps.pop(name, None), self._failed.pop(name, None)):
                 if found is not None:
                     self._leave(found)
-                    self._pipeline = None
+                    self._change()
 
     def _use(self, step: Step) -> None:
         for edge in step.needed:
@@ -80,12 +102,12 @@ class SharedPlan:
             if not users:
                 self._users.pop(edge, None)
 
-    def steps_only_for(self, edge: str) -> set[str]:
-        """An edge and the steps below it that no other edge needs that is shown."""
-        found, waiting = set[str](), [edge]
+    def steps_only_for(self, *edges: str) -> set[str]:
+        """Edges and the steps below them that no other edge needs that is shown."""
+        found, waiting = set[str](), [*edges]
         while waiting:
             current = waiting.pop()
-            is_shown = current != edge and self.shown[current] > 0
+            is_shown = current not in edges and self.shown[current] > 0
             if current in found or current in self._sources or is_shown or self._users.get(current, set()) - found:
                 continue  # where one that is looked at later is its last user, it is looked at again then
             found.add(current)

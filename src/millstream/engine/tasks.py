@@ -47,6 +47,7 @@ class Tasks:
             late={source: sources.schema(source) for source in late if source in sources},
             periods={source: sources.period(source) for source in laid_out if source in sources},
             largest_value=self._limits.value_bytes,
+            routing=self._limits.routing,
         )
 
     def of_epoch(self, plan: SharedPlan, arrived: Mapping[str, tuple[Part, ...]], moved: Snapshot) -> EpochTask:

@@ -22,7 +22,7 @@ from millstream.kernel.scalar.value_size import first_too_long, limited_values
 from millstream.language import statements as st
 from millstream.language.instants import constant, instant
 from millstream.language.syntax import place_of
-from millstream.language.values import assignments, condition_on, insert_rows, plain_rows
+from millstream.language.values import assignments, condition_on, insert_rows, plain_rows, positions_of
 from millstream.plan.definitions import StreamDefinition, TableDefinition, TimeDomain
 from millstream.state.snapshot import Catalog, SourceProgress
 from millstream.types import Field, Schema
@@ -55,7 +55,7 @@ class Inputs:
             table = tables.with_operations(table, target)
         key = stream.name.lower()
         with self.engine.lock:
-            progress = self.engine.snapshot.progress(key)
+            progress = self.by_the_clock(stream, self.engine.snapshot.progress(key))
             arrival = admit(stream, pl.DataFrame(table), progress, self.clock_tick(stream))
             clock = max(self.engine.snapshot.clock, arrival.progress.heartbeat)
             arrived, progresses = {key: self.engine.sources.part(key, arrival.accepted)}, {key: arrival.progress}
@@ -104,9 +104,10 @@ class Inputs:
             self.engine.epoch({}, progress, max(reached))
 
     def tick_clocks(self) -> None:
-        """Streams whose timestamp is the arrival time have a heartbeat just before now."""
+        """Streams whose timestamp is the arrival time have a heartbeat just before now; others that go by the clock,
+        one that lies the delay before it."""
         for stream, tick in self._behind():
-            self.advance([stream], tick - 1)
+            self.advance([stream], tick)
 
     def ask_for_ticks(self) -> None:
         """The same for those who read."""
@@ -114,18 +115,31 @@ class Inputs:
             self.engine.background.do(self.tick_clocks)
 
     def _behind(self) -> list[tuple[StreamDefinition, int]]:
-        """The streams that follow the clock and are behind it, and what it says."""
-        found = ((stream, self.clock_tick(stream)) for stream in self.catalog.feeds())
+        """The streams that follow the clock and are behind it, and the heartbeats that it gives them."""
+        found = ((stream, self._clock_heartbeat(stream)) for stream in self.catalog.feeds())
         return [
             (stream, tick)
             for stream, tick in found
-            if tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick - 1
+            if tick is not None and self.engine.snapshot.progress(stream.name.lower()).heartbeat < tick
         ]
 
     def clock_tick(self, stream: StreamDefinition) -> int | None:
-        if stream.heartbeat.kind != "CLOCK" or stream.domain.tick is None:
+        """What the clock says, where that is the timestamp of rows."""
+        return self._tick_now(stream) if stream.heartbeat.kind == "CLOCK" else None
+
+    def by_the_clock(self, stream: StreamDefinition, progress: SourceProgress) -> SourceProgress:
+        """How far a stream whose rows carry timestamps has come by the clock, when rows are judged."""
+        tick = self._clock_heartbeat(stream) if stream.heartbeat.kind == "CLOCK DELAY" else None
+        return progress if tick is None else replace(progress, heartbeat=max(progress.heartbeat, tick))
+
+    def _clock_heartbeat(self, stream: StreamDefinition) -> int | None:
+        if stream.heartbeat.kind not in ("CLOCK", "CLOCK DELAY"):
             return None
-        return int(self._now() * 1_000_000) // stream.domain.tick
+        now = self._tick_now(stream)
+        return None if now is None else now - stream.heartbeat.delay - 1
+
+    def _tick_now(self, stream: StreamDefinition) -> int | None:
+        return None if stream.domain.tick is None else int(self._now() * 1_000_000) // stream.domain.tick
 
     def run_advance(self, statement: st.Advance) -> str:
         text = statement.place.text
@@ -138,21 +152,41 @@ class Inputs:
 
     def run_insert(self, statement: st.Insert) -> InsertResult:
         definition = self.catalog.source(statement.target.text, statement.target.place)
+        self._check_at(definition, statement)
+        with limited_values(self.engine.limits.value_bytes):
+            rows = insert_rows(statement, _columns_given(definition))
+        return self._insert_values(definition, statement, rows)
+
+    def insert_table(self, statement: st.InsertQuery, rows: pa.Table) -> InsertResult:
+        """The rows of a query, by position; columns that are not named are NULL."""
+        definition = self.catalog.source(statement.target.text, statement.target.place)
+        self._check_at(definition, statement)
+        given = _columns_given(definition)
+        names = [given[place] for place in positions_of(statement, given)]
+        if rows.num_columns != len(names):
+            raise InputError(
+                f"the query has {rows.num_columns} columns, and {len(names)} are wanted",
+                detail=f"for {', '.join(field.name for field in names)}",
+                place=statement.place,
+            )
+        by_name = {field.name: rows.column(place) for place, field in enumerate(names)}
+        missing = pa.nulls(rows.num_rows)
+        whole = pa.table({field.name: by_name.get(field.name, missing) for field in given})
+        return self._insert_values(definition, statement, whole)
+
+    def _check_at(self, definition: StreamDefinition | TableDefinition, statement: st.Insert | st.InsertQuery) -> None:
         if statement.at is not None and not _changes_by_statements(definition):
             raise BindError(
                 "AT belongs to tables that statements change",
                 hint=f"the rows of {definition.name} carry their timestamps",
                 place=statement.place,
             )
-        with limited_values(self.engine.limits.value_bytes):
-            rows = insert_rows(statement, _columns_given(definition))
-        return self._insert_values(definition, statement, rows)
 
     def insert_together(self, run: Sequence[st.Insert]) -> bool:
         """Rows of several INSERTs that follow upon each other, as one epoch: what comes of rows does not depend on how
         they were cut. False where nothing was done, since one of them is wrong, or an epoch has a meaning."""
         definition = self.catalog.source(run[0].target.text, run[0].target.place)
-        if isinstance(definition, StreamDefinition) and definition.heartbeat.kind == "CLOCK":
+        if isinstance(definition, StreamDefinition) and definition.heartbeat.kind.startswith("CLOCK"):
             return False
         whole = replace(run[0], literals=tuple(row for statement in run for row in statement.literals or ()))
         try:
@@ -165,7 +199,7 @@ class Inputs:
         return rows is not None
 
     def _insert_values(
-        self, definition: StreamDefinition | TableDefinition, statement: st.Insert, rows: list[tuple[object, ...]]
+        self, definition: StreamDefinition | TableDefinition, statement: st.Insert | st.InsertQuery, rows: Any
     ) -> InsertResult:
         try:
             if isinstance(definition, TableDefinition) and _changes_by_statements(definition):
@@ -176,7 +210,7 @@ class Inputs:
             raise
 
     def _insert_into_table(
-        self, table: TableDefinition, statement: st.Insert, values: list[tuple[object, ...]]
+        self, table: TableDefinition, statement: st.Insert | st.InsertQuery, values: Any
     ) -> InsertResult:
         rows = self._typed(values, table.columns, f"table {table.name}")
         with self.engine.lock:
@@ -214,7 +248,9 @@ class Inputs:
         count = -int(rows.filter(pl.col(WEIGHT) < 0)[WEIGHT].sum())
         return f"{count} rows {verb} at {at}"
 
-    def _change_instant(self, table: TableDefinition, statement: st.Insert | st.Delete | st.Update) -> int:
+    def _change_instant(
+        self, table: TableDefinition, statement: st.Insert | st.InsertQuery | st.Delete | st.Update
+    ) -> int:
         snapshot = self.engine.snapshot
         earliest = max(snapshot.clock + 1, snapshot.progress(table.name.lower()).last_change, 0)
         if table.nature == "STATIC" and (earliest > 0 or statement.at is not None):

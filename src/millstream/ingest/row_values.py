@@ -12,12 +12,16 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
+from millstream.kernel.scalar.casts_text import from_text
 from millstream.types import (
+    BIGINT,
     BINARY,
     BOOLEAN,
     DATE,
+    DOUBLE,
     INTERVAL,
     MAX_DECIMAL_PRECISION,
     STRING,
@@ -25,10 +29,14 @@ from millstream.types import (
     TIMESTAMP_NTZ,
     DataType,
     to_arrow,
+    to_polars,
 )
 
 MISFITS = (pa.ArrowException, OverflowError, TypeError, ValueError, ArithmeticError)
 _SHOWN = 120  # characters of a value in a message
+_LEAST = -(1 << 63)
+_INFERRED = {int: BIGINT, float: DOUBLE, str: STRING, bool: BOOLEAN}
+_ALIKE = _INFERRED.keys()  # what Polars takes as Arrow does
 _EXACT: dict[DataType, set[type]] = {
     STRING: {str},
     BINARY: {bytes},
@@ -42,12 +50,45 @@ _EXACT: dict[DataType, set[type]] = {
 
 def column_of(values: Sequence[Any], kind: DataType) -> pa.Array:
     """Values of Python as a column; raises one of MISFITS where one does not fit."""
-    if set(map(type, values)) - {type(None)} <= _taken_as_they_are(kind):
-        return pa.array(values, type=to_arrow(kind))
+    found = set(map(type, values)) - {type(None)}
+    if found <= _taken_as_they_are(kind):
+        made = _by_polars(values, kind) if len(found) == 1 and found <= _ALIKE else None
+        return pa.array(values, type=to_arrow(kind)) if made is None else made
+    if kind.is_temporal and found == {str}:
+        return instants_of(pl.Series(values, dtype=pl.String), kind)
     plain = [_plain(value, kind) for value in values]
     if kind.is_decimal:
         check_decimals(plain)
     return pa.array(plain, type=to_arrow(kind))
+
+
+def instants_of(texts: pl.Series, kind: DataType) -> pa.Array:
+    """Texts of dates or timestamps as CAST reads them; ValueError where one is none."""
+    found = texts.to_frame("text").select(from_text(pl.col("text"), kind)).to_series()
+    if found.null_count() > texts.null_count():
+        raise ValueError
+    return found.to_arrow().cast(to_arrow(kind))
+
+
+def _by_polars(values: Sequence[Any], kind: DataType) -> pa.Array | None:
+    """The same by Polars, or None where it has an objection: Arrow would load pandas first, for a part of a second."""
+    given = [value for value in values if value is not None]
+    if kind.is_fractional and not isinstance(given[0], float):
+        return None  # which numbers have no such fraction is for Arrow to say
+    if kind.is_integer and not _LEAST <= min(given) <= max(given) <= -1 - _LEAST:
+        return None
+    try:
+        return pl.Series(values, dtype=to_polars(kind), strict=True).to_arrow().cast(to_arrow(kind))
+    except (pl.exceptions.PolarsError, *MISFITS):
+        return None
+
+
+def inferred_column(values: Sequence[Any]) -> pa.Array:
+    """Values of Python as a column of the type that Arrow finds for them."""
+    found = set(map(type, values))
+    kind = _INFERRED.get(found.pop()) if len(found) == 1 else None
+    made = None if kind is None else _by_polars(values, kind)
+    return pa.array(values) if made is None else made
 
 
 def _taken_as_they_are(kind: DataType) -> set[type]:
@@ -62,6 +103,8 @@ def _plain(value: Any, kind: DataType) -> Any:
         value = value.item()
     if kind.is_numeric and isinstance(value, bool):
         raise ValueError
+    if kind.is_temporal and isinstance(value, str):
+        return instants_of(pl.Series([value], dtype=pl.String), kind)[0].as_py()
     if kind == DATE and isinstance(value, dt.datetime) and value.time() != dt.time():
         raise ValueError
     if isinstance(value, float):

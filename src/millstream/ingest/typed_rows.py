@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millstream.errors import InputError, did_you_mean
 from millstream.ingest import utf8
-from millstream.ingest.row_values import MISFITS, checked_column, column_of, shown_value
+from millstream.ingest.row_values import MISFITS, checked_column, column_of, instants_of, shown_value
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, first_too_long, largest_value, too_large
 from millstream.types import BINARY, STRING, DataType, Schema, arrow_schema, to_arrow
 
@@ -42,6 +42,10 @@ def as_arrow(rows: Any) -> pa.Table | None:
         return rows
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows.read_all()
+    if isinstance(rows, pl.LazyFrame):
+        rows = rows.collect()
     if isinstance(rows, pl.DataFrame):
         return rows.to_arrow()
     if type(rows).__module__.split(".")[0] == "pandas" and hasattr(rows, "columns"):
@@ -51,6 +55,11 @@ def as_arrow(rows: Any) -> pa.Table | None:
             raise InputError(
                 "the pandas table has a column of mixed types", detail=str(error).partition("\n")[0]
             ) from None
+    if hasattr(rows, "__arrow_c_stream__"):
+        try:
+            return pa.table(rows)
+        except MISFITS as error:
+            raise InputError(f"a {type(rows).__name__} is not a table", detail=str(error).partition("\n")[0]) from None
     return None
 
 
@@ -95,6 +104,11 @@ def _check_names(given: Mapping[str, Any], columns: Schema, owner: str) -> None:
 
 def _cast_column(column: pa.ChunkedArray, kind: DataType, name: str, owner: str) -> pa.ChunkedArray:
     target = to_arrow(kind)
+    if kind.is_temporal and pa.types.is_string(_values_type(column.type)):
+        try:
+            return pa.chunked_array([instants_of(pl.Series(checked_column(column)).cast(pl.String), kind)])
+        except (pa.ArrowInvalid, ValueError):
+            raise InputError(f'{owner}: column "{name}" has a text that is not a {kind}') from None
     if column.type != target and not _same_family(column.type, target):
         raise InputError(f'{owner}: column "{name}" is {kind}, not {column.type}')
     try:
@@ -102,6 +116,12 @@ def _cast_column(column: pa.ChunkedArray, kind: DataType, name: str, owner: str)
         return column if column.type == target else column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputError(f'{owner}: column "{name}" does not fit {kind}', detail=str(error)) from None
+
+
+def _values_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's values: texts are kept in several ways, which mean the same."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
 
 
 def _same_family(source: pa.DataType, target: pa.DataType) -> bool:

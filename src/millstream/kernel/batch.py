@@ -28,6 +28,9 @@ ARRIVAL = "_arrival"
 # Where a NON RETROACTIVE table is joined further up, rows carry the instant at which they were generated: the latest
 # start of their stream components. A retraction carries that of the row it retracts.
 BORN = "_born"
+# Where FIRST or LAST further up go by when elements came, those of windows that slide carry their own instants: several
+# of them enter such a window at the same one.
+INSTANT = "_instant"
 INTERVAL_COLUMNS = (START, END, WEIGHT)
 
 INF = 2**63 - 1
@@ -66,7 +69,7 @@ def concat(batches: Iterable[Batch], like: Batch) -> Batch:
     return pl.concat(filled)
 
 
-def saturating_add(instants: Ticks, ticks: int) -> Ticks:
+def saturating_add(instants: Ticks, ticks: int | Ticks) -> Ticks:
     """instants + ticks, where what would pass INF is INF."""
     return np.where(instants > INF - ticks, INF, instants + ticks)
 

@@ -23,6 +23,7 @@ Positions = npt.NDArray[np.integer]
 Number = TypeVar("Number", bound=np.generic)
 
 _SMALL = 1_000
+_INTEGERS = frozenset((pl.Int8, pl.Int16, pl.Int32, pl.Int64))
 
 
 def is_small(*rows: int) -> bool:
@@ -33,6 +34,11 @@ def is_small(*rows: int) -> bool:
 def frame_of(columns: Sequence[pl.Series]) -> pl.DataFrame:
     """A frame of columns of one length: what `pl.DataFrame` does, in a fraction of the time."""
     return columns[0].to_frame().hstack(list(columns[1:])) if columns else pl.DataFrame()
+
+
+def chosen(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """The columns of these names: what `frame[names]` does, in half the time."""
+    return frame_of([frame.get_column(name) for name in names])
 
 
 def with_columns(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
@@ -165,7 +171,7 @@ def is_null(column: pl.Series) -> Bools:
 
 def is_plain(column: pl.Series) -> bool:
     """Whether all values are integers of an array, with which to compute takes no query of Polars."""
-    return column.dtype == pl.Int64 and not column.null_count()
+    return column.dtype in _INTEGERS and not column.null_count()
 
 
 def are_equal(left: pl.Series, right: pl.Series) -> Bools:
@@ -184,7 +190,9 @@ def are_equal(left: pl.Series, right: pl.Series) -> Bools:
 def integers(column: pl.Series) -> npt.NDArray[np.int64]:
     """Of a column of integers, or of what is kept as integers, without NULL."""
     if column.dtype != pl.Int64:
-        column = column.to_physical().cast(pl.Int64)
+        # `to_physical` is a query of Polars; casting these is not, and gives the same.
+        is_known = column.dtype.is_integer() or column.dtype.is_temporal()
+        column = (column if is_known else column.to_physical()).cast(pl.Int64)
     return column.to_numpy()
 
 

@@ -20,6 +20,7 @@ from millstream.kernel.batch import (
     value_columns,
 )
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
+from millstream.kernel.ordering.sort_keys import SortKey
 from millstream.kernel.scalar.expressions import Column, Literal, Parameter
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, LINEAGE, expand, lineage_of
@@ -30,6 +31,7 @@ __all__ = [
     "BIGINT",
     "INF",
     "Run",
+    "SortKey",
     "batch",
     "call",
     "column",

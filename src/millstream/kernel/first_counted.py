@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from millstream.kernel.pending_errors import OPEN
 from millstream.kernel.pipeline import Pipeline, Step
+from millstream.kernel.relational.checked_cells import CheckedCellAggregate
 from millstream.kernel.relational.failures import Checked, Failures
 from millstream.kernel.sharing.cells import CellSelection
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
@@ -23,7 +24,7 @@ def counting_from(pipeline: Pipeline, first: int) -> Pipeline:
         if isinstance(operator, ExpandedSelection | CellSelection):
             operator.selection = copy(operator.selection)
             operator.selection.first = first
-        elif isinstance(operator, Failures | Checked | GroupedSelection | KeyedSelection):
+        elif isinstance(operator, Failures | Checked | GroupedSelection | KeyedSelection | CheckedCellAggregate):
             operator.first = first
         else:
             continue

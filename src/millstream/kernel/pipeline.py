@@ -6,13 +6,15 @@ different queries have one edge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 from millstream.errors import EvaluationError
 from millstream.kernel.batch import Batch
 from millstream.kernel.just_in_time.producers import Producer, ProducerOutput
+from millstream.kernel.multiway.virtual_sources import JoinStep, LinkedJoin, virtual_sources
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.stepping import stepped
 
@@ -32,11 +34,18 @@ class Step:
     consumer_edges: tuple[str, ...] = ()
     awaited: tuple[str, ...] = ()
     table_of: str = ""  # the selection whose query table it reads too
+    pairs: tuple[str, ...] = ()  # the join whose pairs it goes on with (`virtual_sources`)
+    other_tables: tuple[str, ...] = ()  # the selections for which others go on with its pairs
+    # What it was lowered from, for those who explain it; no part of what it is, and not sent to whom runs it.
+    plan: object = field(default=None, compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "plan": None}
 
     @property
     def read(self) -> tuple[str, ...]:
         """The edges whose rows come to the operator."""
-        return (*self.inputs, *self.consumer_edges)
+        return (*self.inputs, *self.pairs, *self.consumer_edges)
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -56,7 +65,7 @@ class Pipeline:
     steps: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", _with_consumers(self.steps))
+        object.__setattr__(self, "steps", _with_consumers(_with_virtual_sources(self.steps)))
 
     # Pipelines of many steps stay the same for many epochs, of which each concerns few: what is asked of a pipeline is
     # found once.
@@ -122,10 +131,12 @@ class Pipeline:
         gone = set(names)
         return Pipeline(tuple(step for step in self.steps if step.name not in gone))
 
-    def with_steps(self, others: tuple[Step, ...]) -> Pipeline:
+    def with_steps(self, *others: tuple[Step, ...]) -> Pipeline:
         """These steps and those of the others that are not among them."""
-        known = {step.name for step in self.steps}
-        return Pipeline(self.steps + tuple(step for step in others if step.name not in known))
+        found = {step.name: step for step in self.steps}
+        for step in chain(*others):
+            found.setdefault(step.name, step)
+        return Pipeline(tuple(found.values()))
 
     def replacing(self, others: tuple[Step, ...]) -> Pipeline:
         """These steps, and the others instead of those of the same name."""
@@ -157,7 +168,23 @@ def _with_consumers(steps: tuple[Step, ...]) -> tuple[Step, ...]:
             takers.setdefault(step.inputs[0], []).append(step.operator)
     if not takers:
         return steps
-    linked = [_for_consumers(step, takers[step.name]) if step.name in takers else step for step in steps]
+    return _ordered([_for_consumers(step, takers[step.name]) if step.name in takers else step for step in steps])
+
+
+def _with_virtual_sources(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps, joins of more inputs after those whose pairs they go on with, as far as these are there."""
+    found = virtual_sources([JoinStep(step.name, step.operator, step.inputs) for step in steps])
+    if all(step.operator is found[step.name].operator for step in steps if step.name in found):
+        return steps
+    return _ordered([_linked(step, found[step.name]) if step.name in found else step for step in steps])
+
+
+def _linked(step: Step, join: LinkedJoin) -> Step:
+    return replace(step, operator=join.operator, pairs=join.pairs, other_tables=join.tables)
+
+
+def _ordered(linked: Sequence[Step]) -> tuple[Step, ...]:
+    """Steps after those that they read."""
     by_name, ordered = {step.name: step for step in linked}, dict[str, Step]()
 
     def add(step: Step) -> None:

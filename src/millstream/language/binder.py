@@ -15,18 +15,32 @@ from sqlglot import exp
 
 from millstream import types
 from millstream.errors import BindError, NameError, NotSupportedError, Place, did_you_mean
+from millstream.kernel.ordering.sort_keys import RowOrder, SortKey
 from millstream.kernel.scalar.expressions import Column, Expression
+from millstream.kernel.scalar.zones import session_in
 from millstream.language.blocks import Block, BoundSubquery
 from millstream.language.dialect import CQL
-from millstream.language.expressions import UserCode
+from millstream.language.durations import written_microseconds
+from millstream.language.expressions import ExpressionBinder, UserCode
 from millstream.language.from_clause import FromBinder, renamed
+from millstream.language.ordering import OrderClauses, has_order, keys_of, shown_order
 from millstream.language.reading import all_read
 from millstream.language.scope import Scope
-from millstream.language.select import SelectBinder, operator_of, refuse_clauses
+from millstream.language.select import SelectBinder, operator_of, unique
 from millstream.language.set_operations import KINDS, SetChain
 from millstream.language.syntax import SAMPLE, WINDOW, StreamOperator, StreamWindow, place_of
-from millstream.language.unnest import plan_block
-from millstream.language.windows import bind_sample, bind_window
+from millstream.language.unnest import first_rows, plan_block
+from millstream.language.values_clause import bind_values
+from millstream.language.window_groups import with_windows
+from millstream.language.windows import (
+    asks_for_bounds,
+    bind_every,
+    bind_sample,
+    bind_window,
+    hides_windows,
+    implied_every,
+    with_bounds,
+)
 from millstream.plan import nodes as lo
 from millstream.plan.analysis.depth import check_depth
 from millstream.plan.analysis.lifetime import lives_one_tick
@@ -46,6 +60,8 @@ class BoundQuery:
     defaults: tuple[str, ...]
     tree: exp.Query  # with all defaults written out
     reads: frozenset[str]
+    order: tuple[SortKey, ...] = ()  # of a relation's answer when it is read
+    added_keys: int = 0  # how many of the last columns say only what comes first; of ad-hoc queries
 
     @property
     def cql(self) -> str:
@@ -67,40 +83,56 @@ class Binder:
         text: str,
         code: UserCode | None = None,
         parameters: Sequence[types.DataType] = (),
+        *,
+        ad_hoc: bool = False,
     ) -> None:
         self.catalog = catalog
         self.settings = settings
         self.text = text
         self.code = code or UserCode()
         self.parameters = parameters
+        self.ad_hoc = ad_hoc
         self.defaults: list[str] = []
         self.reads: set[str] = set()
         self.domain: TimeDomain | None = None
         self._tables: dict[str, BoundSubquery] = {}  # WITH
+        self._asks_for_bounds = False
 
-    def bind(self, query: exp.Query) -> BoundQuery:
-        with all_read(query, self.text):
-            bound = self.query(query)
+    def bind(self, query: exp.Query, *, outermost: bool = True) -> BoundQuery:
+        """A query by itself; a view is no outermost one, since others read it."""
+        query = with_windows(query, self.text)
+        self._asks_for_bounds = asks_for_bounds(query)
+        with all_read(query, self.text), session_in(self.settings.timezone):
+            bound = self.query(query, outermost=outermost)
         check_depth(bound.plan, place_of(query, self.text))
-        if bound.plan.kind == "relation" and is_monotonic(bound.plan):
+        sorts = bool(bound.order) and self.ad_hoc
+        if bound.plan.kind == "relation" and is_monotonic(bound.plan) and not sorts:
+            if bound.order:
+                OrderClauses(query, self.text).refuse_of_stream()
             self._default("the query only ever grows: ISTREAM is applied to its result")
             bound.plan = self._to_stream("istream", bound.plan, place_of(query, self.text))
             query = _with_operator(query, "ISTREAM")
+        domain = self.domain
+        if outermost and isinstance(bound.plan, lo.RelationToStream) and bound.plan.every > 1:
+            domain = replace(domain or TimeDomain(None), every=bound.plan.every)  # without streams, ticks are numbers
         return BoundQuery(
             bound.plan,
             bound.schema,
-            self.domain,
+            domain,
             tuple(self.defaults),
             query,
             frozenset(self.reads),
+            bound.order,
+            bound.added_keys,
         )
 
-    def bind_subquery(self, query: exp.Query, scope: Scope) -> tuple[Block, list[Expression]]:
+    def bind_subquery(self, query: exp.Expr, scope: Scope) -> tuple[Block, list[Expression]]:
         """A subquery of an expression: its block, and what it takes from the outer row."""
         if isinstance(query, exp.Select) and not operator_of(query):
             inner = Scope(scope)
             with self._with_tables(query):
                 block = self._block(query, inner)
+            self._check_order(OrderClauses(query, self.text), block, outermost=False)
             return block, inner.outer
         bound = self.relation(self.query(query), query, "the subquery", None)
         columns = _columns(bound.plan)
@@ -108,20 +140,22 @@ class Binder:
 
     # Queries
 
-    def query(self, query: exp.Expr) -> BoundSubquery:
+    def query(self, query: exp.Expr, *, outermost: bool = False) -> BoundSubquery:
         """A query inside of another, or the outermost one."""
         with self._with_tables(query):
             if isinstance(query, exp.Subquery):
-                refuse_clauses(query, self.text)
                 if query.args.get("joins"):
                     raise NotSupportedError("a join needs a SELECT around it", place=self._place(query))
-                inner = self.query(query.this)
+                inner = self.query(query.this, outermost=outermost and not has_order(query))
                 window = query.args.get(WINDOW)
-                return inner if window is None else self.relation(inner, query, "the query", window)
+                inner = inner if window is None else self.relation(inner, query, "the query", window)
+                return self._ordered(inner, query, outermost)
             if isinstance(query, exp.Select):
-                return self._select(query)
+                return self._select(query, outermost)
             if isinstance(query, exp.SetOperation):
-                return self._set_operation(query)
+                return self._ordered(self._set_operation(query), query, outermost)
+            if isinstance(query, exp.Values):
+                return bind_values(query, self)
             raise NotSupportedError(
                 f"{type(query).__name__.upper()} is not supported as a query", place=self._place(query)
             )
@@ -141,7 +175,8 @@ class Binder:
         if with_ is None:
             return
         if with_.args.get("recursive"):
-            raise NotSupportedError("WITH RECURSIVE is not supported", place=self._place(with_))
+            hint = "join the table with itself as often as there are levels: t AS a JOIN t AS b ON .."
+            raise NotSupportedError("WITH RECURSIVE is not supported", hint=hint, place=self._place(with_))
         given: set[str] = set()
         for part in with_.expressions:
             alias = part.args["alias"]
@@ -152,16 +187,71 @@ class Binder:
             bound.names = renamed(bound.names, alias.args.get("columns") or [], alias.name, self.text)
             self._tables[alias.name.lower()] = bound
 
-    def _select(self, query: exp.Select) -> BoundSubquery:
+    def _select(self, query: exp.Select, outermost: bool) -> BoundSubquery:
         operator = operator_of(query)
         block = self._block(query, Scope())
         if operator is not None and operator.args.get("distinct"):
             block.distinct = True
+        clauses = OrderClauses(query, self.text)
+        if operator is not None and block.order and block.places is None:
+            clauses.refuse_of_stream()
+        added = self._check_order(clauses, block, outermost=outermost)
         plan = plan_block(block)
         if operator is not None:
             kind = cast(lo.StreamKind, operator.this.lower())
-            plan = self._to_stream(kind, plan, place_of(operator, self.text))
-        return BoundSubquery(plan, block.names, self.domain)
+            plan = self._to_stream(kind, plan, place_of(operator, self.text), self._every(operator, plan))
+        order = shown_order(block.order, block.select) if outermost and operator is None else None
+        return BoundSubquery(plan, block.names, self.domain, order or (), added_keys=added)
+
+    def _check_order(self, clauses: OrderClauses, block: Block, *, outermost: bool) -> int:
+        """Refuse what has no meaning where it stands; gives how many columns only say what comes first, which are added
+        to those of an ad-hoc query."""
+        clauses.check(block.order, block.places, outermost=outermost, ad_hoc=self.ad_hoc)
+        missing = [item.expression for item in block.order if item.expression not in block.select]
+        if not missing:
+            return 0
+        if block.distinct:
+            raise clauses.hidden("the rows of SELECT DISTINCT have the columns of the select list only")
+        if not outermost:
+            return 0
+        if not self.ad_hoc:
+            if block.places is None:
+                raise clauses.hidden("the answer is sorted when it is read, by the columns that it has then")
+            self._default("the answer is not sorted when it is read: it is ordered by what is not in the select list")
+            return 0
+        block.select += dict.fromkeys(missing)
+        block.names = unique([*block.names, *(str(expression) for expression in dict.fromkeys(missing))])
+        return len(dict.fromkeys(missing))
+
+    def _ordered(self, bound: BoundSubquery, query: exp.Expr, outermost: bool) -> BoundSubquery:
+        """What stands in parentheses, or a set operation, with ORDER BY and LIMIT of its own."""
+        if not has_order(query):
+            return bound
+        clauses = OrderClauses(query, self.text)
+        if bound.plan.kind == "stream":
+            bound = self.relation(bound, query, "the query", None)
+        scope = Scope()
+        scope.add("", bound.schema, self._place(query))
+        width, columns = len(bound.schema), list[Expression](_columns(bound.plan))
+
+        def item(node: exp.Expr, names: Mapping[str, Expression]) -> Expression:
+            return ExpressionBinder(self, scope, "ORDER BY", aliases=names).bind(node)
+
+        order = clauses.items(columns, bound.names, item)
+        places = clauses.places()
+        clauses.check(order, places, outermost=outermost, ad_hoc=self.ad_hoc)
+        shown = shown_order(order, columns)
+        if places is None:
+            if shown is None:
+                raise clauses.hidden("the answer is sorted when it is read, by the columns that it has then")
+            return replace(bound, order=shown)
+        plan, computed = bound.plan, [*dict.fromkeys([*columns, *(item.expression for item in order)])]
+        if len(computed) > width:
+            names = (*bound.names, *(f"key{place}" for place in range(len(computed) - width)))
+            plan = lo.Project(plan, tuple(computed), names)
+        keys = keys_of(order, {expression: place for place, expression in enumerate(computed)})
+        plan = first_rows(plan, RowOrder((), keys, tuple(range(width))), places, width)
+        return BoundSubquery(plan, bound.names, bound.domain, (shown or ()) if outermost else ())
 
     def _block(self, query: exp.Select, scope: Scope) -> Block:
         select = SelectBinder(self, query, scope)
@@ -171,30 +261,53 @@ class Binder:
         """A chain of one operation, however long, at once: the sides are nested to the left."""
         operations: list[exp.SetOperation] = []
         first: exp.Expr = query
-        while isinstance(first, exp.SetOperation) and (not operations or not first.args.get("with_")):
-            refuse_clauses(first, self.text)
+        while isinstance(first, exp.SetOperation) and (
+            not operations or not (first.args.get("with_") or has_order(first))
+        ):
             operations.append(first)
             first = first.args["this"]
         leftmost = self._side(first)
-        chain = SetChain(leftmost.plan)
+        chain = SetChain(leftmost)
         for operation in reversed(operations):
             kind = KINDS[(type(operation), bool(operation.args.get("distinct")))]
             side = operation.args["expression"]
-            chain.add(kind, self._side(side).plan, self._place(side))
-        return BoundSubquery(chain.plan, leftmost.names, self.domain)
+            if _is_by_name(operation, self.text):
+                chain.add_by_name(kind, self._side(side), self._place(side))
+            else:
+                chain.add(kind, self._side(side).plan, self._place(side))
+        return BoundSubquery(chain.plan, chain.names, self.domain)
 
     def _side(self, side: exp.Expr) -> BoundSubquery:
         return self.relation(self.query(side), side, "one side of the set operation", None)
 
-    def _to_stream(self, operator: lo.StreamKind, plan: lo.Node, place: Place) -> lo.Node:
-        microseconds = self.domain is not None and self.domain.is_microseconds
-        if operator == "rstream" and microseconds and not lives_one_tick(plan):
+    def _every(self, operator: StreamOperator, plan: lo.Node) -> int:
+        """At multiples of how many ticks RSTREAM is said: as written, or at slides where else it could not be."""
+        if operator.args.get("every") is not None:
+            return bind_every(operator, self.domain, self.text)
+        slide = implied_every(plan) if operator.this == "RSTREAM" and self._would_repeat(plan) else None
+        if slide is None:
+            return 1
+        every = written_microseconds(slide)
+        self._default(f"RSTREAM is said when the windows slide: EVERY {every.this.name} {every.args['unit'].name}")
+        operator.set("every", every)
+        return slide
+
+    def _would_repeat(self, plan: lo.Node) -> bool:
+        return self.domain is not None and self.domain.is_microseconds and not lives_one_tick(plan)
+
+    def _to_stream(self, operator: lo.StreamKind, plan: lo.Node, place: Place, every: int = 1) -> lo.Node:
+        if operator == "rstream" and every == 1 and self._would_repeat(plan):
             raise BindError(
                 "RSTREAM would repeat its rows every microsecond",
-                hint="declare TICK INTERVAL on the streams, or use [NOW] windows",
+                hint="say when, as in RSTREAM(..) EVERY 1 MINUTE; or declare TICK INTERVAL, or use [NOW] windows",
                 place=place,
             )
-        return lo.RelationToStream(plan, operator)
+        if operator != "rstream" and hides_windows(plan):
+            self._default(
+                "groups that are equal in one window and the next are new only once: "
+                "select window_end, and group by it, to have them once for each window"
+            )
+        return lo.RelationToStream(plan, operator, every)
 
     # What stands in FROM
 
@@ -224,6 +337,12 @@ class Binder:
             plan = _of_view(definition.plan)
         return BoundSubquery(plan, [field.name for field in definition.columns], domain), item.name
 
+    def timestamp_of(self, item: exp.Table) -> str | None:
+        """What the timestamp of a base stream is called."""
+        key = ".".join(part.name for part in item.parts).lower()
+        definition = None if key in self._tables else self.catalog.get(key)
+        return definition.timestamp.name if isinstance(definition, StreamDefinition) else None
+
     def relation(self, bound: BoundSubquery, item: exp.Expr, shown: str, window: StreamWindow | None) -> BoundSubquery:
         """What stands in FROM as a relation: streams get a window, relations must not have one."""
         plan = bound.plan
@@ -238,7 +357,8 @@ class Binder:
             plan = bind_sample(plan, sample, self.settings, self.text)
         if window is not None:
             schema = tuple(Field(n, f.type) for n, f in zip(bound.names, plan.schema, strict=True))
-            specification = bind_window(window, schema, bound.domain, self.settings, self.text)
+            windows = self.code.windows
+            specification = bind_window(window, schema, bound.domain, self.settings, self.text, windows)
         else:
             self._default(f"{shown} is a stream without a window: [RANGE UNBOUNDED] is applied")
             unbounded = StreamWindow(kind="RANGE", size=exp.Var(this="UNBOUNDED"))
@@ -246,6 +366,36 @@ class Binder:
             if isinstance(item, exp.Table | exp.Subquery):
                 item.set(WINDOW, unbounded)
         return BoundSubquery(lo.Window(plan, specification), bound.names, bound.domain)
+
+    def check_descriptor(self, item: exp.Expr, window: StreamWindow | None) -> None:
+        """Windows go by the timestamp of their stream, whatever column a text says."""
+        descriptor = None if window is None else window.args.get("descriptor")
+        if descriptor is None:
+            return
+        definition = self.catalog.get(item.name.lower()) if isinstance(item, exp.Table) else None
+        if not isinstance(definition, StreamDefinition):
+            raise BindError(
+                "this form of a window goes by a column of a stream",
+                hint="write the window behind what it is on, as in [TUMBLE 10 MINUTES]",
+                place=self._place(descriptor),
+            )
+        if descriptor.table:
+            _ = descriptor.args["table"].name  # which has said what the window is on
+        if descriptor.name.lower() != definition.timestamp.name.lower():
+            raise BindError(
+                f'"{descriptor.name}" is not the timestamp of "{definition.name}"',
+                hint=f"windows go by its timestamp, {definition.timestamp.name}",
+                place=self._place(descriptor),
+            )
+
+    def with_bounds(self, windowed: BoundSubquery) -> BoundSubquery:
+        """What a window's bounds may be meant in: who does not read them has them not (`plan.rules.blank_unread`)."""
+        if not self._asks_for_bounds or not isinstance(windowed.plan, lo.Window):
+            return windowed
+        found = with_bounds(windowed.plan, windowed.domain)
+        if isinstance(found, str):
+            return replace(windowed, without_bounds=found)
+        return replace(windowed, plan=found, names=[*windowed.names, *lo.BOUND_NAMES], hidden=len(lo.BOUND_NAMES))
 
     def _stream_of_relation(self, plan: lo.Node, item: exp.Expr, shown: str) -> lo.Node:
         """A window on a relation: right only where ISTREAM can be supplied."""
@@ -284,6 +434,16 @@ class Binder:
 
     def _place(self, node: exp.Expr) -> Place:
         return place_of(node, self.text)
+
+
+def _is_by_name(operation: exp.SetOperation, text: str) -> bool:
+    if not operation.args.get("by_name"):
+        return False
+    word = type(operation).__name__.upper()
+    if word != "UNION" or operation.args.get("kind") or operation.args.get("side"):
+        hint = f"list the columns on both sides: SELECT a, b .. {word} SELECT a, b .."
+        raise NotSupportedError("BY NAME is for UNION only", hint=hint, place=place_of(operation, text))
+    return True
 
 
 def _with_operator(query: exp.Expr, operator: str) -> exp.Query:

@@ -174,6 +174,12 @@ def _domain(timestamp: TimestampDefinition, tick: st.Duration | None) -> TimeDom
 
 def _heartbeat(rule: st.Heartbeat, domain: TimeDomain) -> HeartbeatRule:
     delay = ticks(rule.delay, domain) if rule.delay is not None else 0
+    if rule.kind == "CLOCK DELAY" and domain.tick is None and rule.delay is not None:
+        raise BindError(
+            "HEARTBEAT CLOCK DELAY needs to know how long a tick is",
+            hint="declare TICK INTERVAL '1' SECOND (or another), or a TIMESTAMP column",
+            place=rule.delay.place,
+        )
     idle = None
     if rule.idle_after is not None:
         idle = _wall_time(rule.idle_after)

@@ -20,6 +20,7 @@ from sqlglot.tokenizer_core import TokenType
 from millstream.language.literal_lists import list_node
 from millstream.language.syntax import (
     SAMPLE,
+    SOURCE_START,
     SOURCE_TEXT,
     STREAM_OPERATORS,
     WINDOW,
@@ -35,7 +36,11 @@ _KEPT_FUNCTION_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING"
 
 # The clauses of a CREATE statement that may follow a timestamp column, or a number without a unit.
 CLAUSES = ("TICK", "HEARTBEAT", "IDLE", "RETAIN", "USING")
-_AFTER_SIZES = ("SLIDE", "END", *CLAUSES)
+TABLE_FUNCTIONS = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}  # of Flink, and how many sizes they take
+_AFTER_SIZES = ("SLIDE", "END", "COMPLETE", "PARTITION", "PARTITION BY", *CLAUSES)
+
+
+_NO_ALIASES = {TokenType.BEGIN, TokenType.ASOF, TokenType.MATCH_CONDITION}
 
 
 class QueryParser(SparkParser):
@@ -49,7 +54,7 @@ class QueryParser(SparkParser):
     NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
     STRICT_CAST: ClassVar[bool] = True
     # BEGIN closes a FROM list (PSoup's window for all its streams), so it cannot be an alias without AS.
-    TABLE_ALIAS_TOKENS: ClassVar[Any] = SparkParser.TABLE_ALIAS_TOKENS - {TokenType.BEGIN}
+    TABLE_ALIAS_TOKENS: ClassVar[Any] = SparkParser.TABLE_ALIAS_TOKENS - _NO_ALIASES
 
     # Where long lists of constants begin that one token stands for, and the spans of the text that they are.
     lists: Mapping[int, tuple[int, int]] = MappingProxyType({})
@@ -86,11 +91,110 @@ class QueryParser(SparkParser):
             self._refuse("expected a stream, table or subquery after the comma")
         return join
 
+    def _parse_join_parts(self) -> Any:
+        method, side, kind = super()._parse_join_parts()
+        if method is None and kind is None and self._match(TokenType.ASOF):  # LEFT ASOF JOIN
+            method = self._prev
+        return method, side, kind
+
+    def _parse_table(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._at_table_function():
+            return super()._parse_table(*args, **kwargs)
+        table = self._parse_table_function()
+        if alias := self._parse_table_alias(alias_tokens=self.TABLE_ALIAS_TOKENS):
+            table.set("alias", alias)
+        if kwargs.get("joins"):
+            for join in self._parse_joins():
+                table.append("joins", join)
+        return table
+
+    def _at_table_function(self) -> bool:
+        return self._curr.text.upper() == "TABLE" and self._next.token_type == TokenType.L_PAREN
+
+    def _parse_table_function(self) -> exp.Table:
+        """Flink's `TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), size))`, with HOP and SESSION: a stream and its window."""
+        start = self._curr.start
+        self._advance(2)
+        kind = self._curr.text.upper()
+        if kind not in TABLE_FUNCTIONS:
+            self._refuse("expected TUMBLE, HOP or SESSION, as in TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), ..))")
+        self._advance()
+        self._match_l_paren()
+        if not self._match_text_seq("TABLE"):
+            self._refuse(f"expected TABLE and a stream, as in {kind}(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)")
+        table = super()._parse_table_parts()
+        if not isinstance(table, exp.Table):
+            self._refuse("expected the name of a stream")
+        window = StreamWindow(kind=kind, complete=kind == "SESSION")
+        if self._match_partition_by():
+            window.set("partition", self._parse_columns_of_partition())
+        self._expect_comma()
+        window.set("descriptor", self._parse_descriptor())
+        sizes = []
+        while self._match(TokenType.COMMA):
+            sizes.append(self._parse_size(kind))
+        if len(sizes) != TABLE_FUNCTIONS[kind]:
+            self._refuse(f"{kind} takes {'its slide and its size' if kind == 'HOP' else 'one size'}")
+        window.set("size", sizes[-1])
+        if kind == "HOP":
+            window.set("slide", sizes[0])
+        self._match_r_paren()
+        self._match_r_paren()
+        spanned(window, start, self._prev.end + 1)
+        table.set(WINDOW, window)
+        return table
+
+    def _parse_descriptor(self) -> exp.Expr:
+        if not self._match_text_seq("DESCRIPTOR"):
+            self._refuse("expected DESCRIPTOR(..) with the stream's timestamp")
+        self._match_l_paren()
+        column = self._parse_column()
+        if column is None:
+            self._refuse("expected the stream's timestamp")
+        self._match_r_paren()
+        return column
+
+    def _parse_columns_of_partition(self) -> list[Any]:
+        """Up to the comma before DESCRIPTOR."""
+        columns = [self._parse_column()]
+        while self._match(TokenType.COMMA, advance=False) and self._next.text.upper() != "DESCRIPTOR":
+            self._advance()
+            columns.append(self._parse_column())
+        return columns
+
+    def _expect_comma(self) -> None:
+        if not self._match(TokenType.COMMA):
+            self._refuse("expected a comma")
+
+    def _match_set(self, types: Any, advance: bool = True) -> Any:
+        if types is self.QUERY_MODIFIER_TOKENS and self._at_window_function():
+            return None  # Spark's GROUP BY window(ts, '10 minutes') is no WINDOW clause
+        return super()._match_set(types, advance)
+
+    def _at_window_function(self) -> bool:
+        return self._curr.token_type == TokenType.WINDOW and self._next.token_type == TokenType.L_PAREN
+
     def _parse_table_parts(self, *args: Any, **kwargs: Any) -> Any:
         if self._match(TokenType.DOT, advance=False):
             self._refuse('unexpected "."')
         table = super()._parse_table_parts(*args, **kwargs)
         return self._parse_reading(table) if isinstance(table, exp.Table) else table
+
+    def _parse_value(self, values: bool = True) -> Any:
+        # sqlglot takes the alias behind the last of `VALUES 1, 2 AS v` for one of the value.
+        if self._match(TokenType.L_PAREN, advance=False):
+            return super()._parse_value(values)
+        value = self._parse_disjunction()
+        return None if value is None else exp.Tuple(expressions=[value])
+
+    def _parse_wrapped_select(self, table: bool = False) -> Any:
+        """What parentheses hold. Where `(VALUES ..)` is the first of a join, it is a subquery, as `(SELECT ..)` is."""
+        this = super()._parse_wrapped_select(table)
+        if isinstance(this, exp.Table) and isinstance(this.this, exp.Values):  # which has an alias
+            return exp.Subquery(**this.args)
+        if isinstance(this, exp.Values) and (joins := this.args.pop("joins", None)):
+            return exp.Subquery(this=this, joins=joins)
+        return this
 
     def _parse_subquery(self, this: Any, parse_alias: bool = True) -> Any:
         if not this:
@@ -114,6 +218,11 @@ class QueryParser(SparkParser):
             item.set(WINDOW, self._parse_stream_window())
         if self._match_set((TokenType.STAR, TokenType.STRING), advance=False):
             self._refuse(f'unexpected "{self._curr.text}"')  # sqlglot takes them for a wildcard and a name
+        if self._curr.text.upper() == "MATCH_RECOGNIZE" and self._next.token_type == TokenType.L_PAREN:
+            self._refuse(
+                "MATCH_RECOGNIZE is not supported: join the stream with itself, "
+                "as in FROM s [RANGE 1 MINUTE] AS a, s [NOW] AS b WHERE a.k = b.k AND b.t > a.t"
+            )
         if self._curr.text.upper() == "FINAL" and self._curr.token_type != TokenType.IDENTIFIER:
             self._refuse("FINAL is not supported; as a name it needs AS")
         return item
@@ -142,21 +251,30 @@ class QueryParser(SparkParser):
 
     def _parse_sliding_window(self) -> StreamWindow:
         partition: list[Any] | None = None
-        if self._match_text_seq("PARTITION", "BY") or self._match(TokenType.PARTITION_BY):
+        if self._match_partition_by():
             partition = self._parse_csv(self._parse_column)
             self._match(TokenType.COMMA)
         size: Any = None
         if self._match_text_seq("NOW"):
             kind = "NOW"
-        elif self._match_texts(("RANGE", "ROWS", "TUMBLE")):
+        elif self._match_texts(("RANGE", "ROWS", "TUMBLE", "HOP", "SESSION")):
             kind = self._prev.text.upper()
             size = exp.Var(this="UNBOUNDED") if self._match_text_seq("UNBOUNDED") else self._parse_size(kind)
+        elif self._next.token_type == TokenType.R_BRACKET and self._match_set(self.ID_VAR_TOKENS):
+            return StreamWindow(kind="USER", name=exp.to_identifier(self._prev.text))
         else:
             self._refuse(
-                "a window is [NOW], [RANGE ..], [ROWS ..], [PARTITION BY .. ROWS ..], [TUMBLE ..] or [BEGIN .. END ..]"
+                "a window is [NOW], [RANGE ..], [ROWS ..], [PARTITION BY .. ROWS ..], [TUMBLE ..], "
+                "[HOP .. SLIDE ..], [SESSION ..] or [BEGIN .. END ..]"
             )
         slide = self._parse_size("SLIDE") if self._match_text_seq("SLIDE") else None
-        return StreamWindow(kind=kind, size=size, slide=slide, partition=partition)
+        complete = kind == "SESSION" and bool(self._match_text_seq("COMPLETE"))
+        if kind == "SESSION" and partition is None and self._match_partition_by():
+            partition = self._parse_csv(self._parse_column)
+        return StreamWindow(kind=kind, size=size, slide=slide, partition=partition, complete=complete)
+
+    def _match_partition_by(self) -> bool:
+        return bool(self._match_text_seq("PARTITION", "BY") or self._match(TokenType.PARTITION_BY))
 
     def _parse_size(self, keyword: str) -> exp.Expr:
         """A number of ticks or rows, `30 SECONDS`, or an INTERVAL."""
@@ -165,16 +283,8 @@ class QueryParser(SparkParser):
             if not isinstance(interval, exp.Interval):
                 self._refuse(f"{keyword} takes one interval, as in INTERVAL '1' HOUR")
             return interval
-        negative = self._match(TokenType.DASH)
         token = self._curr
-        if not self._match(TokenType.NUMBER):
-            self._refuse(f"{keyword} takes a number or an interval, as in 30 SECONDS")
-        digits = token.text
-        # The CQL paper writes `Rows 50,000`.
-        while self._curr.token_type == TokenType.COMMA and _is_group_of_three(self._next):
-            digits += self._next.text
-            self._advance(2)
-        number = exp.Literal(this=("-" if negative else "") + digits, is_string=False)
+        number = self._parse_count(keyword)
         spanned(number, token.start, self._prev.end + 1)
         if self._match_set(self.ID_VAR_TOKENS, advance=False) and self._curr.text.upper() not in _AFTER_SIZES:
             interval = exp.Interval(this=number, unit=exp.Var(this=self._curr.text.upper()))
@@ -182,6 +292,20 @@ class QueryParser(SparkParser):
             spanned(interval, token.start, self._prev.end + 1)
             return interval
         return number
+
+    def _parse_count(self, keyword: str) -> exp.Expr:
+        """A number, or the parameter of a template in its place."""
+        if self._match(TokenType.PLACEHOLDER):
+            return exp.Placeholder()
+        negative = self._match(TokenType.DASH)
+        digits = self._curr.text
+        if not self._match(TokenType.NUMBER):
+            self._refuse(f"{keyword} takes a number or an interval, as in 30 SECONDS")
+        # The CQL paper writes `Rows 50,000`.
+        while self._curr.token_type == TokenType.COMMA and _is_group_of_three(self._next):
+            digits += self._next.text
+            self._advance(2)
+        return exp.Literal(this=("-" if negative else "") + digits, is_string=False)
 
     def _parse_begin_end(self) -> StreamWindow:
         begin = self._parse_instant()
@@ -217,6 +341,11 @@ class QueryParser(SparkParser):
         return operand
 
     def _parse_function(self, *args: Any, **kwargs: Any) -> Any:
+        if self._at_window_function():
+            self._advance(2)
+            call = exp.Anonymous(this="window", expressions=self._parse_csv(self._parse_disjunction))
+            self._match_r_paren()
+            return call
         # sqlglot takes EXISTS for a function where a parenthesis or an operator begins its query.
         if self._match_pair(TokenType.EXISTS, TokenType.L_PAREN):
             query = self._parse_statement()
@@ -239,6 +368,8 @@ class QueryParser(SparkParser):
         return self._curr.text.upper() in STREAM_OPERATORS and self._next.token_type == TokenType.L_PAREN
 
     def _parse_projections(self) -> Any:
+        if self._curr.text.upper() == "TOP" and self._next.token_type == TokenType.NUMBER:
+            self._refuse(f"TOP is not supported: write ORDER BY .. LIMIT {self._next.text} at the end")
         if not self._at_stream_operator():
             return super()._parse_projections()
         operator = self._curr
@@ -248,9 +379,13 @@ class QueryParser(SparkParser):
         self._match_r_paren()
         node = StreamOperator(this=operator.text.upper(), expressions=expressions, distinct=distinct)
         spanned(node, operator.start, operator.end + 1)
+        node.set("every", self._parse_every())
         if self._match(TokenType.COMMA, advance=False):
             self._refuse(f"{node.this} stands around the whole select list, as in SELECT {node.this}(a, b)")
         return [node], None
+
+    def _parse_every(self) -> exp.Expr | None:
+        return self._parse_size("EVERY") if self._match_text_seq("EVERY") else None
 
     def _parse_expressions(self) -> Any:
         return self._parse_csv(self._parse_select_item)
@@ -259,7 +394,7 @@ class QueryParser(SparkParser):
         first = self._curr
         item = self._parse_expression()
         if item is not None and not isinstance(item, exp.Alias):
-            item.meta[SOURCE_TEXT] = self.sql[first.start : self._prev.end + 1]
+            item.meta[SOURCE_TEXT], item.meta[SOURCE_START] = self.sql[first.start : self._prev.end + 1], first.start
         return item
 
     def _parse_select_query(self, *args: Any, **kwargs: Any) -> Any:
@@ -272,7 +407,9 @@ class QueryParser(SparkParser):
         if query is None:
             self._refuse(f"{operator.text.upper()} around a query takes a SELECT")
         self._match_r_paren()
-        stream = StreamOperator(this=operator.text.upper(), expressions=[exp.Star()], whole=True)
+        stream = StreamOperator(
+            this=operator.text.upper(), expressions=[exp.Star()], whole=True, every=self._parse_every()
+        )
         spanned(stream, operator.start, operator.end + 1)
         if not isinstance(query, exp.Subquery):
             query = exp.Subquery(this=query)
@@ -281,6 +418,8 @@ class QueryParser(SparkParser):
 
     def _parse_statement(self) -> Any:
         """A query (sqlglot also calls this for what follows WITH)."""
+        if self._match(TokenType.VALUES, advance=False):
+            return self._parse_derived_table_values()
         if self._at_stream_operator() or self._curr.token_type in (
             TokenType.SELECT,
             TokenType.WITH,
@@ -306,8 +445,10 @@ def _is_group_of_three(token: Any) -> bool:
 class CQLGenerator(SparkGenerator):
     """Prints a query back as CQL: the expanded text that shows which defaults were applied."""
 
+    LIMIT_FETCH = "ALL"  # FETCH .. WITH TIES is no LIMIT
     TRANSFORMS: ClassVar[Any] = {
-        **SparkGenerator.TRANSFORMS,
+        # Of SELECT nothing is written in another way: QUALIFY would become a subquery.
+        **{kind: write for kind, write in SparkGenerator.TRANSFORMS.items() if kind is not exp.Select},
         StreamOperator: lambda self, node: self.streamoperator_sql(node),
         StreamSample: lambda self, node: f"SAMPLE ({self.sql(node, 'this')} PERCENT)",
         StreamWindow: lambda self, node: self.streamwindow_sql(node),
@@ -316,7 +457,17 @@ class CQLGenerator(SparkGenerator):
     }
 
     def table_parts(self, expression: exp.Table) -> str:
+        window = expression.args.get(WINDOW)
+        if window is not None and window.args.get("descriptor"):
+            return self._table_function_sql(super().table_parts(expression), window)
         return super().table_parts(expression) + self._reading_sql(expression)
+
+    def _table_function_sql(self, stream: str, window: StreamWindow) -> str:
+        columns = self.expressions(window, key="partition", flat=True)
+        by = f" PARTITION BY {columns}" if columns else ""
+        sizes = [self.sql(size) for part in ("slide", "size") if (size := window.args.get(part))]
+        listed = ", ".join([f"TABLE {stream}{by}", f"DESCRIPTOR({self.sql(window, 'descriptor')})", *sizes])
+        return f"TABLE({window.args['kind']}({listed}))"
 
     def subquery_sql(self, expression: exp.Subquery, sep: str = " AS ") -> str:
         reading = self._reading_sql(expression)
@@ -332,20 +483,28 @@ class CQLGenerator(SparkGenerator):
     def select_sql(self, expression: exp.Select) -> str:
         operator = expression.expressions[0] if expression.expressions else None
         if isinstance(operator, StreamOperator) and operator.args.get("whole"):
-            return self.prepend_ctes(expression, f"{operator.this}({self.sql(expression.args['from_'].this.this)})")
+            whole = f"{operator.this}({self.sql(expression.args['from_'].this.this)}){self._every_sql(operator)}"
+            return self.prepend_ctes(expression, whole)
         window = self.sql(expression, WINDOW)
         return super().select_sql(expression) + (f" {window[1:-1]}" if window else "")
 
     def streamoperator_sql(self, expression: StreamOperator) -> str:
         distinct = "DISTINCT " if expression.args.get("distinct") else ""
-        return f"{expression.this}({distinct}{self.expressions(expression, flat=True)})"
+        items = self.expressions(expression, flat=True)
+        return f"{expression.this}({distinct}{items}){self._every_sql(expression)}"
+
+    def _every_sql(self, operator: StreamOperator) -> str:
+        every = operator.args.get("every")
+        return "" if every is None else f" {self._size_sql(every, 'EVERY ')}"
 
     def streamwindow_sql(self, expression: StreamWindow) -> str:
         kind = expression.args["kind"]
+        if kind == "USER":
+            return f"[{self.sql(expression, 'name')}]"
         if kind == "BEGIN":
             return f"[BEGIN {self.sql(expression, 'begin')} END {self.sql(expression, 'end')}]"
         words = []
-        if expression.args.get("partition"):
+        if expression.args.get("partition") and kind != "SESSION":
             words.append(f"PARTITION BY {self.expressions(expression, key='partition', flat=True)}")
         words.append(kind)
         words.extend(
@@ -353,6 +512,10 @@ class CQLGenerator(SparkGenerator):
             for part, prefix in (("size", ""), ("slide", "SLIDE "))
             if expression.args.get(part)
         )
+        if expression.args.get("complete"):
+            words.append("COMPLETE")
+        if expression.args.get("partition") and kind == "SESSION":
+            words.append(f"PARTITION BY {self.expressions(expression, key='partition', flat=True)}")
         return f"[{' '.join(words)}]"
 
     def _size_sql(self, size: exp.Expr, prefix: str) -> str:
@@ -366,6 +529,11 @@ class CQLGenerator(SparkGenerator):
         offset = expression.args.get("offset")
         return f"NOW - {self._size_sql(offset, '')}" if offset else "NOW"
 
+    def fetch_sql(self, expression: exp.Fetch) -> str:
+        count, options = self.sql(expression, "count"), expression.args.get("limit_options")
+        ties = options is not None and options.args.get("with_ties")
+        return f" FETCH FIRST {count or 1} ROWS {'WITH TIES' if ties else 'ONLY'}"
+
     def anonymous_sql(self, expression: exp.Anonymous) -> str:
         # sqlglot would upper-case the name.
         return self.func(self.sql(expression, "this"), *expression.expressions, normalize=False)
@@ -373,6 +541,7 @@ class CQLGenerator(SparkGenerator):
 
 class CQL(Spark):
     class Tokenizer(Spark.Tokenizer):
+        KEYWORDS: ClassVar[Any] = {**Spark.Tokenizer.KEYWORDS, "MATCH_CONDITION": TokenType.MATCH_CONDITION}
         # No statement is passed through as raw text.
         COMMANDS: ClassVar[Any] = set()
         # A doubled quote stands for one, as in Spark 4.

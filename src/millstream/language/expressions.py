@@ -5,23 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from sqlglot import exp
 
 from millstream import types
 from millstream.errors import BindError, Error, NameError, NotSupportedError, TypeError
-from millstream.kernel.aggregation.aggregate_calls import ALIASES, FUNCTIONS, UserAggregate, resolve_aggregate
+from millstream.kernel.aggregation.aggregate_calls import UserAggregate
 from millstream.kernel.scalar.coercion import can_cast, cast, common_type
 from millstream.kernel.scalar.expressions import FALSE, TRUE, Call, Expression, Literal, Parameter, chained
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.scalar.functions_chain import CHAINED, of_terms
 from millstream.kernel.scalar.functions_logic import case, in_list
+from millstream.kernel.scalar.functions_time_zones import at_time_zone
 from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.kernel.scalar.literals import number_literal
+from millstream.kernel.windows.time import UserWindow
+from millstream.language.aggregates import AGGREGATES, AggregateBinder, WrittenCall, function_in, written
 from millstream.language.blocks import AggregateReference, Block, SubqueryExpression
-from millstream.language.durations import duration
+from millstream.language.durations import duration, months, span
+from millstream.language.group_by import grouping_reference
 from millstream.language.literal_lists import constants
+from millstream.language.over import WINDOW_FUNCTIONS, NamedWindows, OverBinder
+from millstream.language.refusals import refused_expression
+from millstream.language.row_values import (
+    COMPARISONS,
+    Side,
+    compared,
+    complement_of,
+    listed_quantifier,
+    of_each,
+    quantified_subquery,
+    row_of,
+)
 from millstream.language.scope import Scope
 from millstream.language.syntax import PARAMETER, STREAM_OPERATORS, LiteralList, StreamOperator, chain_of, place_of
 from millstream.language.type_names import data_type
@@ -60,18 +76,28 @@ _CHAINS: dict[type[exp.Expr], tuple[type[exp.Expr], ...]] = {
     exp.DPipe: (exp.DPipe,),
 }
 _UNARY: dict[type[exp.Expr], str] = {exp.Not: "not", exp.Neg: "negative", exp.BitwiseNot: "~"}
-AGGREGATES = {*FUNCTIONS, *ALIASES} - {"single_value"}  # the last serves scalar subqueries only
+_OF_ARRAYS = ("collect_list", "array_agg", "collect_set")
+_CLAUSES = {
+    exp.Filter: "FILTER",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.IgnoreNulls: "IGNORE NULLS",
+    exp.RespectNulls: "RESPECT NULLS",
+}
 
 
 @dataclass(frozen=True)
 class UserCode:
-    """Functions and aggregates that users made, by name in lower case."""
+    """Functions, aggregates and windows that users made, by name in lower case."""
 
     functions: Mapping[str, UserFunction] = field(default_factory=dict)
     aggregates: Mapping[str, tuple[type[UserAggregate], DataType]] = field(default_factory=dict)
+    windows: Mapping[str, UserWindow] = field(default_factory=dict)
 
     def with_function(self, function: UserFunction) -> UserCode:
         return replace(self, functions={**self.functions, function.name: function})
+
+    def with_window(self, window: UserWindow) -> UserCode:
+        return replace(self, windows={**self.windows, window.name: window})
 
     def with_aggregate(self, name: str, definition: type[UserAggregate], returns: DataType) -> UserCode:
         return replace(self, aggregates={**self.aggregates, name: (definition, returns)})
@@ -84,7 +110,7 @@ class ExpressionContext(Protocol):
     code: UserCode
     parameters: Sequence[DataType]
 
-    def bind_subquery(self, query: exp.Query, scope: Scope) -> tuple[Block, list[Expression]]: ...
+    def bind_subquery(self, query: exp.Expr, scope: Scope) -> tuple[Block, list[Expression]]: ...
 
 
 class ExpressionBinder:
@@ -93,12 +119,32 @@ class ExpressionBinder:
     Aggregates are taken only where `aggregates` says so; `clause` names the clause in errors.
     """
 
-    def __init__(self, binder: ExpressionContext, scope: Scope, clause: str, *, aggregates: bool = False) -> None:
+    def __init__(
+        self,
+        binder: ExpressionContext,
+        scope: Scope,
+        clause: str,
+        *,
+        aggregates: bool = False,
+        aliases: Mapping[str, Expression] | None = None,
+        fallbacks: Mapping[str, Expression] | None = None,
+        windows: NamedWindows | None = None,
+    ) -> None:
         self.binder = binder
         self.scope = scope
         self.clause = clause
         self.aggregates = aggregates
+        self.aliases = aliases or {}  # what names of the select list stand for, where they go before those of FROM
+        self.fallbacks = fallbacks or {}  # the same, where those of FROM go before
+        self.windows = windows  # those that have names, where OVER may stand
         self._inside_aggregate = False
+        self._arguments: ExpressionBinder | None = None  # binds those of aggregates that go with OVER
+
+    def for_over(self) -> ExpressionBinder:
+        """Binds an aggregate that goes with OVER: its arguments may be aggregates of groups."""
+        binder = ExpressionBinder(self.binder, self.scope, self.clause, aggregates=True)
+        binder._arguments = self
+        return binder
 
     def bind(self, node: exp.Expr) -> Expression:
         try:
@@ -128,13 +174,36 @@ class ExpressionBinder:
         if kind is exp.DPipe:
             self._check_rank(node, [node.this, node.expression])
         if kind in _BINARY:
-            return call(_BINARY[kind], [self.bind(node.this), self.bind(node.expression)])
+            return self._binary(_BINARY[kind], node)
         if kind in _UNARY:
             return self._unary(node)
         handler = _HANDLERS.get(kind)
         if handler is None:
-            raise NotSupportedError(f"{_describe(node)} is not supported here")
+            raise refused_expression(node, _describe(node))
         return handler(self, node)
+
+    def _binary(self, operator: str, node: exp.Expr) -> Expression:
+        left, right = node.args["this"], node.args["expression"]
+        if operator in COMPARISONS:
+            value = self._side(left)
+            if (listed := listed_quantifier(right)) is not None:
+                return of_each(listed[0], [compared(operator, value, self._side(other)) for other in listed[1]])
+            if (query := quantified_subquery(right)) is not None:
+                return self._quantified(operator, value, *query)
+            return compared(operator, value, self._side(right))
+        return call(operator, [self.bind(left), self.bind(right)])
+
+    def _side(self, node: exp.Expr) -> Side:
+        """One side of a comparison: a value, or a row of them."""
+        row = row_of(node)
+        return self.bind(node) if row is None else [self.bind(value) for value in row]
+
+    def _quantified(self, operator: str, value: Side, quantifier: str, query: exp.Expr) -> Expression:
+        """x < ANY (Q), or x < ALL (Q), which is not x >= ANY (Q)."""
+        complement = complement_of(operator, value)
+        if quantifier == "any":
+            return self._subquery("in", query, value, operator)
+        return call("not", [self._subquery("in", query, value, complement)])
 
     def _logic(self, node: exp.Expr) -> Expression:
         """AND or OR; a chain of them, however long, at once."""
@@ -193,7 +262,15 @@ class ExpressionBinder:
             raise BindError("* stands for columns only in a select list or in COUNT(*)")
         if node.args.get("db"):
             raise NameError(f'unknown column "{node.sql(dialect="spark")}"', hint="write column or item.column")
-        return self.scope.resolve(node.table or None, node.name, place_of(node, self.binder.text))
+        if not node.table and not self._inside_aggregate and node.name.lower() in self.aliases:
+            return self.aliases[node.name.lower()]
+        place = place_of(node, self.binder.text)
+        if node.table or self._inside_aggregate or node.name.lower() not in self.fallbacks:
+            return self.scope.resolve(node.table or None, node.name, place)
+        try:
+            return self.scope.resolve(None, node.name, place)
+        except NameError:
+            return self.fallbacks[node.name.lower()]
 
     def _bytes(self, node: exp.HexString) -> Expression:
         digits = node.name if len(node.name) % 2 == 0 else f"0{node.name}"
@@ -228,18 +305,26 @@ class ExpressionBinder:
         raise NotSupportedError("IS takes NULL, TRUE or FALSE")
 
     def _between(self, node: exp.Between) -> Expression:
-        value, low, high = (self.bind(node.args[part]) for part in ("this", "low", "high"))
-        inside = call("and", [call(">=", [value, low]), call("<=", [value, high])])
+        value, low, high = (self._side(node.args[part]) for part in ("this", "low", "high"))
+        inside = call("and", [compared(">=", value, low), compared("<=", value, high)])
         if not node.args.get("symmetric"):
             return inside
-        return call("or", [inside, call("and", [call(">=", [value, high]), call("<=", [value, low])])])
+        return call("or", [inside, call("and", [compared(">=", value, high), compared("<=", value, low)])])
 
     def _like(self, node: exp.Like | exp.ILike, escape: exp.Expr | None = None) -> Expression:
-        sides = [self.bind(node.this), self.bind(node.expression)]
-        if isinstance(node, exp.ILike):
-            sides = [call("lower", [side]) for side in sides]
-        matched = call("like", [*sides, *([] if escape is None else [self.bind(escape)])])
-        return call("not", [matched]) if node.args.get("negate") else matched
+        value, negated = self.bind(node.this), node.args.get("negate")
+
+        def matched(pattern: exp.Expr) -> Expression:
+            sides = [value, self.bind(pattern)]
+            if isinstance(node, exp.ILike):
+                sides = [call("lower", [side]) for side in sides]
+            found = call("like", [*sides, *([] if escape is None else [self.bind(escape)])])
+            return call("not", [found]) if negated else found
+
+        listed = listed_quantifier(node.expression)
+        if listed is None:
+            return matched(node.expression)
+        return of_each(listed[0], [matched(pattern) for pattern in listed[1]])
 
     def _escape(self, node: exp.Escape) -> Expression:
         if not isinstance(node.this, exp.Like):
@@ -247,12 +332,18 @@ class ExpressionBinder:
         return self._like(node.this, node.expression)
 
     def _in(self, node: exp.In) -> Expression:
-        value = self.bind(node.this)
+        value = self._side(node.this)
         if node.args.get("query"):
             return self._subquery("in", node.args["query"].this, value)
         if not node.expressions:
-            raise NotSupportedError("IN takes a list of values or a subquery")
+            raise NotSupportedError(
+                "IN takes a list of values or a subquery", hint="write x IN (1, 2) or x IN (SELECT ..)"
+            )
         first = node.expressions[0]
+        if isinstance(first, exp.Values):
+            return self._subquery("in", first, value)
+        if not isinstance(value, Expression):
+            return of_each("any", [compared("=", value, self._side(other)) for other in node.expressions])
         if isinstance(first, LiteralList):
             return in_list(value, constants(first))
         return in_list(value, [self.bind(item) for item in node.expressions])
@@ -269,8 +360,11 @@ class ExpressionBinder:
         return case(branches, self.bind(default) if default is not None else None)
 
     def _interval(self, node: exp.Interval) -> Expression:
-        span = duration(node, self.binder.text)
-        return Literal(types.INTERVAL, timedelta(microseconds=span.amount))
+        if (count := months(node, self.binder.text)) is not None:
+            return Literal(types.MONTHS, count)
+        ticks = span(node, self.binder.text)
+        ticks = duration(node, self.binder.text).amount if ticks is None else ticks
+        return Literal(types.INTERVAL, timedelta(microseconds=ticks))
 
     def _extract(self, node: exp.Extract) -> Expression:
         return call("extract", [Literal(types.STRING, node.name), self.bind(node.expression)])
@@ -302,6 +396,13 @@ class ExpressionBinder:
             )
         if name in AGGREGATES or name in self.binder.code.aggregates:
             return self._aggregate(node, name)
+        if name in _OF_ARRAYS:
+            hint = f"listagg({'DISTINCT ' if name == 'collect_set' else ''}x, ',') makes a text of the values"
+            raise NotSupportedError(f"{name} is not supported: there are no arrays", hint=hint)
+        if name in ("grouping", "grouping_id") and self.aggregates:
+            return grouping_reference(name, [self.bind(argument) for argument in node.expressions])
+        if name in WINDOW_FUNCTIONS:
+            raise BindError(f"{name} without OVER", hint=f"write {name}(..) OVER (PARTITION BY .. ORDER BY ..)")
         for argument in node.expressions:
             if isinstance(argument, exp.Distinct):
                 raise BindError(f"DISTINCT inside {name}, which is not an aggregate")
@@ -309,28 +410,43 @@ class ExpressionBinder:
                 raise BindError(f"{name}(*) means nothing", hint="only COUNT takes *")
         return call(name, [self.bind(argument) for argument in node.expressions], self.binder.code.functions)
 
-    def _aggregate(self, node: exp.Anonymous, name: str) -> Expression:
+    def _aggregate(self, node: exp.Expr, name: str) -> Expression:
         if not self.aggregates:
             hint = "use HAVING" if self.clause == "WHERE" else None
             raise BindError(f"aggregate {name} in {self.clause}", hint=hint)
         if self._inside_aggregate:
             raise BindError(f"aggregate {name} inside another aggregate", hint="compute the inner one in a subquery")
-        arguments, distinct = list(node.expressions), False
-        if len(arguments) == 1 and isinstance(arguments[0], exp.Distinct):
-            arguments, distinct = list(arguments[0].expressions), True
-        star = len(arguments) == 1 and isinstance(arguments[0], exp.Star)
-        if star and name != "count":
-            raise BindError(f"{name}(*) means nothing", hint="only COUNT takes *")
-        if len(arguments) != 1:
-            raise BindError(f"{name} takes one argument, not {len(arguments)}")
-        argument = None if star else self._aggregate_argument(arguments[0])
+        text = written(node, name)
         if name in self.binder.code.aggregates:
-            definition, returns = self.binder.code.aggregates[name]
-            return AggregateReference(returns, AggregateCall(name, argument, distinct, returns, definition))
-        kind = resolve_aggregate(name, None if argument is None else argument.type, distinct)
-        return AggregateReference(kind, AggregateCall(name, argument, distinct, kind))
+            return self._user_aggregate(text, *self.binder.code.aggregates[name])
+        return AggregateBinder(text, self._aggregate_argument).bound()
+
+    def _user_aggregate(self, text: WrittenCall, definition: type[UserAggregate], returns: DataType) -> Expression:
+        name = text.name
+        if text.order or text.within or text.ignores_nulls or text.condition is not None:
+            raise NotSupportedError(f"clauses behind {name}(..)", hint="select the rows in a subquery")
+        if any(isinstance(argument, exp.Star) for argument in text.arguments):
+            raise BindError(f"{name}(*) means nothing", hint="only COUNT takes *")
+        if len(text.arguments) != 1:
+            raise BindError(f"{name} takes one argument, not {len(text.arguments)}")
+        argument = self._aggregate_argument(text.arguments[0])
+        return AggregateReference(returns, AggregateCall(name, argument, text.distinct, returns, definition))
+
+    def _with_clauses(self, node: exp.Expr) -> Expression:
+        """FILTER, WITHIN GROUP or IGNORE NULLS behind a call."""
+        function = function_in(node)
+        name = function.name.lower() if isinstance(function, exp.Anonymous) else ""
+        if isinstance(function, exp.Any) and isinstance(function.this, exp.Paren):
+            name, value = "any", function.this.this
+            function.replace(exp.Anonymous(this="any", expressions=[value]))
+        if name not in AGGREGATES and name not in self.binder.code.aggregates:
+            clause = next(word for kind, word in _CLAUSES.items() if isinstance(node, kind))
+            raise BindError(f"{clause} goes with an aggregate")
+        return self._aggregate(node, name)
 
     def _aggregate_argument(self, node: exp.Expr) -> Expression:
+        if self._arguments is not None:
+            return self._arguments.bind(node)
         self._inside_aggregate = True
         try:
             return self.bind(node)
@@ -340,29 +456,42 @@ class ExpressionBinder:
     def _any(self, node: exp.Any) -> Expression:
         """The aggregate ANY(x), which sqlglot takes for the ANY of a comparison."""
         if not isinstance(node.this, exp.Paren):
-            raise NotSupportedError("ANY of a subquery is not supported", hint="use IN or EXISTS")
+            self._quantifier_alone(node)
         return self._aggregate(exp.Anonymous(this="any", expressions=[node.this.this]), "any")
+
+    def _quantifier_alone(self, node: exp.Expr) -> NoReturn:
+        raise NotSupportedError(f"{type(node).__name__.upper()} (..) goes with a comparison", hint="write x > ANY (..)")
+
+    def _row(self, node: exp.Expr) -> Expression:
+        raise NotSupportedError(
+            "a row of values stands only in comparisons and before IN",
+            hint="write (a, b) = (1, 2), or columns apart: a, b",
+        )
 
     def _exists(self, node: exp.Exists) -> Expression:
         query = node.this
-        return self._subquery("exists", query.this if isinstance(query, exp.Subquery) else query, None)
+        return self._subquery("exists", query.this if isinstance(query, exp.Subquery) else query)
 
     def _scalar(self, node: exp.Subquery) -> Expression:
-        return self._subquery("scalar", node.this, None)
+        return self._subquery("scalar", node.this)
 
-    def _subquery(self, form: str, query: exp.Query, argument: Expression | None) -> Expression:
+    def _subquery(self, form: str, query: exp.Expr, asked: Side = (), operator: str = "=") -> Expression:
         if self._inside_aggregate:
             raise NotSupportedError("a subquery inside an aggregate", hint="compute it in a subquery in FROM")
+        arguments = (asked,) if isinstance(asked, Expression) else tuple(asked)
         block, outer = self.binder.bind_subquery(query, self.scope)
-        if form != "exists" and len(block.select) != 1:
+        wanted = len(arguments) or 1
+        if form != "exists" and len(block.select) != wanted:
+            words = "one is" if wanted == 1 else f"{wanted} are"
             raise BindError(
-                f"the subquery gives {len(block.select)} columns where one is wanted",
+                f"the subquery gives {len(block.select)} columns where {words} wanted",
                 place=place_of(query, self.binder.text),
             )
         kind = block.select[0].type if form == "scalar" else types.BOOLEAN
-        if form == "in" and argument is not None and common_type([argument.type, block.select[0].type]) is None:
-            raise TypeError(f"IN compares {argument.type} with {block.select[0].type}")
-        return SubqueryExpression(kind, form, tuple(outer), argument, block, id(block))  # type: ignore[arg-type]
+        for argument, found in zip(arguments, block.select, strict=False):
+            if common_type([argument.type, found.type]) is None:
+                raise TypeError(f"{'IN' if operator == '=' else operator} compares {argument.type} with {found.type}")
+        return SubqueryExpression(kind, form, tuple(outer), arguments, block, id(block), operator)  # type: ignore[arg-type]
 
     def _star(self, node: exp.Star) -> Expression:
         raise BindError("* stands for columns only in a select list or in COUNT(*)")
@@ -374,9 +503,14 @@ class ExpressionBinder:
         raise BindError("a parameter (?) without a value", hint="use register_many to register a template")
 
     def _over(self, node: exp.Window) -> Expression:
-        raise NotSupportedError(
-            "OVER (...) is not supported", hint="windows stand in FROM: FROM s [RANGE 5 MINUTES] ... GROUP BY"
-        )
+        if self.windows is None or self._inside_aggregate:
+            where = "an aggregate" if self._inside_aggregate else self.clause
+            raise BindError(
+                f"OVER in {where}",
+                hint="it stands in the select list, in QUALIFY and in ORDER BY; compute it in a subquery",
+            )
+        inside = ExpressionBinder(self.binder, self.scope, "OVER", aggregates=self.aggregates, aliases=self.aliases)
+        return OverBinder(inside, self.windows, node).bind()
 
 
 def _concatenated(texts: Sequence[Expression]) -> Expression:
@@ -412,11 +546,15 @@ _HANDLERS: dict[type[exp.Expr], Callable[..., Expression]] = {
     exp.If: ExpressionBinder._if,
     exp.Interval: ExpressionBinder._interval,
     exp.Extract: ExpressionBinder._extract,
+    exp.AtTimeZone: lambda self, node: at_time_zone(self.bind(node.this), self.bind(node.args["zone"])),
     exp.Substring: ExpressionBinder._substring,
     exp.Trim: ExpressionBinder._trim,
     exp.StrPosition: ExpressionBinder._position,
     exp.Anonymous: ExpressionBinder._function,
+    **dict.fromkeys(_CLAUSES, ExpressionBinder._with_clauses),
     exp.Any: ExpressionBinder._any,
+    exp.All: ExpressionBinder._quantifier_alone,
+    exp.Tuple: ExpressionBinder._row,
     exp.Exists: ExpressionBinder._exists,
     exp.Subquery: ExpressionBinder._scalar,
     exp.Star: ExpressionBinder._star,

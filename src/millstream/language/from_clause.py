@@ -9,15 +9,18 @@ from typing import Any, Protocol, cast
 
 from sqlglot import exp
 
-from millstream import types
 from millstream.errors import BindError, NotSupportedError, Place
-from millstream.kernel.scalar.expressions import Expression, Literal
+from millstream.kernel.scalar.expressions import TRUE, Expression, conjunction, conjuncts
 from millstream.kernel.scalar.functions import call
-from millstream.language.blocks import BoundSubquery, SubqueryExpression
+from millstream.language.blocks import BoundSubquery, LateralSource, Source
 from millstream.language.expressions import ExpressionBinder, ExpressionContext
-from millstream.language.scope import OuterColumn, Scope
+from millstream.language.nearest import as_of, asof_join
+from millstream.language.refusals import JOINS, refused_in_from
+from millstream.language.scope import Scope
 from millstream.language.syntax import WINDOW, StreamWindow, place_of
+from millstream.language.unnest import joined
 from millstream.plan import nodes as lo
+from millstream.types import Field
 
 
 class Relations(ExpressionContext, Protocol):
@@ -25,18 +28,25 @@ class Relations(ExpressionContext, Protocol):
 
     def table(self, item: exp.Table) -> tuple[BoundSubquery, str]: ...
 
+    def timestamp_of(self, item: exp.Table) -> str | None: ...
+
     def query(self, query: exp.Expr) -> BoundSubquery: ...
 
     def relation(
         self, bound: BoundSubquery, item: exp.Expr, shown: str, window: StreamWindow | None
     ) -> BoundSubquery: ...
 
+    def with_bounds(self, windowed: BoundSubquery) -> BoundSubquery: ...
+
+    def check_descriptor(self, item: exp.Expr, window: StreamWindow | None) -> None: ...
+
 
 class FromBinder:
     def __init__(self, binder: Relations) -> None:
         self._binder = binder
+        self._stamps: dict[str, str] = {}  # the timestamps of the streams so far, by the names of these
 
-    def bind(self, query: exp.Select, scope: Scope) -> lo.Node:
+    def bind(self, query: exp.Select, scope: Scope) -> Source:
         """What a SELECT ranges over; its names are added to the scope."""
         from_ = query.args.get("from_")
         if from_ is None:
@@ -45,33 +55,49 @@ class FromBinder:
             return lo.OneRow()
         trailing = query.args.get(WINDOW)
         plan = self._from_item(from_.this, scope, trailing)
+        if version := from_.this.args.get("version"):
+            plan = as_of(plan, plan, version, {}, self._place(version))
         for join in query.args.get("joins") or []:
             plan = self._join(plan, join, scope, trailing)
         return plan
 
-    def _from_item(self, item: exp.Expr, scope: Scope, trailing: StreamWindow | None) -> lo.Node:
+    def _from_item(self, item: exp.Expr, scope: Scope, trailing: StreamWindow | None) -> Source:
         place = self._place(item)
         window = item.args.get(WINDOW) or trailing
         if isinstance(item, exp.Table):
             bound, name = self._binder.table(item)
+            if (stamp := self._binder.timestamp_of(item)) is not None:
+                self._stamps[(item.alias or name).lower()] = stamp.lower()
         elif isinstance(item, exp.Subquery):
             if isinstance(item.this, exp.Table | exp.Subquery) and _is_parenthesised_join(item):
                 return self._parenthesised(item, scope, trailing)
             bound, name = self._binder.query(item.this), item.alias
+        elif isinstance(item, exp.Values):
+            bound, name = self._binder.query(item), item.alias
+        elif isinstance(item, exp.Lateral):
+            raise BindError("LATERAL stands behind another item of FROM", hint="leave the word out", place=place)
         else:
-            raise NotSupportedError(f"{item.sql(dialect='spark')[:40]} is not supported in FROM", place=place)
+            raise refused_in_from(item, place)
         shown = f'"{name}"' if name else "the subquery"
+        is_relation = bound.plan.kind == "relation" and window is None
         bound = self._binder.relation(bound, item, shown, window)
+        if not is_relation:
+            self._binder.check_descriptor(item, window)
+            bound = self._binder.with_bounds(bound)
+            if window is not None and window.args.get("descriptor") is not None:
+                bound.hidden = 0  # Flink's table functions have the bounds among their columns
         alias = item.args.get("alias")
         if alias is not None and alias.args.get("columns"):
-            bound.names = renamed(bound.names, alias.args["columns"], alias.name, self._binder.text)
-        scope.add(item.alias or name, bound.schema, place)
-        plan = bound.plan
+            named = len(bound.names) - bound.hidden
+            given = renamed(bound.names[:named], alias.args["columns"], alias.name, self._binder.text)
+            bound.names = [*given, *bound.names[named:]]
+        scope.add(item.alias or name, bound.schema, place, hidden=bound.hidden, without_bounds=bound.without_bounds)
+        plan: Source = bound.plan
         for join in item.args.get("joins") or []:
             plan = self._join(plan, join, scope, trailing)
         return plan
 
-    def _parenthesised(self, item: exp.Subquery, scope: Scope, trailing: StreamWindow | None) -> lo.Node:
+    def _parenthesised(self, item: exp.Subquery, scope: Scope, trailing: StreamWindow | None) -> Source:
         """(a JOIN b ON ..): the items keep their own names; an alias for all of them hides those."""
         if item.args.get(WINDOW) or item.alias:
             raise NotSupportedError(
@@ -82,39 +108,72 @@ class FromBinder:
         if scope.sources:
             # Positions inside the parentheses start at 0 and are moved behind what FROM already holds.
             inner = Scope(scope.parent)
+            inner.outer = scope.outer  # what is taken from the query around is taken once for all of FROM
             plan = self._from_item(item.this, inner, trailing)
             scope.merged += [merged.moved(scope.width) for merged in inner.merged]
             for source in inner.sources:
-                scope.add(source.name, source.schema, self._place(item))
+                scope.add(
+                    source.name,
+                    source.schema,
+                    self._place(item),
+                    hidden=source.hidden,
+                    without_bounds=source.without_bounds,
+                )
         else:
             plan = self._from_item(item.this, scope, trailing)
         for join in item.args.get("joins") or []:
             plan = self._join(plan, join, scope, trailing)
         return plan
 
-    def _join(self, left: lo.Node, join: exp.Join, scope: Scope, trailing: StreamWindow | None) -> lo.Node:
+    def _join(self, left: Source, join: exp.Join, scope: Scope, trailing: StreamWindow | None) -> Source:
         place = self._place(join)
         kind = _join_kind(join)
         if kind is None:
-            raise NotSupportedError(f"{join.side} {join.kind} {join.method} JOIN is not supported".upper(), place=place)
+            words = " ".join(word for word in (join.method, join.side, join.kind) if word)
+            raise NotSupportedError(f"{words.upper()} JOIN is not supported", hint=JOINS, place=place)
         before, merged = list(scope.sources), list(scope.merged)
-        right = self._from_item(join.this, scope, trailing)
+        stamps = dict(self._stamps)
+        right: Source | LateralSource
+        if isinstance(join.this, exp.Lateral):
+            right = self._lateral(join.this, scope, kind)
+        else:
+            right = self._from_item(join.this, scope, trailing)
+            if version := join.this.args.get("version"):
+                right = as_of(left, right, version, stamps, self._place(version))
         added = scope.sources[len(before) :]
         sides = scope.part(before, merged), scope.part(added, [m for m in scope.merged if m not in merged])
         using = [identifier.name for identifier in join.args.get("using") or []]
         if join.method == "NATURAL":
             names = {name.lower() for name, _ in sides[1].columns(None, place)}
             using = [name for name, _ in sides[0].columns(None, place) if name.lower() in names]
-        condition: Expression = Literal(types.BOOLEAN, True)
+        condition: Expression = TRUE
         if using:
             condition = _using(using, scope, sides, kind, place)
         elif join.args.get("on") is not None:
             condition = ExpressionBinder(self._binder, scope, "ON").condition(join.args["on"])
-        if any(isinstance(node, SubqueryExpression | OuterColumn) for node in condition.walk()):
-            raise NotSupportedError("a subquery in ON", hint="put it into WHERE", place=place)
+        if join.method == "ASOF" and not isinstance(right, LateralSource):
+            near = join.args.get("match_condition")
+            match = ExpressionBinder(self._binder, scope, "MATCH_CONDITION").condition(near) if near else TRUE
+            return asof_join(left, right, kind, conjunction([*conjuncts(condition), *conjuncts(match)]), place)
         if kind in ("semi", "anti"):
             scope.forget(len(before))
-        return lo.Join(left, right, kind, condition)
+        return joined(left, right, kind, condition, place)
+
+    def _lateral(self, item: exp.Lateral, scope: Scope, kind: lo.JoinKind) -> LateralSource:
+        """LATERAL (SELECT ..), which may use the columns of what stands before it in FROM."""
+        place, query = self._place(item), item.this
+        if kind not in ("inner", "left"):
+            hint = "write JOIN LATERAL, LEFT JOIN LATERAL or a comma"
+            raise NotSupportedError(f"a {kind} join with LATERAL", hint=hint, place=place)
+        if not isinstance(query, exp.Subquery):
+            shown = query.sql(dialect="spark")[:40]
+            raise NotSupportedError(f"{shown} after LATERAL", hint="write LATERAL (SELECT ..)", place=place)
+        block, operands = self._binder.bind_subquery(query.this, scope)
+        alias = item.args.get("alias")
+        names = renamed(block.names, (alias and alias.args.get("columns")) or [], item.alias, self._binder.text)
+        schema = tuple(Field(name, value.type) for name, value in zip(names, block.select, strict=True))
+        scope.add(item.alias, schema, place)
+        return LateralSource(block, tuple(operands))
 
     def _place(self, node: exp.Expr) -> Place:
         return place_of(node, self._binder.text)
@@ -159,7 +218,7 @@ def _is_parenthesised_join(item: exp.Subquery) -> bool:
 
 def _join_kind(join: exp.Join) -> lo.JoinKind | None:
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
-    if join.method and join.method.upper() != "NATURAL":
+    if join.method and join.method.upper() not in ("NATURAL", "ASOF"):
         return None
     if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
         return cast(lo.JoinKind, kind.lower())

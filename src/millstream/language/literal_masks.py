@@ -7,7 +7,7 @@ more with marks in their place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -74,6 +74,11 @@ def in_conditions(query: exp.Query, found: Masked) -> list[int]:
     ]
 
 
+def markable(found: Masked) -> list[int]:
+    """Which of the constants are of types that marks can be made of."""
+    return [n for n, constant in enumerate(found.constants) if constant.type in _MARKED or constant.type.is_decimal]
+
+
 def with_marks(text: str, found: Masked, wanted: Sequence[int]) -> tuple[str, dict[int, Literal]]:
     """The text with marks in the place of some constants: different values of the same types."""
     marks = {number: _mark(found.constants[number].type, place) for place, number in enumerate(wanted)}
@@ -90,7 +95,9 @@ def _mark(kind: DataType, place: int) -> Literal:
         return Literal(DOUBLE, 7.0 + place / 8)
     if kind.is_decimal:
         return Literal(kind, Decimal(10 ** (kind.precision - 1) + place).scaleb(-kind.scale))
-    return Literal(kind, (3_000_000_000 if kind == BIGINT else 300_000_000) + place)
+    return Literal(
+        kind, (3_000_000_000 if kind == BIGINT else 1_000_003) + place
+    )  # of weeks, too, ticks can be counted
 
 
 def written(mark: Literal) -> str:
@@ -106,14 +113,46 @@ def converted(constant: Literal, kind: DataType) -> object | None:
     return convert_number(constant.value, kind) if kind == DOUBLE or kind.is_integer or kind.is_decimal else None
 
 
+@dataclass(frozen=True)
+class ConstantSource:
+    """Where the value of a parameter comes from: a constant of the text, so many times; or none that differs."""
+
+    constant: int | None
+    times: int = 1
+    value: object = None
+
+    def value_in(self, found: Masked, kind: DataType) -> object | None:
+        """None where the constant is not of the parameter's type."""
+        if self.constant is None:
+            return self.value
+        value = converted(found.constants[self.constant], kind)
+        return value * self.times if self.times != 1 and isinstance(value, int | float | Decimal) else value
+
+
 def sources_of(
-    values: Sequence[object], kinds: Sequence[DataType], marks: dict[int, Literal]
-) -> tuple[int, ...] | None:
-    """Which constant each value comes from; None unless that is clear, and every mark is found again."""
-    sources = []
-    for value, kind in zip(values, kinds, strict=True):
-        found = [number for number, mark in marks.items() if converted(mark, kind) == value]
-        if len(found) != 1:
+    values: Sequence[object], kinds: Sequence[DataType], marks: dict[int, Literal], durations: Collection[int] = ()
+) -> tuple[ConstantSource, ...] | None:
+    """Where each value comes from, those that are `durations` in some unit; None unless that is clear, and every mark
+    is found again."""
+    sources: list[ConstantSource] = []
+    for place, (value, kind) in enumerate(zip(values, kinds, strict=True)):
+        found = [
+            ConstantSource(number, times)
+            for number, mark in marks.items()
+            if (times := _times(value, converted(mark, kind), any_unit=place in durations))
+        ]
+        if len(found) > 1:
             return None
-        sources.append(found[0])
-    return tuple(sources) if set(sources) == set(marks) else None
+        sources += found or [ConstantSource(None, value=value)]
+    return tuple(sources) if {source.constant for source in sources} >= marks.keys() else None
+
+
+def _times(value: object, mark: object, *, any_unit: bool) -> int:
+    """How many times a mark a value is: once, or less than nothing, but for units; 0 where it has nothing to do with
+    it."""
+    if value == mark and type(value) is type(mark):
+        return 1
+    if any_unit and isinstance(value, int) and isinstance(mark, int) and value % mark == 0:
+        return value // mark
+    is_number = isinstance(value, int | float | Decimal) and isinstance(mark, int | float | Decimal)
+    return -1 if is_number and value == -mark else 0  # type: ignore[operator]

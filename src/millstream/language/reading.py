@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from millstream.errors import NotSupportedError
 from millstream.language.nesting import room_to_nest, without_collecting
+from millstream.language.refusals import refused_clause
 from millstream.language.syntax import StreamOperator, place_of
 from millstream.plan.analysis.depth import too_deep
 
@@ -31,27 +32,6 @@ _NOT_OF_THE_TEXT: dict[type[exp.Expr], frozenset[str]] = {
 }
 # Nothing but the value, which is read with its kind.
 _WHOLE = (exp.Literal,)
-_WORDS = {
-    "except_": "* EXCEPT",
-    "replace": "* REPLACE",
-    "rename": "* RENAME",
-    "ilike": "* ILIKE",
-    "ordinality": "WITH ORDINALITY",
-    "pivots": "PIVOT",
-    "laterals": "LATERAL",
-    "sample": "TABLESAMPLE",
-    "match": "MATCH_RECOGNIZE",
-    "join_mark": "(+)",
-    "with_": "WITH",
-    "kind": "AS STRUCT",
-    "cluster": "CLUSTER BY",
-    "distribute": "DISTRIBUTE BY",
-    "sort": "SORT BY",
-    "order": "ORDER BY",
-    "locks": "FOR UPDATE",
-    "limit": "LIMIT",
-    "hint": "a hint",
-}
 
 
 class _Noted(dict[str, Any]):
@@ -102,12 +82,4 @@ def _is_set(value: object) -> bool:
 
 def _refused(node: exp.Expr, name: str, value: object, text: str) -> NotSupportedError:
     first = value[0] if isinstance(value, list) else value
-    words = _WORDS.get(name, name.strip("_").replace("_", " ").upper())
-    if name == "kind" and not isinstance(node, exp.Select):
-        words = str(value)
-    where = type(node).__name__
-    return NotSupportedError(
-        f"{words} is not supported here",
-        detail=f"it was read as {name.strip('_')} of {where}",
-        place=place_of(first if isinstance(first, exp.Expr) else node, text),
-    )
+    return refused_clause(node, name, value, place_of(first if isinstance(first, exp.Expr) else node, text))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from millstream.errors import BindError, NameError, Place, did_you_mean
 from millstream.kernel.scalar.expressions import Column, Expression
+from millstream.plan.nodes import BOUND_NAMES
 from millstream.types import Schema
+
+_WITH_BOUNDS = "windows that slide by time have bounds: [TUMBLE 1 MINUTE], [HOP 10 MINUTES SLIDE 1 MINUTE]"
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,13 @@ class Source:
     name: str
     schema: Schema
     offset: int
+    hidden: int = 0  # of its last columns: what only its name means, where no other column has it
+    without_bounds: str = ""  # why its window has no bounds
+
+    @property
+    def shown(self) -> Iterator[Column]:
+        """What `*` stands for."""
+        return islice(self.columns(), len(self.schema) - self.hidden)
 
     def columns(self) -> Iterator[Column]:
         for position, column in enumerate(self.schema):
@@ -70,14 +81,14 @@ class Scope:
     def width(self) -> int:
         return sum(len(source.schema) for source in self.sources)
 
-    def add(self, name: str, schema: Schema, place: Place) -> None:
+    def add(self, name: str, schema: Schema, place: Place, *, hidden: int = 0, without_bounds: str = "") -> None:
         if name and any(source.name.lower() == name.lower() for source in self.sources):
             raise NameError(
                 f'"{name}" stands twice in FROM',
                 hint=f"give one of them another name: {name} AS other",
                 place=place,
             )
-        self.sources.append(Source(name, schema, self.width))
+        self.sources.append(Source(name, schema, self.width, hidden, without_bounds))
 
     def forget(self, kept: int) -> None:
         """Leave out all items but so many, with what USING made of their columns."""
@@ -90,9 +101,9 @@ class Scope:
             found = [source for source in self.sources if source.name.lower() == table.lower()]
             if not found:
                 raise self._unknown_table(table, place)
-            return [(column.name, column) for column in found[0].columns()]
+            return [(column.name, column) for column in found[0].shown]
         shown: list[tuple[int, str, Expression]] = [(merged.start, merged.name, merged.value) for merged in self.merged]
-        plain = (column for source in self.sources for column in source.columns() if not self._is_hidden(column))
+        plain = (column for source in self.sources for column in source.shown if not self._is_hidden(column))
         shown += [(column.index, column.name, column) for column in plain]
         return [(name, value) for _, name, value in sorted(shown, key=lambda item: item[0])]
 
@@ -113,26 +124,27 @@ class Scope:
         self.merged = [*kept, Merged(name, value, hidden)]
 
     def resolve(self, table: str | None, name: str, place: Place) -> Expression:
-        found = self._find(table, name, place)
+        found = self._found(table, name, place)
         if found is not None:
             return found
-        if self.parent is not None:
-            value = self.parent._find(table, name, place)
-            if value is not None:
-                return self.take(value, name)
-            if self.parent.parent is not None and self.parent.parent._find(table, name, place) is not None:
-                raise BindError(
-                    f'"{name}" belongs to a query two levels further out',
-                    hint="a subquery can use the columns of the query just around it",
-                    place=place,
-                )
         if table is not None and not self._known_table(table):
             raise self._unknown_table(table, place)
         known = [
             c.name for source in self.sources for c in source.columns() if table is None or _same(source.name, table)
         ]
         shown = f"{table}.{name}" if table else name
+        reasons = [s.without_bounds for s in self.sources if s.without_bounds and (not table or _same(s.name, table))]
+        if name.lower() in BOUND_NAMES and reasons:
+            raise BindError(f"there is no {name.lower()} here", detail=reasons[0], hint=_WITH_BOUNDS, place=place)
         raise NameError(f'unknown column "{shown}"', hint=did_you_mean(name, known), place=place)
+
+    def _found(self, table: str | None, name: str, place: Place) -> Expression | None:
+        """A column of this scope or of the nearest one around that has it: each between takes it from the next."""
+        found = self._find(table, name, place)
+        if found is None and self.parent is not None:
+            outer = self.parent._found(table, name, place)
+            return None if outer is None else self.take(outer, name)
+        return found
 
     def take(self, value: Expression, name: str) -> OuterColumn:
         """A value of the parent's row, as this scope sees it."""
@@ -141,15 +153,20 @@ class Scope:
         return OuterColumn(value.type, self.outer.index(value), name)
 
     def _find(self, table: str | None, name: str, place: Place) -> Expression | None:
-        matches: list[tuple[str, Expression]] = [
-            (f"{source.name}.{column.name}", column)
-            for source in self.sources
-            if table is None or _same(source.name, table)
-            for column in source.columns()
-            if _same(column.name, name) and not (table is None and self._is_hidden(column))
-        ]
+        sources = [source for source in self.sources if table is None or _same(source.name, table)]
+
+        def named(columns: Callable[[Source], Iterable[Column]]) -> list[tuple[str, Expression]]:
+            return [
+                (f"{source.name}.{column.name}", column)
+                for source in sources
+                for column in columns(source)
+                if _same(column.name, name) and not (table is None and self._is_hidden(column))
+            ]
+
+        matches = named(lambda source: source.shown)
         if table is None:
             matches += [(f"{m.name} of USING", m.value) for m in self.merged if _same(m.name, name)]
+        matches = matches or named(Source.columns)
         if len(matches) > 1:
             where = ", ".join(shown for shown, _ in matches)
             raise NameError(f'"{name}" is ambiguous', detail=f"it could be {where}", hint="qualify it", place=place)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 from sqlglot import exp
 
-from millstream.errors import BindError, NameError, NotSupportedError, Place, did_you_mean
+from millstream.errors import BindError, NameError, NotSupportedError, Place, TypeError
 from millstream.kernel.scalar.expressions import Column, Expression, conjuncts
-from millstream.language.blocks import AggregateReference, Block
+from millstream.language.blocks import AggregateReference, Block, Source
 from millstream.language.expressions import ExpressionBinder, ExpressionContext
+from millstream.language.group_by import GroupClause, GroupingReference, grouping_value
+from millstream.language.ordering import OrderClauses
+from millstream.language.over import OverBinder, named_windows
 from millstream.language.scope import Scope
+from millstream.language.stars import edited, star_of
 from millstream.language.syntax import SOURCE_TEXT, StreamOperator, place_of
 from millstream.names import shown_name, why_unusable
-from millstream.plan import nodes as lo
-
-# Said before anything is bound, for the sake of the words; other clauses are refused as not read.
-_REFUSED_CLAUSES = {
-    "order": "ORDER BY: relations are bags, and streams are in time order anyway",
-    "limit": "LIMIT: use a [ROWS n] window",
-    "offset": "OFFSET",
-    "qualify": "QUALIFY",
-    "laterals": "LATERAL VIEW",
-    "windows": "WINDOW: windows stand in FROM, in brackets",
-}
+from millstream.types import MONTHS
 
 
 class SelectBinder:
@@ -35,86 +32,115 @@ class SelectBinder:
         if not self._items:
             raise BindError("SELECT without columns", place=self._place(query))
 
-    def block(self, source: lo.Node) -> Block:
+    def block(self, source: Source) -> Block:
         """The clauses over what FROM gives."""
         query, scope, block = self._query, self._scope, Block(source)
         if query.args.get("where") is not None:
             condition = ExpressionBinder(self._binder, scope, "WHERE").condition(query.args["where"].this)
             block.where = conjuncts(condition)
-        binder = ExpressionBinder(self._binder, scope, "the select list", aggregates=True)
+        self._windows = named_windows(query, self._binder.text)
+        binder = ExpressionBinder(self._binder, scope, "the select list", aggregates=True, windows=self._windows)
         for item in self._items:
             self._select_item(item, binder, block)
-        block.names = _unique(block.names)
+        names, block.names = block.names, unique(block.names)
         having = query.args.get("having")
         if having is not None:
-            clause = ExpressionBinder(self._binder, scope, "HAVING", aggregates=True)
+            clause = ExpressionBinder(
+                self._binder, scope, "HAVING", aggregates=True, fallbacks=_once(names, block.select)
+            )
             block.having = clause.condition(having.this)
+        ordering = OrderClauses(query, self._binder.text)
+        block.order = ordering.items(block.select, names, self._order_item)
+        block.places = ordering.places()
+        self._qualify(block, names)
+        for window in self._windows.values():
+            OverBinder(binder, self._windows, window).check()
         self._group(block)
         block.distinct = query.args.get("distinct") is not None
         return block
 
+    def _order_item(self, node: exp.Expr, aliases: Mapping[str, Expression]) -> Expression:
+        binder = ExpressionBinder(
+            self._binder, self._scope, "ORDER BY", aggregates=True, aliases=aliases, windows=self._windows
+        )
+        return binder.bind(node)
+
+    def _qualify(self, block: Block, names: Sequence[str]) -> None:
+        """QUALIFY: columns of FROM go before names of the select list."""
+        qualify = self._query.args.get("qualify")
+        if qualify is None:
+            return
+        place = self._place(qualify)
+        known = {name.lower() for name, _ in self._scope.columns(None, place)}
+        aliases = {n.lower(): item for n, item in zip(names, block.select, strict=True) if n.lower() not in known}
+        binder = ExpressionBinder(
+            self._binder, self._scope, "QUALIFY", aggregates=True, aliases=aliases, windows=self._windows
+        )
+        block.qualify = binder.condition(qualify.this)
+        if not block.has_windows:
+            raise BindError("QUALIFY without OVER", hint="use WHERE or HAVING", place=place)
+
     def _select_item(self, item: exp.Expr, binder: ExpressionBinder, block: Block) -> None:
-        star_of = item.table if isinstance(item, exp.Column) and isinstance(item.this, exp.Star) else None
-        if isinstance(item, exp.Star) or star_of is not None:
+        if (star := star_of(item)) is not None:
             if not self._scope.sources:
                 raise BindError("* without FROM", place=self._place(item))
-            columns = self._scope.columns(star_of, self._place(item))
-            excepted = (item if isinstance(item, exp.Star) else item.this).args.get("except_") or []
-            for name, column in self._without(columns, excepted):
+            table = item.table if isinstance(item, exp.Column) else None
+            columns = self._scope.columns(table, self._place(item))
+            for name, column in edited(columns, star, lambda node: self._value(node, binder), self._place):
+                if name not in dict(columns):
+                    self._check_name(name, item)
                 block.select.append(column)
                 block.names.append(name)
             return
         name = item.output_name
         if isinstance(item, exp.Alias):
-            if name.startswith("_"):
-                raise NameError(f'"{name}" starts with _', hint="choose another name", place=self._place(item))
-            if reason := why_unusable(name, is_object=False):
-                raise NameError(f'"{shown_name(name)}" cannot be a name', detail=reason, place=self._place(item))
+            self._check_name(name, item)
             value = item.this
         else:
             value = item
             if not isinstance(item, exp.Column):
                 name = " ".join((item.meta.get(SOURCE_TEXT) or str(type(item).__name__)).split())
-        block.select.append(binder.bind(value))
+        block.select.append(self._value(value, binder))
         block.names.append(name)
 
-    def _without(self, columns: list[tuple[str, Expression]], excepted: list[exp.Expr]) -> list[tuple[str, Expression]]:
-        """What `* EXCEPT (a, b)` leaves."""
-        known = [name for name, _ in columns]
-        for column in excepted:
-            plain = isinstance(column, exp.Identifier) or (isinstance(column, exp.Column) and not column.table)
-            if not plain or column.name.lower() not in (name.lower() for name in known):
-                raise NameError(
-                    f'EXCEPT of an unknown column "{column.name}"',
-                    hint=did_you_mean(column.name, known),
-                    place=self._place(column),
-                )
-        names = {column.name.lower() for column in excepted}
-        left = [(name, column) for name, column in columns if name.lower() not in names]
-        if not left:
-            raise BindError("* EXCEPT leaves no column", place=self._place(excepted[0]))
-        return left
+    def _value(self, node: exp.Expr, binder: ExpressionBinder) -> Expression:
+        bound = binder.bind(node)
+        if bound.type == MONTHS:
+            place = self._place(node)
+            raise TypeError("an interval of months cannot be a column", hint="add it to a date", place=place)
+        return bound
+
+    def _check_name(self, name: str, item: exp.Expr) -> None:
+        if name.startswith("_"):
+            raise NameError(f'"{name}" starts with _', hint="choose another name", place=self._place(item))
+        if reason := why_unusable(name, is_object=False):
+            raise NameError(f'"{shown_name(name)}" cannot be a name', detail=reason, place=self._place(item))
 
     def _group(self, block: Block) -> None:
         """GROUP BY: gather the aggregates, and move select list and HAVING behind them."""
         group = self._query.args.get("group")
         after = [*block.select, *([] if block.having is None else [block.having])]
+        after += [*([] if block.qualify is None else [block.qualify]), *(item.expression for item in block.order)]
         calls = [node.call for item in after for node in item.walk() if isinstance(node, AggregateReference)]
         if group is None and not calls and block.having is None:
             return
         block.grouped = True
         block.calls = list(dict.fromkeys(calls))
         if group is not None:
-            unsupported = [name for name, value in group.args.items() if value and name != "expressions"]
-            if unsupported:
-                raise NotSupportedError(f"GROUP BY {unsupported[0].upper()} is not supported", place=self._place(group))
-            block.keys = [self._group_key(key, block) for key in group.expressions]
+            GroupClause(group, lambda key: self._group_key(key, block), self._place(group)).into(block)
         items = self._items if len(self._items) == len(block.select) else None
         for index, expression in enumerate(block.select):
             place = self._place(items[index] if items else self._query)
             block.select[index] = _behind_group(expression, block, place)
         if block.having is not None:
             block.having = _behind_group(block.having, block, self._place(self._query.args["having"]))
+        if block.qualify is not None:
+            block.qualify = _behind_group(block.qualify, block, self._place(self._query.args["qualify"]))
+        if block.order:
+            place = self._place(self._query.args["order"])
+            block.order = [
+                replace(item, expression=_behind_group(item.expression, block, place)) for item in block.order
+            ]
 
     def _group_key(self, key: exp.Expr, block: Block) -> Expression:
         bound: Expression | None = None
@@ -145,19 +171,12 @@ def operator_of(query: exp.Select) -> StreamOperator | None:
     return first if isinstance(first, StreamOperator) else None
 
 
-def refuse_clauses(query: exp.Expr, text: str) -> None:
-    for clause, words in _REFUSED_CLAUSES.items():
-        if value := query.args.get(clause):
-            place = place_of(value[0] if isinstance(value, list) else value, text)
-            raise NotSupportedError(f"{words} is not supported", place=place)
-
-
 def _check_clauses(query: exp.Select, text: str) -> None:
-    refuse_clauses(query, text)
     distinct = query.args.get("distinct")
     operator = operator_of(query)
     if distinct is not None and distinct.args.get("on") is not None:
-        raise NotSupportedError("DISTINCT ON is not supported", place=place_of(distinct, text))
+        hint = "write ROW_NUMBER() OVER (PARTITION BY a ORDER BY ..) in a subquery, and keep what is 1"
+        raise NotSupportedError("DISTINCT ON is not supported", hint=hint, place=place_of(distinct, text))
     if distinct is not None and operator is not None:
         raise BindError(
             f"DISTINCT outside {operator.this}",
@@ -174,6 +193,8 @@ def _behind_group(expression: Expression, block: Block, place: Place) -> Express
     if isinstance(expression, AggregateReference):
         index = block.calls.index(expression.call)
         return Column(expression.type, len(block.keys) + index, str(expression))
+    if isinstance(expression, GroupingReference):
+        return grouping_value(expression, block, place)
     if isinstance(expression, Column):
         raise BindError(
             f'column "{expression.name}" is neither grouped nor aggregated',
@@ -184,7 +205,13 @@ def _behind_group(expression: Expression, block: Block, place: Place) -> Express
     return expression.with_children(children) if children else expression
 
 
-def _unique(names: list[str]) -> list[str]:
+def _once(names: Sequence[str], values: Sequence[Expression]) -> dict[str, Expression]:
+    """What names of the select list stand for that are there once."""
+    lower = [name.lower() for name in names]
+    return {name: value for name, value in zip(lower, values, strict=True) if lower.count(name) == 1}
+
+
+def unique(names: list[str]) -> list[str]:
     """Output names made unique: a, a_1, a_2, ..."""
     taken: set[str] = set()
     result = []

@@ -8,9 +8,10 @@ from sqlglot import exp
 
 from millstream.errors import BindError, Place, TypeError
 from millstream.kernel.scalar.coercion import cast, common_type
-from millstream.kernel.scalar.expressions import Column
+from millstream.kernel.scalar.expressions import Column, Expression, Literal
+from millstream.language.blocks import BoundSubquery
 from millstream.plan import nodes as lo
-from millstream.types import DataType
+from millstream.types import NULL, DataType
 
 KINDS: dict[tuple[type[exp.Expr], bool], lo.SetKind] = {
     (exp.Union, False): "union all",
@@ -28,13 +29,23 @@ class SetChain:
     """The sides so far. Those of one operation that may be grouped anyhow, and of the same types, are put together in
     the end: from left to right where they are few, else halved."""
 
-    def __init__(self, first: lo.Node) -> None:
-        self._sides = [first]
+    def __init__(self, first: BoundSubquery) -> None:
+        self._sides = [first.plan]
         self._kind: lo.SetKind | None = None
+        self.names = list(first.names)
 
     @property
     def plan(self) -> lo.Node:
-        return self._sides[0] if self._kind is None else _combined(self._kind, self._sides)
+        return self._sides[0] if self._kind is None else combined(self._kind, self._sides)
+
+    def add_by_name(self, kind: lo.SetKind, side: BoundSubquery, place: Place) -> None:
+        """UNION BY NAME: columns of one name are one column; where a side has none of a name, it is NULL there."""
+        names = list(self.names)
+        names += [name for name in side.names if name.lower() not in {known.lower() for known in names}]
+        if len(names) > len(self.names):
+            self._sides = [_by_names(self.plan, self.names, names)]
+            self._kind, self.names = None, names
+        self.add(kind, _by_names(side.plan, side.names, names), place)
 
     def add(self, kind: lo.SetKind, side: lo.Node, place: Place) -> None:
         types = [field.type for field in self._sides[0].schema]
@@ -43,6 +54,16 @@ class SetChain:
             self._sides = [_cast_columns(self.plan, targets)]
             self._kind = kind
         self._sides.append(_cast_columns(side, targets))
+
+
+def _by_names(plan: lo.Node, own: Sequence[str], names: Sequence[str]) -> lo.Node:
+    """The plan's columns where their names stand, and NULL for the others."""
+    places = {name.lower(): index for index, name in enumerate(own)}
+    columns: list[Expression] = []
+    for name in names:
+        index = places.get(name.lower())
+        columns.append(Literal(NULL, None) if index is None else Column(plan.schema[index].type, index, name))
+    return lo.Project(plan, tuple(columns), tuple(names))
 
 
 def _common_types(left: list[DataType], right: list[DataType], place: Place) -> list[DataType]:
@@ -57,13 +78,13 @@ def _common_types(left: list[DataType], right: list[DataType], place: Place) -> 
     return targets
 
 
-def _combined(kind: lo.SetKind, sides: Sequence[lo.Node]) -> lo.Node:
+def combined(kind: lo.SetKind, sides: Sequence[lo.Node]) -> lo.Node:
     if len(sides) > _MANY and kind in _FROM_THE_LEFT:
         # a - b - c = a - (b + c), where no count falls below 0
-        return lo.SetOperation(kind, sides[0], _combined("union all", sides[1:]))
+        return lo.SetOperation(kind, sides[0], combined("union all", sides[1:]))
     if len(sides) > _MANY:
         half = len(sides) // 2
-        return lo.SetOperation(kind, _combined(kind, sides[:half]), _combined(kind, sides[half:]))
+        return lo.SetOperation(kind, combined(kind, sides[:half]), combined(kind, sides[half:]))
     result = sides[0]
     for side in sides[1:]:
         result = lo.SetOperation(kind, result, side)

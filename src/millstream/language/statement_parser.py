@@ -19,6 +19,7 @@ from millstream.language.literal_lists import moved, put_back, without, without_
 from millstream.language.literal_rows import PlainInsert, plain_inserts
 from millstream.language.nesting import room_to_nest, without_collecting
 from millstream.language.reading import all_read
+from millstream.language.refusals import STATEMENTS
 from millstream.language.type_names import column_type
 from millstream.names import is_text
 from millstream.types import DataType
@@ -27,6 +28,7 @@ _STATEMENT_WORDS = (
     "ADVANCE", "CREATE", "DELETE", "DROP", "EXPLAIN", "INSERT", "REGISTER", "SELECT", "SET", "SHOW", "UPDATE", "WITH",
 )  # fmt: skip
 _DROPPABLE = ("QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK")
+_PLAN_FORMATS = ("text", "json", "dot", "svg")
 _SHOWABLE = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "TEMPLATES", "SINKS", "PLAN")
 
 
@@ -183,7 +185,7 @@ class StatementParser(QueryParser):
         if not (
             self._at_stream_operator() or first.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
         ):
-            hint = did_you_mean(first.text, _STATEMENT_WORDS)
+            hint = STATEMENTS.get(keyword) or did_you_mean(first.text, _STATEMENT_WORDS)
             raise SyntaxError(
                 f'no statement starts with "{first.text}"',
                 place=Place(self.sql, first.start, first.end + 1),
@@ -252,25 +254,34 @@ class StatementParser(QueryParser):
         if self._match_text_seq("TABLE"):
             return self._parse_create_table()
         if self._match_text_seq("VIEW"):
+            absent = self._if_not_exists()
             name = self._name("a view")
             columns = self._names("a column") if self._match(TokenType.L_PAREN, advance=False) else ()
             self._expect("AS")
-            return st.CreateView(name=name, columns=columns, query=self._parse_cql(), **self._placed())
+            query = self._parse_cql()
+            return st.CreateView(name=name, columns=columns, query=query, if_not_exists=absent, **self._placed())
         if self._match_text_seq("SINK"):
-            name = self._name("a sink")
-            self._expect("FOR")
-            # A query may be called so.
-            is_template = self._next is not None and self._next.text.upper() != "USING"
-            is_template = is_template and bool(self._match_text_seq("TEMPLATE"))
-            query = self._name("a template" if is_template else "a query")
-            target = self._parse_external()
-            if target is None:
-                self._refuse("expected USING <format>")
-            return st.CreateSink(name=name, query=query, target=target, of_template=is_template, **self._placed())
+            return self._parse_create_sink()
         self._refuse("CREATE makes a STREAM, TABLE, VIEW or SINK")
 
+    def _if_not_exists(self) -> bool:
+        return bool(self._match_text_seq("IF", "NOT", "EXISTS"))
+
+    def _parse_create_sink(self) -> st.Statement:
+        absent, name = self._if_not_exists(), self._name("a sink")
+        self._expect("FOR")
+        # A query may be called so.
+        is_template = self._next is not None and self._next.text.upper() != "USING"
+        is_template = is_template and bool(self._match_text_seq("TEMPLATE"))
+        query = self._name("a template" if is_template else "a query")
+        target = self._parse_external()
+        if target is None:
+            self._refuse("expected USING <format>")
+        placed = self._placed()
+        return st.CreateSink(placed["place"], name, query, target, is_template, absent)
+
     def _parse_create_stream(self) -> st.Statement:
-        name, columns = self._name("a stream"), self._columns()
+        absent, name, columns = self._if_not_exists(), self._name("a stream"), self._columns()
         self._expect("TIMESTAMP", "BY")
         timestamp = self._parse_timestamp_column()
         clauses = self._parse_clauses(("TICK", "HEARTBEAT", "IDLE", "RETAIN", "USING"))
@@ -283,11 +294,12 @@ class StatementParser(QueryParser):
             retain=clauses.get("RETAIN"),
             retain_forever="RETAIN" in clauses and clauses["RETAIN"] is None,
             source=clauses.get("USING"),
+            if_not_exists=absent,
             **self._placed(),
         )
 
     def _parse_create_table(self) -> st.Statement:
-        name, columns = self._name("a table"), self._columns()
+        absent, name, columns = self._if_not_exists(), self._name("a table"), self._columns()
         key = self._names("a key column") if self._match_text_seq("KEY") else ()
         nature: Any = ""
         if self._match_text_seq("NON", "RETROACTIVE"):
@@ -316,6 +328,7 @@ class StatementParser(QueryParser):
             tick=found.get("TICK"),
             heartbeat=_heartbeat(found),
             source=found.get("USING"),
+            if_not_exists=absent,
             **self._placed(),
         )
 
@@ -344,9 +357,11 @@ class StatementParser(QueryParser):
 
     def _parse_heartbeat(self) -> tuple[Any, st.Duration | None]:
         if not self._match_texts(("ASCENDING", "DELAY", "CLOCK", "EXPLICIT")):
-            self._refuse("HEARTBEAT is ASCENDING, DELAY d, CLOCK or EXPLICIT")
+            self._refuse("HEARTBEAT is ASCENDING, DELAY d, CLOCK, CLOCK DELAY d or EXPLICIT")
         kind = self._prev.text.upper()
-        return kind, self._duration("DELAY") if kind == "DELAY" else None
+        if kind == "CLOCK" and self._match_text_seq("DELAY"):
+            kind = "CLOCK DELAY"
+        return kind, self._duration("DELAY") if kind.endswith("DELAY") else None
 
     def _parse_idle(self) -> st.Duration:
         self._expect("AFTER")
@@ -377,7 +392,7 @@ class StatementParser(QueryParser):
 
     def _parse_register(self) -> st.Statement:
         self._expect("QUERY")
-        name = self._name("a query")
+        absent, name = self._if_not_exists(), self._name("a query")
         mode: Any = None
         if self._match_text_seq("MODE"):
             if not self._match_texts(("EAGER", "LAZY", "NONE")):
@@ -385,13 +400,16 @@ class StatementParser(QueryParser):
             mode = self._prev.text.upper()
         self._expect("AS")
         begin = self._curr.start if self._curr else self._prev.end
-        return st.RegisterQuery(name=name, mode=mode, query=self._parse_cql(), begin=begin, **self._placed())
+        query = self._parse_cql()
+        return st.RegisterQuery(self._placed()["place"], name, mode, query, begin, absent)
 
     def _parse_dropping(self) -> st.Statement:
         if not self._match_texts(_DROPPABLE):
             self._refuse("DROP takes a QUERY, TEMPLATE, VIEW, STREAM, TABLE or SINK")
         kind: Any = self._prev.text.upper()
-        return st.Drop(kind=kind, name=self._name(f"a {kind.lower()}"), **self._placed())
+        present = bool(self._match_text_seq("IF", "EXISTS"))
+        name, cascade = self._name(f"a {kind.lower()}"), bool(self._match_text_seq("CASCADE"))
+        return st.Drop(self._placed()["place"], kind, name, present, cascade)
 
     def _parse_at(self) -> exp.Expr | None:
         return self._constant("an instant") if self._match_text_seq("AT") else None
@@ -399,8 +417,18 @@ class StatementParser(QueryParser):
     def _parse_insertion(self) -> st.Statement:
         self._expect("INTO")
         target = self._name("a stream or table")
-        columns = self._names("a column") if self._match(TokenType.L_PAREN, advance=False) else ()
-        self._expect("VALUES")
+        has_names = self._match(TokenType.L_PAREN, advance=False) and not self._at_wrapped_query()
+        columns = self._names("a column") if has_names else ()
+        if not self._match_text_seq("VALUES"):
+            if not self._curr:
+                self._refuse("expected VALUES or a query")
+            # In parentheses AT cannot be taken for an alias.
+            in_parentheses = self._at_wrapped_query() and self._match(TokenType.L_PAREN)
+            query = self._parse_cql()
+            if in_parentheses:
+                self._match_r_paren()
+            at = self._parse_at()
+            return st.InsertQuery(self._placed()["place"], target, columns, query, at)
         rows = self._parse_csv(self._value_row)
         run = self.plain.get(self._prev.end + 1)
         at = self._parse_at()
@@ -410,6 +438,11 @@ class StatementParser(QueryParser):
         self.runs[place.start] = run
         place = Place(self.sql, place.start, run[0].end if at is None else place.end)
         return st.Insert(place, target, columns, tuple(rows), at, run[0].rows)
+
+    def _at_wrapped_query(self) -> bool:
+        if not self._match(TokenType.L_PAREN, advance=False) or self._next is None:
+            return False
+        return self._next.token_type in (TokenType.SELECT, TokenType.WITH)
 
     def _value_row(self) -> tuple[exp.Expr, ...]:
         self._match_l_paren()
@@ -465,10 +498,30 @@ class StatementParser(QueryParser):
         return st.SetOption(name=name, value=value, stream=stream, **self._placed())
 
     def _parse_explain(self) -> st.Statement:
-        analyze = self._match_text_seq("ANALYZE")
+        analyze, form = bool(self._match_text_seq("ANALYZE")), "text"
+        following = self._next.text.upper() if self._next else ""
+        if self._curr and self._curr.token_type == TokenType.L_PAREN and following in ("FORMAT", "ANALYZE"):
+            self._advance()
+            while True:
+                if self._match_text_seq("ANALYZE"):
+                    analyze = True
+                elif self._match_text_seq("FORMAT"):
+                    form = self._plan_format()
+                else:
+                    self._refuse("EXPLAIN takes FORMAT and ANALYZE")
+                if not self._match(TokenType.COMMA):
+                    break
+            self._match_r_paren()
         if self._match_text_seq("QUERY"):
-            return st.Explain(analyze=analyze, query=None, name=self._name("a query"), **self._placed())
-        return st.Explain(analyze=analyze, query=self._parse_cql(), name=None, **self._placed())
+            name = self._name("a query")
+            return st.Explain(analyze=analyze, form=form, query=None, name=name, **self._placed())
+        return st.Explain(analyze=analyze, form=form, query=self._parse_cql(), name=None, **self._placed())
+
+    def _plan_format(self) -> str:
+        if not self._curr or self._curr.text.lower() not in _PLAN_FORMATS:
+            self._refuse(f"a plan's format is one of {', '.join(_PLAN_FORMATS)}")
+        self._advance()
+        return str(self._prev.text.lower())
 
     def _parse_showing(self) -> st.Statement:
         if not self._match_texts(_SHOWABLE):

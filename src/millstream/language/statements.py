@@ -59,7 +59,7 @@ class Duration:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    kind: OneOf["ASCENDING", "DELAY", "CLOCK", "EXPLICIT"] = "ASCENDING"
+    kind: OneOf["ASCENDING", "DELAY", "CLOCK", "CLOCK DELAY", "EXPLICIT"] = "ASCENDING"
     delay: Duration | None = None
     idle_after: Duration | None = None
 
@@ -96,6 +96,7 @@ class CreateStream(Statement):
     retain: Duration | None
     retain_forever: bool
     source: UsingClause | None
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class CreateTable(Statement):
     tick: Duration | None
     heartbeat: Heartbeat
     source: UsingClause | None
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class CreateView(Statement):
     name: Name
     columns: tuple[Name, ...]
     query: exp.Query
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ class CreateSink(Statement):
     query: Name
     target: UsingClause
     of_template: bool  # whether it is a template that is named, and all its queries are meant
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,12 +136,18 @@ class RegisterQuery(Statement):
     mode: OneOf["EAGER", "LAZY", "NONE"] | None
     query: exp.Query
     begin: int  # where the query begins in the text
+    if_not_exists: bool = False
+
+
+Creation = CreateStream | CreateTable | CreateView | CreateSink | RegisterQuery
 
 
 @dataclass(frozen=True)
 class Drop(Statement):
     kind: OneOf["QUERY", "TEMPLATE", "VIEW", "STREAM", "TABLE", "SINK"]
     name: Name
+    if_exists: bool = False
+    cascade: bool = False  # with all that reads it
 
 
 @dataclass(frozen=True)
@@ -153,6 +163,16 @@ class Insert(Statement):
 
 
 @dataclass(frozen=True)
+class InsertQuery(Statement):
+    """INSERT INTO .. SELECT: the rows that a query has now."""
+
+    target: Name
+    columns: tuple[Name, ...]
+    query: exp.Query
+    at: exp.Expr | None
+
+
+@dataclass(frozen=True)
 class Delete(Statement):
     target: Name
     where: exp.Expr | None
@@ -165,6 +185,9 @@ class Update(Statement):
     assignments: tuple[tuple[Name, exp.Expr], ...]
     where: exp.Expr | None
     at: exp.Expr | None
+
+
+TableChange = Insert | InsertQuery | Delete | Update
 
 
 @dataclass(frozen=True)
@@ -193,9 +216,10 @@ class AdHocQuery(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
-    """EXPLAIN of a query text, or of a registered query by name."""
+    """EXPLAIN of a query text, or of a registered query by name; as text, json, dot or svg."""
 
     analyze: bool
+    form: str
     query: exp.Query | None
     name: Name | None
 

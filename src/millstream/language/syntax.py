@@ -17,15 +17,17 @@ SAMPLE = "stream_sample"
 STREAM_OPERATORS = ("ISTREAM", "DSTREAM", "RSTREAM")
 # The text of an unnamed select item is its column's name; the parser notes it here.
 SOURCE_TEXT = "source_text"
+SOURCE_START = "source_start"  # where that begins
 PARAMETER = "parameter"  # the number of a ?
 
 
 class StreamWindow(exp.Expression):
     """`[NOW]`, `[RANGE size SLIDE slide]`, `[ROWS ..]`, `[PARTITION BY .. ROWS ..]`, `[TUMBLE size]`,
-    `[BEGIN begin END end]`.
+    `[HOP size SLIDE slide]`, `[SESSION size COMPLETE PARTITION BY ..]`, `[BEGIN begin END end]`.
 
-    `kind` is NOW, RANGE, ROWS, TUMBLE or BEGIN; sizes are exp.Literal (ticks or rows), exp.Interval, or
-    exp.Var UNBOUNDED.
+    `kind` is NOW, RANGE, ROWS, TUMBLE, HOP, SESSION, BEGIN, or USER with a `name`; sizes are exp.Literal (ticks or
+    rows), exp.Interval, or exp.Var UNBOUNDED. A window that was written as a table function of Flink, or as a group of
+    Spark, has a `descriptor`: the column that it says to be the timestamp.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {
@@ -35,6 +37,9 @@ class StreamWindow(exp.Expression):
         "partition": False,
         "begin": False,
         "end": False,
+        "descriptor": False,
+        "complete": False,
+        "name": False,
     }
 
 
@@ -57,13 +62,19 @@ class LiteralList(exp.Expression):
 
 
 class StreamOperator(exp.Expression):
-    """ISTREAM, DSTREAM or RSTREAM around a select list.
+    """ISTREAM, DSTREAM or RSTREAM around a select list, `every` being that of `RSTREAM(..) EVERY size`.
 
     `whole` marks the form around a whole query, `ISTREAM(SELECT ...)`, which is parsed as
     `SELECT ISTREAM(*) FROM (SELECT ...)`.
     """
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True, "distinct": False, "whole": False}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "expressions": True,
+        "distinct": False,
+        "whole": False,
+        "every": False,
+    }
 
 
 def place_of(node: exp.Expr, text: str) -> Place:

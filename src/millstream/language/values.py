@@ -28,7 +28,7 @@ def insert_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...
     if statement.literals is not None:
         statement = parsed_insert(statement)  # to find out where something is wrong
     text = statement.place.text
-    positions = _positions(statement, columns)
+    positions = positions_of(statement, columns)
     for number, row in enumerate(statement.rows, 1):
         if len(row) != len(positions):
             raise InputError(
@@ -46,7 +46,7 @@ def plain_rows(statement: st.Insert, columns: Schema) -> list[tuple[object, ...]
     """The rows of a statement that were read as plain constants; None where they were not, or one is wrong."""
     if statement.literals is None:
         return None
-    return by_position(statement.literals, _positions(statement, columns), columns)
+    return by_position(statement.literals, positions_of(statement, columns), columns)
 
 
 def together(statements: Sequence[st.Statement]) -> list[list[st.Statement]]:
@@ -93,7 +93,8 @@ def assignments(statement: st.Update, columns: Schema) -> list[Expression]:
     return values
 
 
-def _positions(statement: st.Insert, columns: Schema) -> Sequence[int]:
+def positions_of(statement: st.Insert | st.InsertQuery, columns: Schema) -> Sequence[int]:
+    """Which columns the values of a row are for."""
     if not statement.columns:
         return range(len(columns))
     names = {field.name.lower(): index for index, field in enumerate(columns)}

@@ -6,21 +6,24 @@ P sums as A does, exactly, by the cell beside the keys. What A makes of sums is 
 is in, when it is asked. It pays since a row is in one cell, however many queries want it. Sums are linear: so a query
 that comes late brings the sums of its past in cells of its own, and one that is gone is not asked for any more.
 
-Only what cannot fail is left for those who ask: a query fails as rows come, whoever asks.
+A query fails as rows come, whoever asks: where its sums do not fit into their type, which is looked at as they are made
+(CheckedSums). What else can fail is not left for those who ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from millstream.kernel.aggregation.accumulators import COPIES, Accumulator, accumulators_of
 from millstream.kernel.aggregation.aggregate_calls import BOOLEANS, VARIANCES, canonical
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall as KernelCall
 from millstream.kernel.aggregation.partial_sums import PARTIAL_SUMS, type_of
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import Column, Expression, Parameter, map_columns
+from millstream.kernel.scalar.expressions import Column, Expression, Parameter, Reported, map_columns
 from millstream.kernel.sharing.cells import CELL
+from millstream.kernel.sharing.query_windows import SizedWindow
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.patterns import Pattern, pattern_of
@@ -38,63 +41,115 @@ class CellSums:
     plan: lo.Aggregate
     combined: ph.Combined
 
+    def checked(self, members: lo.Node) -> lo.Aggregate:
+        """What is summed by cell; with what is made of it for queries, where that can fail."""
+        if not any(call.gives_error for call in self.combined.calls):
+            return self.plan
+        return ph.CheckedSums(self.plan.input, self.plan.keys, self.plan.calls, members)
 
-def can_be_summed_in_cells(core: lo.Node, columns: Sequence[Expression], above: Sequence[lo.Node]) -> bool:
-    """Whether the operators on the rows of queries begin with an aggregate of sums, and none of them can fail; and
-    whether these rows leave by themselves, so that cells do which queries that come and go have left behind."""
-    if not above or not isinstance(above[0], lo.Aggregate) or not all(map(_is_sum, above[0].calls)):
+
+def can_be_summed_in_cells(
+    core: lo.Node, columns: Sequence[Expression], above: Sequence[lo.Node], *, retracting: bool
+) -> bool:
+    """Whether the operators on the rows of queries begin with an aggregate of sums, or of extremes of rows that leave
+    by themselves, and none of them can fail but by sums that do not fit. With `retracting` windows take rows back."""
+    if not above or not isinstance(above[0], lo.Aggregate):
         return False
-    if pattern_of(core) not in (Pattern.WKS, Pattern.WK):
+    leaving = not retracting and _leave_by_themselves(core)
+    if not all(_is_sum(call) or (leaving and _is_extreme(call)) for call in above[0].calls):
         return False
     if not all(isinstance(node, lo.Filter | lo.Project | lo.Distinct) for node in above[1:]):
         return False
     computed = [*columns, *(e for node in above for e in node.computed)]
+    computed = [e.transform(lambda part: part.value if _is_total(part) else part) for e in computed]
     return not any(can_fail(e) or any(isinstance(part, Parameter) for part in e.walk()) for e in computed)
 
 
-def _is_sum(call: lo.AggregateCall) -> bool:
-    """Whether a call is a function of sums that never fails."""
-    argument = None if call.argument is None else call.argument.type
-    exact = argument is None or argument.is_numeric or canonical(call.function) in ("count", *BOOLEANS)
-    return (
-        canonical(call.function) in _SUMS
-        and not call.distinct
-        and call.definition is None
-        and call.error is None
-        and exact
+def _leave_by_themselves(core: lo.Node) -> bool:
+    """Whether rows end at instants that are known when they come, and none is ever taken back: then also what is no sum
+    is that of a cell for all its queries, until its rows are gone."""
+    return pattern_of(core) in (Pattern.WKS, Pattern.WK) and all(
+        isinstance(node, lo.StreamScan | lo.Window | lo.Filter | lo.Project)
+        or (isinstance(node, lo.Join) and node.join == "inner")
+        for node in core.walk()
     )
 
 
-def summed_in_cells(rows: ph.Selection, columns: Sequence[Expression], node: lo.Node) -> CellSums:
-    """The aggregate over `columns` of the rows that queries select."""
+def _is_total(expression: Expression) -> TypeGuard[Reported]:
+    return isinstance(expression, Reported) and all(isinstance(part, Column) for part in expression.children)
+
+
+def _is_sum(call: lo.AggregateCall) -> bool:
+    """Whether a call is a function of sums, or tells where it has no value."""
+    argument = None if call.argument is None else call.argument.type
+    exact = argument is None or argument.is_numeric or canonical(call.function) in ("count", *BOOLEANS)
+    return canonical(call.function) in _SUMS and not call.distinct and call.definition is None and exact
+
+
+def _is_extreme(call: lo.AggregateCall) -> bool:
+    return canonical(call.function) in ("min", "max") and not call.distinct and call.definition is None
+
+
+def summed_in_cells(
+    rows: ph.Selection, columns: Sequence[Expression], node: lo.Node, window: SizedWindow | None = None
+) -> CellSums:
+    """The aggregate over `columns` of the rows that queries select, each in the window of its query where that has one
+    of its own."""
     if not isinstance(node, lo.Aggregate):
         raise AssertionError("no aggregate")
     over = [_over(key, columns) for key in node.keys]
     needed = [None if call.argument is None else _over(call.argument, columns) for call in node.calls]
     read = list(dict.fromkeys([*over, *(e for e in needed if e is not None)]))
-    selected = ph.CellSelection(rows.input, rows.group, tuple(read), tuple(map(str, read)), rows.shapes)
+    selected = ph.CellSelection(rows.input, rows.group, tuple(read), tuple(map(str, read)), rows.shapes, window)
     places = {e: _column(selected.schema, len(CELL) + index) for index, e in enumerate(read)}
     keys = (*(_column(selected.schema, index) for index in range(len(CELL))), *(places[e] for e in over))
 
-    arguments = list(dict.fromkeys(e for e in needed if e is not None))
-    first = 1 + len(over)  # behind the place of the query and the keys
-    described = (*(Field(str(e), e.type) for e in ([*over, *arguments])),)
-    virtual: Schema = (Field("query", BIGINT), *described)
-    calls: list[lo.AggregateCall] = []
-    totals: dict[Accumulator, lo.AggregateCall] = {COPIES: lo.AggregateCall("count", None, False, BIGINT)}
-    for call, argument in zip(node.calls, needed, strict=True):
-        at = None if argument is None else first + arguments.index(argument)
-        calls.append(replace(call, argument=None if at is None else _column(virtual, at)))
-        for total in accumulators_of(KernelCall(call.function, at, False, call.type), virtual):
-            if argument is not None:
-                kind = type_of(total.kind, argument.type)
-                totals[total] = lo.AggregateCall(_FUNCTION[total.kind], places[argument], False, kind)
-    plan = lo.Aggregate(selected, keys, tuple(dict.fromkeys(totals.values())))
-    made = list(plan.calls)
+    totals = list(dict.fromkeys((_COPIES, *_parts(node.calls, needed, places))))
+    plan = lo.Aggregate(selected, keys, tuple(totals))
     source = ph.MatchScan(CELLS, (ph.QUERY, *plan.schema[len(CELL) :]), retracting=True)
-    sums = tuple((total.kind, total.argument, first + made.index(call)) for total, call in totals.items())
-    combined = ph.Combined(source, first, virtual[first:], tuple(calls), sums, always=not node.keys)
+
+    # Calls are over the rows of totals, and behind these over the arguments as they were.
+    first = 1 + len(over)
+    arguments = list(dict.fromkeys(e for e in needed if e is not None))
+    described = (*source.schema, *(Field(str(e), e.type) for e in arguments))
+    calls: list[lo.AggregateCall] = []
+    sums: dict[Accumulator, int] = {COPIES: first + totals.index(_COPIES)}
+    for call, argument in zip(node.calls, needed, strict=True):
+        if argument is None:
+            calls.append(call)
+            continue
+        if _is_extreme(call):
+            part = first + totals.index(replace(call, argument=places[argument]))
+            calls.append(replace(call, argument=_column(described, part)))
+            continue
+        at = len(source.schema) + arguments.index(argument)
+        calls.append(replace(call, argument=_column(described, at)))
+        for total in accumulators_of(KernelCall(call.function, at, False, call.type), described):
+            sums[total] = first + totals.index(_part(total, argument, places))
+    columns_of = tuple((total.kind, total.argument, column) for total, column in sums.items())
+    combined = ph.Combined(source, first, described[len(source.schema) :], tuple(calls), columns_of, not node.keys)
     return CellSums(plan, combined)
+
+
+_COPIES = lo.AggregateCall("count", None, False, BIGINT)
+
+
+def _parts(
+    calls: Sequence[lo.AggregateCall], needed: Sequence[Expression | None], places: Mapping[Expression, Column]
+) -> Iterator[lo.AggregateCall]:
+    """What is aggregated by cell for calls over some arguments."""
+    for call, argument in zip(calls, needed, strict=True):
+        if argument is not None and _is_extreme(call):
+            yield replace(call, argument=places[argument])
+        elif argument is not None:
+            only = (Field(str(argument), argument.type),)
+            for total in accumulators_of(KernelCall(call.function, 0, False, call.type), only):
+                yield _part(total, argument, places)
+
+
+def _part(total: Accumulator, argument: Expression, places: Mapping[Expression, Column]) -> lo.AggregateCall:
+    kind = type_of(total.kind, argument.type)
+    return lo.AggregateCall(_FUNCTION[total.kind], places[argument], False, kind)
 
 
 def _over(expression: Expression, columns: Sequence[Expression]) -> Expression:

@@ -20,7 +20,18 @@ from dataclasses import dataclass, replace
 from math import exp, log2, prod
 
 from millstream.kernel.scalar.expressions import Call, Column, Expression, Literal, columns_used, conjunction, conjuncts
-from millstream.kernel.windows.time import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
+from millstream.kernel.windows.time import (
+    BeginEnd,
+    Hop,
+    Now,
+    Range,
+    Rows,
+    Sessions,
+    Tumble,
+    Unbounded,
+    UserWindow,
+    WindowSpecification,
+)
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.keys import split_condition
@@ -178,7 +189,9 @@ def _estimate(node: lo.Node, statistics: Statistics, known: Known) -> Estimate:
         case lo.Window():
             stream = estimate(node.input, statistics, known)
             size = min(_rows_in(node.window, stream.rate), stream.rate * HORIZON)
-            return replace(stream, size=size, distinct=tuple(min(d, max(size, 1.0)) for d in stream.distinct))
+            more = len(node.schema) - len(stream.distinct)
+            distinct = (*(min(d, max(size, 1.0)) for d in stream.distinct), *(max(size, 1.0),) * more)
+            return replace(stream, size=size, distinct=distinct)
         case lo.Filter():
             child = estimate(node.input, statistics, known)
             return child.scaled(_left_by(node.condition, child))
@@ -226,9 +239,11 @@ def _rows_in(window: WindowSpecification, rate: float) -> float:
     match window:
         case Rows():
             return float(window.rows)
-        case Now():
+        case Now() | UserWindow():
             return rate
-        case Range() | Tumble():
+        case Sessions():
+            return rate * max(window.gap, 1)
+        case Range() | Tumble() | Hop():
             return rate * max(window.size, 1)
         case BeginEnd(begin=None):
             return rate * max(window.begin_age - window.end_age, 1)

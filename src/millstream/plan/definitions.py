@@ -8,18 +8,37 @@ from typing import Literal as OneOf
 from millstream.plan.nodes import ChangeSource, Node, TableNature
 from millstream.types import BIGINT, STRING, TIMESTAMP, DataType, Field, Schema
 
-HeartbeatKind = OneOf["ASCENDING", "DELAY", "CLOCK", "EXPLICIT"]
+HeartbeatKind = OneOf["ASCENDING", "DELAY", "CLOCK", "CLOCK DELAY", "EXPLICIT"]
+
+
+_UNITS = (
+    *(("WEEK", 604_800_000_000), ("DAY", 86_400_000_000), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000)),
+    *(("SECOND", 1_000_000), ("MILLISECOND", 1_000)),
+)
+
+
+def shown_duration(microseconds: int) -> str:
+    """A duration as people write it: in the largest unit that it is a multiple of."""
+    found = next((unit for unit in _UNITS if microseconds and microseconds % unit[1] == 0), ("MICROSECOND", 1))
+    count = microseconds // found[1]
+    return f"{count} {found[0]}{'' if count == 1 else 'S'}"
 
 
 @dataclass(frozen=True)
 class TimeDomain:
-    """How instants are counted: microseconds per tick (None where ticks are bare numbers) and the type of `_ts`."""
+    """How instants are counted: microseconds per tick (None where ticks are bare numbers) and the type of `_ts`. Of a
+    stream that RSTREAM .. EVERY makes, only multiples of `every` have elements."""
 
     tick: int | None
     type: DataType = BIGINT
+    every: int = 1
 
     def __str__(self) -> str:
-        return "plain ticks" if self.tick is None else f"{self.tick} microseconds a tick"
+        return "plain ticks" if self.tick is None else f"ticks of {shown_duration(self.tick)}"
+
+    def duration(self, ticks: int) -> str:
+        """So many ticks as people write them."""
+        return str(ticks) if self.tick is None else shown_duration(ticks * self.tick)
 
     @property
     def is_microseconds(self) -> bool:
@@ -40,8 +59,15 @@ class HeartbeatRule:
     delay: int = 0
     idle_after: int | None = None
 
-    def __str__(self) -> str:
-        return f"DELAY {self.delay}" if self.kind == "DELAY" else self.kind
+    def shown(self, domain: TimeDomain) -> str:
+        delay = f" DELAY {domain.duration(self.delay)}" if self.delay else ""
+        kind = self.kind.removesuffix("DELAY").strip()
+        idle = "" if self.idle_after is None else f" IDLE AFTER {shown_duration(self.idle_after)}"
+        return f"{kind}{delay}{idle}".strip()
+
+    @property
+    def is_raised_by_elements(self) -> bool:
+        return self.kind not in ("EXPLICIT", "CLOCK DELAY")
 
 
 @dataclass(frozen=True)

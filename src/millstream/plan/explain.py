@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from millstream.kernel.joins.graph import JoinGraph
 from millstream.kernel.just_in_time.tree_shape import shown_shape
-from millstream.kernel.windows.time import Rows
+from millstream.kernel.ordering.sort_keys import SortKey
+from millstream.kernel.ordering.window_functions import WindowCall
+from millstream.kernel.windows.time import Rows, Sessions
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.keys import split_condition
 from millstream.plan.analysis.patterns import pattern_of
-from millstream.types import show_schema
+from millstream.plan.definitions import TimeDomain
+from millstream.types import Schema, show_schema
+
+PLAIN_TICKS = TimeDomain(None)
+_SIZES = re.compile(r"(RANGE|SLIDE|TUMBLE|HOP|SESSION|-) (\d+)")
 
 
-def explain(plan: lo.Node) -> str:
-    return "\n".join(_lines(plan, "", ""))
+def explain(plan: lo.Node, domain: TimeDomain | None = None) -> str:
+    """The domain says in which units windows are shown."""
+    return "\n".join(_lines(plan, domain or PLAIN_TICKS, "", ""))
 
 
-def _lines(node: lo.Node, first: str, rest: str) -> Iterator[str]:
+def _lines(node: lo.Node, domain: TimeDomain, first: str, rest: str) -> Iterator[str]:
     kind = "stream" if node.kind == "stream" else f"relation {pattern_of(node).name}"
-    yield f"{first}{describe(node)}  {kind} {show_schema(node.schema)}"
+    yield f"{first}{describe(node, domain)}  {kind} {show_schema(node.schema)}"
     for index, child in enumerate(node.children):
         last = index == len(node.children) - 1
-        yield from _lines(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+        yield from _lines(child, domain, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
 
 
-def describe(node: lo.Node) -> str:
+def describe(node: lo.Node, domain: TimeDomain = PLAIN_TICKS) -> str:
     """One operator in words."""
     match node:
         case lo.StreamScan():
@@ -35,18 +44,26 @@ def describe(node: lo.Node) -> str:
             return f"Table {node.title}{f' {node.nature}' if node.nature else ''}"
         case lo.OneRow():
             return "One row"
+        case lo.Values():
+            return f"Values of {len(node.rows)} row{'s' * (len(node.rows) > 1)}"
         case lo.Sample():
             return f"Sample {node.percent:g} percent, seed {node.seed}"
+        case ph.SizedRows():
+            return "Window of each query, [ROWS]"
         case lo.Window():
-            return f"Window {_window(node)}"
+            return f"Window {_window(node, domain)}"
+        case lo.Bounds():
+            return f"Bounds of the window, cut every {domain.duration(node.slide)}"
         case lo.RelationToStream():
-            return node.operator.capitalize()
+            return node.operator.capitalize() + (f" every {domain.duration(node.every)}" if node.every > 1 else "")
         case lo.Filter():
             return f"Filter {node.condition}"
         case lo.Project():
             return f"Project {', '.join(str(expression) for expression in node.expressions)}"
         case lo.Join():
             return _join(node)
+        case lo.AsofJoin():
+            return _asof_join(node)
         case ph.ManyJoin():
             return _many_join(node)
         case ph.Stamped():
@@ -61,6 +78,8 @@ def describe(node: lo.Node) -> str:
             return "Selection for many queries" + (f" key {node.key}" if node.key is not None else "")
         case ph.Constants():
             return f"Constants {', '.join(map(str, node.parameters))} of queries"
+        case ph.QueryWindow():
+            return f"Window of each query, [{node.window.kind.upper()}]"
         case ph.Expand():
             return "Expand to queries"
         case ph.CellSelection():
@@ -88,21 +107,70 @@ def describe(node: lo.Node) -> str:
             return "Matches for many queries" + (f" key {node.key}" if node.key is not None else "")
         case ph.MatchScan():
             return "Materialized"
+        case ph.Runs():
+            return "Runs of presence"
         case lo.Distinct():
             return "Distinct"
+        case lo.Top():
+            return _top(node)
+        case lo.Over():
+            return _over(node)
         case lo.SetOperation():
             return node.operation.capitalize()
         case _:
             return type(node).__name__
 
 
-def _window(node: lo.Window) -> str:
+def _asof_join(node: lo.AsofJoin) -> str:
+    own, operator, other = node.nearest
+    keys = ", ".join(f"{node.left.schema[one].name} = {node.right.schema[two].name}" for one, two in node.keys)
+    nearest = f"{node.left.schema[own].name} {operator} {node.right.schema[other].name}"
+    return f"Join asof{' left' if node.outer else ''}{f' key {keys}' if keys else ''} nearest {nearest}"
+
+
+def _top(node: lo.Top) -> str:
+    places, order = node.places, node.order
+    words = ["First rows" if places.limit is None else f"First {places.limit} rows"]
+    words += ["with ties"] if places.with_ties else []
+    words += [f"after {places.offset}"] if places.offset else []
+    words += [f"by {shown_keys(order.keys, node.schema)}"] if order.keys else []
+    words += [f"key {', '.join(node.schema[column].name for column in order.partition)}"] if order.partition else []
+    return " ".join(words)
+
+
+def _over(node: lo.Over) -> str:
+    shown = [name for call, name in zip(node.calls, node.names, strict=True) if not _gives_error(call)]
+    words = [f"Over{f' {shown_keys(node.order.keys, node.schema)}' if node.order.keys else ''}"]
+    partition = ", ".join(node.schema[column].name for column in node.order.partition)
+    words += [f"key {partition}"] if partition else []
+    return f"{' '.join(words)} computing {', '.join(name.removesuffix(' OVER (...)') for name in shown) or 'nothing'}"
+
+
+def _gives_error(call: WindowCall) -> bool:
+    return call.aggregate is not None and call.aggregate.gives_error
+
+
+def shown_keys(keys: Sequence[SortKey], schema: Schema) -> str:
+    return ", ".join(
+        f"{schema[key.column].name}{' DESC' if key.descending else ''}"
+        f"{'' if key.nulls_first != key.descending else ' NULLS FIRST' if key.nulls_first else ' NULLS LAST'}"
+        for key in keys
+    )
+
+
+def _window(node: lo.Window, domain: TimeDomain) -> str:
     window = node.window
     if isinstance(window, Rows) and window.partition:
         names = ", ".join(node.schema[index].name for index in window.partition)
         slide = f" SLIDE {window.slide}" if window.slide != 1 else ""
         return f"[PARTITION BY {names} ROWS {window.rows}{slide}] key {names}"
-    return str(window)
+    shown, key = str(window), ""
+    if isinstance(window, Sessions) and window.partition:
+        names = ", ".join(node.schema[index].name for index in window.partition)
+        shown, key = str(replace(window, partition=())), f" key {names}"
+    if not isinstance(window, Rows):
+        shown = _SIZES.sub(lambda found: f"{found[1]} {domain.duration(int(found[2]))}", shown)
+    return shown + key
 
 
 def _join(node: lo.Join) -> str:

@@ -15,6 +15,8 @@ from millstream.types import DataType
 FORGETTING = "+"  # in names of steps: what follows tells what windows below have forgotten
 _CHAINS = ("and", "or")  # which may be long: their parts are noted, and not they themselves as parts of others
 
+_ALWAYS = object()  # no value of a field
+
 
 class Fingerprints:
     """Fingerprints of values that have parts in common, each part written down once."""
@@ -66,8 +68,8 @@ def _of_value(value: object) -> str:
 
 
 def _of_fields(value: Any, written: Callable[[object], str]) -> str:
-    given = ((getattr(value, name), always) for name, always in _counted(type(value)))  # type: ignore[arg-type]
-    return f"{TAGS[type(value)]}({','.join([written(part) for part, always in given if always or part])})"
+    given = ((getattr(value, name), usual) for name, usual in _counted(type(value)))  # type: ignore[arg-type]
+    return f"{TAGS[type(value)]}({','.join([written(part) for part, usual in given if part != usual])})"
 
 
 @cache
@@ -91,8 +93,10 @@ def producer_of(join: str) -> str:
 
 
 @cache
-def _counted(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields that count, and whether they do where they are empty: one that was added later must not, since what is
-    kept under the old names would be lost."""
+def _counted(kind: Any) -> tuple[tuple[str, object], ...]:
+    """The fields that count, and the value with which they do not: one that was added later must not count where it is
+    as it was before, since what is kept under the old names would be lost."""
     counted = (part for part in fields(kind) if part.compare and part.metadata.get("fingerprint", True))
-    return tuple((part.name, part.metadata.get("fingerprint") != "where given") for part in counted)
+    return tuple(
+        (part.name, part.default if part.metadata.get("fingerprint") == "where given" else _ALWAYS) for part in counted
+    )

@@ -9,7 +9,8 @@ long as it looks at single rows, these carry the set of queries that want them; 
 query gets its own rows, and its number becomes a column that everything is kept apart by.
 
 A plan may be split elsewhere (`Cut`): queries that differ in HAVING have their aggregate in common, which is then the
-core. What columns are made of by a query's own constants is left for its readers (`plan/own_columns.py`).
+core. What columns are made of by a query's own constants is left for its readers (`plan/own_columns.py`). Queries with
+windows of different sizes on a stream have its elements in common, and are given them for so long (`QueryWindow`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Literal as OneOf
 
 from millstream.kernel.aggregation.aggregate_calls import BOOLEANS, VARIANCES, canonical
@@ -38,7 +40,8 @@ from millstream.kernel.scalar.expressions import (
     shift_columns,
 )
 from millstream.kernel.sharing.keyed_selection import equality_key
-from millstream.kernel.windows.time import Rows
+from millstream.kernel.sharing.query_windows import SizedWindow
+from millstream.kernel.windows.time import Now, Rows, Sessions, UserWindow
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_non_retroactive
@@ -51,9 +54,10 @@ from millstream.plan.own_columns import (
     with_general_constants,
     with_general_labels,
 )
+from millstream.plan.own_windows import parametrised_window
 from millstream.plan.parted import PartRows, part_schema, put_together
 from millstream.plan.tags import TAGS
-from millstream.types import BOOLEAN, STRING, DataType
+from millstream.types import BIGINT, BOOLEAN, STRING, DataType
 
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">="}
 # Aggregates that do not see NULL, so that a row of NULLs makes a group exist and changes nothing else.
@@ -62,9 +66,10 @@ _MANY_CONSTANTS = 1_000
 QUERY_ROWS = "_queries-"  # what the names of query tables as sources begin with
 
 # Where queries begin to differ: in what they select of the FROM list, or of what is computed from it (HAVING); or also
-# in constants that stand anywhere above the FROM list.
-Cut = OneOf["from", "computed", "anywhere"]
-CUTS: tuple[Cut, ...] = "computed", "from", "anywhere"
+# in constants that stand anywhere above the FROM list; or also in how long elements stay in the window on a stream.
+# "everywhere" is both.
+Cut = OneOf["from", "computed", "anywhere", "window", "everywhere"]
+CUTS: tuple[Cut, ...] = "computed", "from", "window", "anywhere", "everywhere"
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,13 @@ class Split:
         return tuple(sorted({e.index for each in expressions for e in each.walk() if isinstance(e, Parameter)}))
 
     @property
+    def window(self) -> SizedWindow | None:
+        """Of each query, where these may have windows of any sizes."""
+        if isinstance(self.core, ph.SizedRows):
+            return SizedWindow("rows", True, (self.core.place,))
+        return self.above[0].window if self.above and isinstance(self.above[0], ph.QueryWindow) else None
+
+    @property
     def is_join(self) -> bool:
         return isinstance(self.core, lo.Join | ph.ManyJoin)
 
@@ -112,6 +124,8 @@ def splits(plan: lo.Node) -> list[Split]:
 
 def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
     """None where there is nothing to take out, or something that cannot keep queries apart."""
+    if cut in ("window", "everywhere"):
+        return _split_at_window(plan, cut)
     if cut == "anywhere":
         plan, constants = with_general_constants(plan, _differs_in_selections)
         if not constants and not any(is_parametrised(e) for node in plan.walk() for e in node.computed):
@@ -124,11 +138,49 @@ def split(plan: lo.Node, cut: Cut = "from") -> Split | None:
     return replace(found, constants=constants, cut=cut)
 
 
+def _split_at_window(plan: lo.Node, cut: Cut) -> Split | None:
+    """What queries select of a stream is the same, however long it stays in their windows. What fails does so as long
+    as it stays, so that nothing of it may."""
+    scans = [node for node in plan.walk() if isinstance(node, lo.Window) and isinstance(node.input, lo.StreamScan)]
+    if len(scans) != 1 or any(is_parametrised(e) for node in plan.walk() for e in node.computed):
+        return None
+    taken = parametrised_window(scans[0].window)
+    if taken is None:
+        return None
+    window, sizes = taken
+    if cut == "everywhere":
+        plan, constants = with_general_constants(plan, _differs_in_selections, sizes)
+        if not constants:
+            return None
+    else:
+        plan, constants = with_general_labels(plan, len(sizes))
+    found = _split(taken_apart(plan), cut)
+    if found is None or found.core != scans[0]:
+        return None
+    row_wise = takewhile(lambda node: isinstance(node, lo.Filter | lo.Project), found.above)
+    if any(map(can_fail, (found.condition, *found.columns, *(e for node in row_wise for e in node.computed)))):
+        return None
+    if isinstance(scans[0].window, Rows):
+        return _with_counted_rows(replace(found, constants=(*sizes, *constants), cut=cut), scans[0], scans[0].window)
+    elements = replace(scans[0], window=Now())
+    own = ph.QueryWindow(elements, window)
+    return replace(found, core=elements, above=(own, *found.above), constants=(*sizes, *constants), cut=cut)
+
+
+def _with_counted_rows(found: Split, scan: lo.Window, window: Rows) -> Split:
+    """The size of a window that counts rows is the first parameter: it says which of the rows that leave are left."""
+    core = ph.SizedRows(scan.input, replace(window, rows=ph.most_rows(window.rows)))
+    size = Column(BIGINT, len(scan.schema), "size")
+    own = Call(BOOLEAN, "or", (Call(BOOLEAN, "isnull", (size,)), Call(BOOLEAN, "=", (size, Parameter(BIGINT, 0)))))
+    condition = own if found.condition == TRUE else conjunction([found.condition, own])
+    return replace(found, core=core, condition=condition)
+
+
 def _split(taken: Taken, cut: Cut) -> Split | None:
     above: list[lo.Node] = []
     node = taken.plan
     while not (isinstance(node, lo.Filter | lo.Project) if cut == "computed" else _is_row_wise(node)):
-        if not _can_be_lifted(node):
+        if not can_be_lifted(node):
             return _split_in_parts(taken) if cut == "anywhere" else None
         above.append(node)
         node = node.children[0]
@@ -138,7 +190,7 @@ def _split(taken: Taken, cut: Cut) -> Split | None:
     pulled = _pull(node, leaf)
     above.reverse()
     own = [*taken.own_columns, *pulled.columns, *(e for each in above for e in each.computed)]
-    if pulled.condition == TRUE and not any(map(is_parametrised, own)):
+    if pulled.condition == TRUE and cut != "window" and not any(map(is_parametrised, own)):
         return None
     if not any(isinstance(n, lo.StreamScan) for n in pulled.core.walk()):
         return None
@@ -185,11 +237,14 @@ def _with_parts(node: lo.Node, parts: list[PartRows], *, expanded: bool) -> lo.N
     match node:
         case lo.SetOperation():
             sides = [_with_parts(child, parts, expanded=True) for child in node.children]
-        case lo.Join(join="inner") if not is_parametrised(node.condition):
-            sides = [_with_parts(child, parts, expanded=False) for child in node.children]
-        case lo.Join(join="left" | "semi" | "anti") if not is_parametrised(node.condition):
-            sides = [_with_parts(node.left, parts, expanded=True), _with_parts(node.right, parts, expanded=False)]
-        case _ if _can_be_lifted(node) and len(node.children) == 1:
+        case lo.Join():
+            # Whose constants are looked at, or without partner is there, is there for a query.
+            is_own = is_parametrised(node.condition) or node.join == "full"
+            wanted = is_own or node.join not in ("inner", "right"), is_own or node.join == "right"
+            sides = [
+                _with_parts(child, parts, expanded=each) for child, each in zip(node.children, wanted, strict=True)
+            ]
+        case _ if can_be_lifted(node) and len(node.children) == 1:
             sides = [_with_parts(node.children[0], parts, expanded=True)]
         case _:
             return None
@@ -247,7 +302,7 @@ def _takes_back(node: lo.Node) -> bool:
     if isinstance(node, lo.TableScan):
         return node.nature not in ("APPEND ONLY", "STATIC")
     if isinstance(node, lo.Window):
-        return isinstance(node.window, Rows)
+        return isinstance(node.window, Rows | Sessions)
     return isinstance(node, lo.Distinct | lo.SetOperation | lo.RelationToStream) or (
         isinstance(node, lo.Join) and node.join != "inner"
     )
@@ -275,7 +330,7 @@ def _is_equality(expression: Expression) -> bool:
 
 def _is_row_wise(node: lo.Node) -> bool:
     """Selections, projections and inner joins of windows on base streams and of tables; and such rows with partners, or
-    without any, among others that are the same for all queries: LEFT JOIN, EXISTS and IN leave them as they are."""
+    without any, among others that are the same for all queries: outer joins, EXISTS and IN leave them as they are."""
     match node:
         case lo.Filter() | lo.Project():
             return _is_row_wise(node.input)
@@ -283,12 +338,20 @@ def _is_row_wise(node: lo.Node) -> bool:
             return not any(is_non_retroactive(child) for child in node.children) and all(
                 _is_row_wise(child) for child in node.children
             )
+        case lo.Join() if is_parametrised(node.condition):
+            return False
         case lo.Join(join="left" | "semi" | "anti"):
             return _is_row_wise(node.left) and _is_common(node.right)
+        case lo.Join(join="right"):
+            return _is_row_wise(node.right) and _is_common(node.left)
+        case lo.Join(join="full"):
+            return _is_common(node)
         case lo.Window():
             return isinstance(node.input, lo.StreamScan | lo.Sample) and all(
                 isinstance(below, lo.StreamScan | lo.Sample) for below in node.input.walk()
             )
+        case lo.Bounds():
+            return _is_row_wise(node.input)
         case ph.Stamped():
             return isinstance(node.input, lo.Window) and _is_row_wise(node.input)
         case lo.TableScan():
@@ -299,9 +362,16 @@ def _is_row_wise(node: lo.Node) -> bool:
 
 def _differs_in_selections(node: lo.Node) -> bool:
     """Whether it is row-wise, and has no constants in what its rows are looked for in."""
-    sides = (n.right for n in node.walk() if isinstance(n, lo.Join) and n.join != "inner")
-    constants = (e for side in sides for below in side.walk() for e in below.computed if constants_of(e))
+    outer = [n for n in node.walk() if isinstance(n, lo.Join) and n.join != "inner"]
+    sides = (side for n in outer for side in n.children if side is not _selected_side(n))
+    looked_for = (e for side in sides for below in side.walk() for e in below.computed)
+    constants = (e for e in (*looked_for, *(n.condition for n in outer)) if constants_of(e))
     return _is_row_wise(node) and next(constants, None) is None
+
+
+def _selected_side(join: lo.Join) -> lo.Node | None:
+    """The side all of whose rows an outer join leaves as they are, or looks for partners of."""
+    return {"full": None, "right": join.right}.get(join.join, join.left)
 
 
 def _is_common(node: lo.Node) -> bool:
@@ -314,9 +384,12 @@ def _is_common(node: lo.Node) -> bool:
     )
 
 
-def _can_be_lifted(node: lo.Node) -> bool:
+def can_be_lifted(node: lo.Node) -> bool:
+    """Whether rows of many queries can be kept apart by it."""
     match node:
-        case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window():
+        case lo.Window(window=UserWindow()):
+            return False
+        case lo.Filter() | lo.Project() | lo.Distinct() | lo.RelationToStream() | lo.Window() | lo.Top() | lo.Over():
             return True
         case ph.Matches() | ph.RankedTree():
             return True
@@ -349,13 +422,28 @@ def _pull(node: lo.Node, leaf: lo.Node | None = None) -> _Pulled:
         case lo.Project():
             below = _pull(node.input, leaf)
             return replace(below, columns=[_over(e, below.columns) for e in node.expressions])
+        case lo.Bounds():
+            return _pull_bounds(node)
+        case lo.Join(join="full"):
+            pass
         case lo.Join(join="left" | "semi" | "anti"):
             return _pull_left(node)
+        case lo.Join(join="right"):
+            return _pull_right(node)
         case lo.Join() | ph.ManyJoin():
             return _pull_join(node)
         case _:
             pass
     return _Pulled(node, TRUE, [Column(f.type, index, f.name) for index, f in enumerate(node.schema)])
+
+
+def _pull_bounds(node: lo.Bounds) -> _Pulled:
+    """What is selected of rows is so of all that they are cut into."""
+    below = _pull(node.input)
+    core = replace(node, input=below.core)
+    width = len(below.core.schema)
+    bounds = [Column(f.type, width + index, f.name) for index, f in enumerate(core.schema[width:])]
+    return _Pulled(core, below.condition, [*below.columns, *bounds])
 
 
 def _pull_join(node: lo.Join | ph.ManyJoin) -> _Pulled:
@@ -390,6 +478,16 @@ def _pull_left(node: lo.Join) -> _Pulled:
     right = [Column(f.type, width + index, f.name) for index, f in enumerate(node.right.schema)]
     core = replace(node, left=left.core, condition=_over(node.condition, [*left.columns, *right]))
     return _Pulled(core, left.condition, [*left.columns, *right] if node.join == "left" else left.columns)
+
+
+def _pull_right(node: lo.Join) -> _Pulled:
+    """The same of the right rows."""
+    right = _pull(node.right)
+    width = len(node.left.schema)
+    left = [Column(f.type, index, f.name) for index, f in enumerate(node.left.schema)]
+    columns = [*left, *(shift_columns(column, width) for column in right.columns)]
+    core = replace(node, right=right.core, condition=_over(node.condition, columns))
+    return _Pulled(core, shift_columns(right.condition, width), columns)
 
 
 def _over(expression: Expression, columns: Sequence[Expression]) -> Expression:

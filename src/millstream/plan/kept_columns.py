@@ -7,15 +7,20 @@ keep the same segments (`kernel.storage.shared_work`), and the new one adds noth
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, field
 
 from millstream.kernel.joins.pairwise import InnerJoin
 from millstream.kernel.just_in_time.producers import Producer
 from millstream.kernel.operator import Operator, Progress
 from millstream.kernel.pipeline import Pipeline, Step
-from millstream.kernel.relational.linear import Project
+from millstream.kernel.relational.linear import Filter, Project
 from millstream.kernel.scalar.expressions import Column
+from millstream.kernel.windows.sample import Sample
+from millstream.kernel.windows.streams import ChangeStream
+from millstream.plan import nodes as lo
+from millstream.plan.algebra.imposed_windows import as_elements, imposed_window
 from millstream.plan.cost import KeptColumns
-from millstream.plan.fingerprint import FORGETTING, producer_of
+from millstream.plan.fingerprint import FORGETTING, fingerprint, producer_of
 
 _MOST = 100  # of each source: a query's entry says what it was planned by
 
@@ -25,12 +30,29 @@ def kept_columns(pipeline: Pipeline) -> dict[str, tuple[KeptColumns, ...]]:
     steps = {step.name: step for step in pipeline.steps}
     found: dict[str, dict[KeptColumns, None]] = {}
     for step in pipeline.steps:
-        for edge in step.inputs if isinstance(step.operator, InnerJoin | Producer) else ():
-            rows, columns = _columns(edge, steps)
+        joined = step.operator.schemas if isinstance(step.operator, InnerJoin | Producer) else ()
+        for edge, schema in zip(step.inputs, joined, strict=bool(joined)):
+            rows, columns = _columns(edge, len(schema), steps)
             source = _source(rows, steps)
             if source is not None and rows in steps:
                 found.setdefault(source, {})[fingerprint_in(rows), columns] = None
+            if source is not None and _are_elements(rows, steps):
+                found.setdefault(source, {})[_elements_called(fingerprint_in(rows) or rows), columns] = None
     return {source: tuple(kept)[:_MOST] for source, kept in found.items()}
+
+
+def elements_of(side: lo.Node) -> str | None:
+    """What the rows of an input of a join are called where its window may be of any size; None for other rows."""
+    if imposed_window(side) is None:
+        return None
+    rows, _ = as_elements(side)
+    below = rows.input if isinstance(rows, lo.Window) else rows
+    return _elements_called(below.name if isinstance(below, lo.StreamScan) else fingerprint(below))
+
+
+def _elements_called(edge: str) -> str:
+    """What the rows of an edge are called where they may be of windows of any size."""
+    return f"elements-{edge}"
 
 
 def joins_made(pipeline: Pipeline, read: Collection[str]) -> dict[str, tuple[str, ...]]:
@@ -49,16 +71,27 @@ def joins_made(pipeline: Pipeline, read: Collection[str]) -> dict[str, tuple[str
 def shared_stems(new: Pipeline, known: Pipeline) -> list[str]:
     """The sources of the rows that joins of a new plan keep, and joins of the known one as well."""
     names = {step.name for step in known.steps}
-    there = {stem for step in known.steps for stem in _stems(step)}
+    there = {stem for step in known.steps for stem in stems(step)}
     steps = {step.name: step for step in new.steps}
-    found = [stem for step in new.steps if step.name not in names for stem in _stems(step) if stem in there]
-    return sorted({source for edge, _ in found if (source := _source(edge, steps)) is not None})
+    found = [stem for step in new.steps if step.name not in names for stem in stems(step) if stem in there]
+    return sorted({source for stem in found if (source := _source(stem.edge, steps)) is not None})
 
 
-def _stems(step: Step) -> list[tuple[str, Hashable]]:
-    nowhere = (-1,) * len(step.inputs)
+@dataclass(frozen=True)
+class Stem:
+    """What a step keeps of an input, by its number and in a synopsis, such that others may keep the same."""
+
+    edge: str
+    arrangement: Hashable
+    number: int = field(compare=False)
+    synopsis: str = field(compare=False)
+
+
+def stems(step: Step) -> list[Stem]:
+    """What a step keeps of its inputs such that others may keep the same."""
+    nowhere = (-1,) * len(step.timed)
     kept = step.operator.kept_inputs(Progress(nowhere, nowhere))
-    return [(step.inputs[number], each.arrangement) for number, each in kept.items()]
+    return [Stem(step.inputs[number], one.arrangement, number, one.synopsis) for number, one in kept.items()]
 
 
 def fingerprint_in(edge: str) -> str:
@@ -66,13 +99,20 @@ def fingerprint_in(edge: str) -> str:
     return edge.partition("-")[2].partition(FORGETTING)[0]
 
 
-def _columns(edge: str, steps: Mapping[str, Step]) -> tuple[str, tuple[int, ...]]:
-    """The rows that an edge has columns of, and these."""
+def _columns(edge: str, width: int, steps: Mapping[str, Step]) -> tuple[str, tuple[int, ...]]:
+    """The rows that an edge of some columns has columns of, and which of theirs these are."""
     operator = steps[edge].operator if edge in steps else None
     chosen = _chosen(operator)
     if chosen is not None:
         return steps[edge].inputs[0], chosen
-    return edge, tuple(range(len(operator.schema))) if operator is not None else ()
+    return edge, tuple(range(width))
+
+
+def _are_elements(edge: str, steps: Mapping[str, Step]) -> bool:
+    """Whether rows are those of a stream, which joins impose windows of all sizes on."""
+    while edge in steps and isinstance(steps[edge].operator, Filter | Project):
+        (edge,) = steps[edge].inputs
+    return edge not in steps or isinstance(steps[edge].operator, Sample | ChangeStream)
 
 
 def _chosen(operator: Operator | None) -> tuple[int, ...] | None:

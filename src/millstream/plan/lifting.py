@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from millstream.kernel.ordering.sort_keys import RowOrder
 from millstream.kernel.scalar.expressions import Column, Expression, Literal, Parameter, shift_columns
-from millstream.kernel.windows.time import Rows
+from millstream.kernel.sharing.query_windows import SizedWindow
+from millstream.kernel.windows.time import Rows, Sessions
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
+from millstream.plan.analysis.time_order import goes_by_order
 from millstream.plan.cells import can_be_summed_in_cells, summed_in_cells
 from millstream.plan.fingerprint import fingerprint
-from millstream.plan.grouping import QUERY_ROWS, Split
+from millstream.plan.grouping import QUERY_ROWS, Split, can_be_lifted
 from millstream.plan.parted import joined_by_query, rows_of_part
 from millstream.types import BIGINT, Field
 
@@ -34,7 +37,8 @@ class Lifted:
     upper: lo.Node | None = None
 
 
-def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression]) -> Lifted:
+def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression], *, retracting: bool = False) -> Lifted:
+    """With `retracting` windows take rows back, instead of foretelling when they end."""
     group = QUERY_ROWS + fingerprint((split.skeleton, key))
     if split.above and isinstance(split.above[0], ph.Matches):
         matches = split.above[0]
@@ -46,23 +50,59 @@ def lift(split: Split, key: Expression | None, shapes: Mapping[str, Expression])
         asked = tree.instants, tree.keys, tree.calls, tree.kept, tree.shifts
         trees = ph.TreeSelection(split.core, group, key, split.columns, *asked, split.names, shapes)
         return Lifted(trees, expanded=False, group=group)
-    selection = ph.Selection(split.core, group, key, shapes)
-    if key is None and can_be_summed_in_cells(split.core, split.columns, split.above):
-        cells = summed_in_cells(selection, split.columns, split.above[0])
+    selection, above = ph.Selection(split.core, group, key, shapes), split.above
+    window = None
+    if above and isinstance(above[0], ph.QueryWindow):
+        window, above = above[0].window, above[1:]
+    if key is None and can_be_summed_in_cells(split.core, split.columns, above, retracting=retracting):
+        cells = summed_in_cells(selection, split.columns, above[0], window)
         upper = _Lifting(cells.combined, True, group)
-        for node in split.above[1:]:
+        for node in above[1:]:
             upper.add(node, last=False)
-        return Lifted(cells.plan, expanded=False, group=group, upper=upper.plan)
-    lifting = _Lifting(selection, key is not None, group)
+        return Lifted(cells.checked(upper.plan), expanded=False, group=group, upper=upper.plan)
+    lifting = _Lifting(selection, key is not None, group, window=window)
     lifting.project(split.columns, split.names)
-    for node in split.above:
-        lifting.add(node, last=node is split.above[-1])
+    for node in above:
+        lifting.add(node, last=node is above[-1])
+    lifting.show_in_window()
     return Lifted(lifting.plan, lifting.expanded, lifting.group)
 
 
+def lifted_above(plan: lo.Node, group: str) -> lo.Node | None:
+    """What is done with the rows of one query that is asked, for many of them: over rows with the query in front, and
+    with it in front. None where it is more than one operator above the other."""
+    above: list[lo.Node] = []
+    while not isinstance(plan, ph.MatchScan):
+        if not can_be_lifted(plan):
+            return None
+        above.append(plan)
+        plan = plan.children[0]
+    lifting = _Lifting(replace(plan, columns=(ph.QUERY, *plan.schema)), True, group, parted=True)
+    for node in reversed(above):
+        lifting.add(node, last=node is above[0])
+    return lifting.plan
+
+
 class _Lifting:
-    def __init__(self, plan: lo.Node, expanded: bool, group: str, *, parted: bool = False) -> None:
-        self.plan, self.expanded, self.group, self.parted = plan, expanded, group, parted
+    """The plan so far. Rows that queries have in windows of their own are elements until somebody asks when they are
+    there; where they are expanded, that is before anything else."""
+
+    def __init__(
+        self,
+        plan: lo.Node,
+        expanded: bool,
+        group: str,
+        *,
+        parted: bool = False,
+        window: SizedWindow | None = None,
+    ) -> None:
+        self.plan, self.expanded, self.group, self.parted, self._window = plan, expanded, group, parted, window
+        if expanded:
+            self.show_in_window()
+
+    def show_in_window(self) -> None:
+        if self._window is not None:
+            self.plan, self._window = ph.QueryWindow(self.plan, self._window), None
 
     def project(self, columns: Sequence[Expression], names: Sequence[str]) -> None:
         columns = self._over_rows(columns)
@@ -97,9 +137,10 @@ class _Lifting:
         columns = tuple(Column(f.type, index, f.name) for index, f in enumerate(kept))
         self.plan = lo.Project(selected, columns, tuple(f.name for f in kept))
 
-    def expand(self) -> None:
+    def expand(self, *, in_order: bool = False) -> None:
         if not self.expanded:
-            self.plan, self.expanded = ph.Expand(self.plan), True
+            self.plan, self.expanded = ph.Expand(self.plan, in_order), True
+            self.show_in_window()
 
     def add(self, node: lo.Node, *, last: bool) -> None:
         match node:
@@ -108,19 +149,38 @@ class _Lifting:
             case lo.Project():
                 self.project(node.expressions, node.names)
             case lo.RelationToStream(operator="rstream") if last:
-                self.plan = lo.RelationToStream(self.plan, "rstream")
+                self.show_in_window()
+                self.plan = replace(node, input=self.plan)
             case lo.Aggregate():
                 self._aggregate(node)
-            case lo.Window(window=Rows() as window):
+            case lo.Window(window=Rows() | Sessions() as window):
                 self.expand()
                 apart = replace(window, partition=(0, *(column + 1 for column in window.partition)))
                 self.plan = lo.Window(self.plan, apart)
+            case lo.Top():
+                self._top(node)
+            case lo.Over():
+                self.expand()
+                calls = tuple(call.moved(_ONE_FURTHER) for call in node.calls)
+                self.plan = lo.Over(self.plan, _of_queries(node.order), calls, node.names)
             case ph.Parted():
                 self.expand()
                 self.plan = self._lifted_parts(node.plan, self.plan, node.slots)[0]
             case _:
                 self.expand()
                 self.plan = node.with_children((self.plan,))
+
+    def _top(self, node: lo.Top) -> None:
+        """How many rows a query wants is a column of its rows for as long as they are counted."""
+        self.expand()
+        if node.limit is None:
+            self.plan = lo.Top(self.plan, _of_queries(node.order), node.places)
+            return
+        kept = self.plan.schema
+        (limit,) = self._over_rows([node.limit])
+        top = lo.Top(self.plan, _of_queries(node.order), node.places, limit=limit)
+        columns = tuple(Column(f.type, index, f.name) for index, f in enumerate(kept))
+        self.plan = lo.Project(top, columns, tuple(f.name for f in kept))
 
     def _lifted_parts(self, node: lo.Node, rows: lo.Node, slots: Sequence[Sequence[int]]) -> tuple[lo.Node, bool]:
         """A plan over parts, of which all rows are given, for all queries; and whether the query is in front."""
@@ -131,29 +191,37 @@ class _Lifting:
         sides = [self._lifted_parts(child, rows, slots) for child in node.children]
         plans = tuple(plan for plan, _ in sides)
         if isinstance(node, lo.Join):
-            return joined_by_query(node, *plans, expanded=(sides[0][1], sides[1][1])), True
+            left, places = self._with_constants(plans[0], node.condition)
+            return joined_by_query(node, left, plans[1], expanded=(sides[0][1], sides[1][1]), places=places), True
         if len(plans) > 1:
             return node.with_children(plans), True
         below = _Lifting(plans[0], True, self.group, parted=True)
         below.add(node, last=False)
         return below.plan, True
 
+    def _with_constants(self, rows: lo.Node, condition: Expression) -> tuple[lo.Node, dict[Expression, int]]:
+        """Rows of queries with the constants of these that a condition has, and where they are."""
+        used = sorted({e for e in condition.walk() if isinstance(e, Parameter)}, key=lambda e: e.index)
+        if not used:
+            return rows, {}
+        width = len(rows.schema)
+        return ph.Constants(rows, self.group, tuple(used)), {e: width + place for place, e in enumerate(used)}
+
     def _aggregate(self, node: lo.Aggregate) -> None:
         """Only what the aggregate reads is expanded, so that equal rows of a query have become one before."""
-        needed = [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
-        columns = list(dict.fromkeys(needed))
+        columns = list(dict.fromkeys(node.computed))
         self.project(columns, [str(column) for column in columns])
-        self.expand()
+        self.expand(in_order=goes_by_order(node))
         if not node.keys:
             self._keep_all_queries()
         places = {expression: index + 1 for index, expression in enumerate(columns)}
         keys = (_query(), *(_column(key, places[key]) for key in node.keys))
         calls = []
         for call in node.calls:
-            argument = None if call.argument is None else _column(call.argument, places[call.argument])
-            if argument is None and not node.keys:
-                argument = Column(BIGINT, len(columns) + 1, "*")
-            calls.append(replace(call, argument=argument))
+            moved = call.over(lambda argument: _column(argument, places[argument]))
+            if call.argument is None and not node.keys:
+                moved = replace(call, argument=Column(BIGINT, len(columns) + 1, "*"))
+            calls.append(moved)
         self.plan = lo.Aggregate(self.plan, keys, tuple(calls))
 
     def _keep_all_queries(self) -> None:
@@ -167,6 +235,22 @@ class _Lifting:
             nulls = (_query(), *(Literal(f.type, None) for f in fields))
             always = lo.Project(ph.QueryRows(self.group, ()), nulls, real.names)
         self.plan = lo.SetOperation("union all", real, always)
+
+
+class _OneFurther(dict[int, int]):
+    """Where columns are behind the query."""
+
+    def __missing__(self, column: int) -> int:
+        return column + 1
+
+
+_ONE_FURTHER = _OneFurther()
+
+
+def _of_queries(order: RowOrder) -> RowOrder:
+    """The order of the rows of each query."""
+    moved = order.moved(_ONE_FURTHER)
+    return replace(moved, partition=(0, *moved.partition))
 
 
 def _query() -> Column:

@@ -44,9 +44,9 @@ def is_parametrised(expression: Expression) -> bool:
     return any(isinstance(part, Parameter) for part in expression.walk())
 
 
-def with_general_labels(plan: lo.Node) -> tuple[lo.Node, tuple[Literal, ...]]:
-    """The plan with parameters for the constants that are columns of its answer by themselves, and these. A plan that
-    has parameters says itself where queries differ."""
+def with_general_labels(plan: lo.Node, first: int = 0) -> tuple[lo.Node, tuple[Literal, ...]]:
+    """The plan with parameters, numbered from `first` on, for the constants that are columns of its answer by
+    themselves, and these. A plan that has parameters says itself where queries differ."""
     above, projection = _top(plan)
     if projection is None or any(is_parametrised(e) for node in plan.walk() for e in node.computed):
         return plan, ()
@@ -56,33 +56,46 @@ def with_general_labels(plan: lo.Node) -> tuple[lo.Node, tuple[Literal, ...]]:
         if not isinstance(column, Literal) or column.value is None or column.type == BOOLEAN:
             return column
         taken.append(column)
-        return Parameter(column.type, len(taken) - 1)
+        return Parameter(column.type, first + len(taken) - 1)
 
     expressions = tuple(map(general, projection.expressions))
     return (_under(above, replace(projection, expressions=expressions)), tuple(taken)) if taken else (plan, ())
 
 
 def with_general_constants(
-    plan: lo.Node, is_row_wise: Callable[[lo.Node], bool]
+    plan: lo.Node, is_row_wise: Callable[[lo.Node], bool], before: Sequence[Literal] = ()
 ) -> tuple[lo.Node, tuple[Literal, ...]]:
-    """The plan with parameters for constants above the selections of its FROM list, and these. None where all of them
-    are labels, or the plan says itself where queries differ."""
+    """The plan with parameters, numbered after those before, for constants above the selections of its FROM list, and
+    these. None where all of them are labels, or the plan says itself where queries differ."""
     if any(is_parametrised(e) for node in plan.walk() for e in node.computed):
         return plan, ()
-    taken: list[Literal] = []
+    first = len(before)
+    taken: list[Literal] = [*before]
     above: list[lo.Node] = []
     node = plan
     while node.children and (isinstance(node, lo.Project) or not is_row_wise(node)):
         above.append(node)
         node = node.children[0]
         if len(above[-1].children) > 1:  # they may differ on all sides
-            changed = plan.transform(lambda n: n if isinstance(n, lo.Join) else lo.map_expressions(n, _taking(taken)))
-            return (changed, tuple(taken)) if taken else (plan, ())
+            changed = plan.transform(lambda n: n if _is_inner(n) else lo.map_expressions(n, _taking(taken)))
+            return (changed, tuple(taken[first:])) if taken[first:] else (plan, ())
     for each in reversed(above):
-        changed = lo.map_expressions(each, _taking(taken))
+        changed = _with_own_limit(lo.map_expressions(each, _taking(taken)), taken)
         node = changed.with_children((node,))
     labels = with_general_labels(plan)[1]
-    return (node, tuple(taken)) if len(taken) > len(labels) else (plan, ())
+    return (node, tuple(taken[first:])) if len(taken) - first > len(labels) else (plan, ())
+
+
+def _with_own_limit(node: lo.Node, taken: list[Literal]) -> lo.Node:
+    """How many of the first rows are wanted is a constant too."""
+    if not isinstance(node, lo.Top) or node.places.limit is None:
+        return node
+    taken.append(Literal(BIGINT, node.places.limit))
+    return replace(node, places=replace(node.places, limit=None), limit=Parameter(BIGINT, len(taken) - 1))
+
+
+def _is_inner(node: lo.Node) -> bool:
+    return isinstance(node, lo.Join) and node.join == "inner"
 
 
 # What is computed in the same way from columns: functions may want constants, or be computed otherwise with them.

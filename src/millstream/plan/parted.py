@@ -10,7 +10,7 @@ be there only because the rows of each query are needed where all queries read t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.kernel.scalar.expressions import (
@@ -97,26 +97,39 @@ def rows_of_part(rows: lo.Node, number: int, slots: Sequence[int], names: Schema
     return lo.Project(own, tuple(columns), tuple(column.name for column in columns))
 
 
-def joined_by_query(join: lo.Join, left: lo.Node, right: lo.Node, *, expanded: tuple[bool, bool]) -> lo.Node:
-    """A join of the rows of each query, which stands in front of a side or of both, and of the result."""
+def joined_by_query(
+    join: lo.Join, left: lo.Node, right: lo.Node, *, expanded: tuple[bool, bool], places: Mapping[Expression, int]
+) -> lo.Node:
+    """A join of the rows of each query, which stands in front of a side or of both, and of the result. The constants of
+    queries that are compared stand behind the columns of the left side, at these places."""
     ahead = int(expanded[0])
-    width = len(join.left.schema)
+    width, wide = len(join.left.schema), len(left.schema)
 
     def moved(column: Column) -> Column:
-        behind = ahead + (column.index >= width and expanded[1])
-        return replace(column, index=column.index + behind)
+        if column.index < width:
+            return replace(column, index=column.index + ahead)
+        return replace(column, index=column.index - width + wide + expanded[1])
 
     condition = map_columns(join.condition, moved)
+    condition = condition.transform(lambda e: Column(e.type, places[e], str(e)) if e in places else e)
     if all(expanded):
-        numbers = (Column(ph.QUERY.type, index, ph.QUERY.name) for index in (0, width + 1))
+        numbers = (_query(0), _query(wide))
         condition = Call(BOOLEAN, "and", (Call(BOOLEAN, "=", tuple(numbers)), condition))
     joined = replace(join, left=left, right=right, condition=condition)
-    if not expanded[1] or join.join in ("semi", "anti"):
+    own = list(range(ahead, ahead + width))
+    own += range(wide + expanded[1], len(joined.schema))  # of which some joins have none
+    query: Expression = _query(0 if expanded[0] and join.join != "right" else wide)
+    if join.join == "full":
+        query = Call(ph.QUERY.type, "coalesce", (_query(0), _query(wide)))
+    schema = joined.schema
+    columns = [query, *(Column(schema[index].type, index, schema[index].name) for index in own)]
+    if [e.index if isinstance(e, Column) else None for e in columns] == list(range(len(schema))):
         return joined
-    query = 0 if expanded[0] else width
-    fields = [(index, field) for index, field in enumerate(joined.schema) if index not in (query, width + ahead)]
-    columns = [Column(ph.QUERY.type, query, ph.QUERY.name), *(Column(f.type, index, f.name) for index, f in fields)]
-    return lo.Project(joined, tuple(columns), tuple(column.name for column in columns))
+    return lo.Project(joined, tuple(columns), (ph.QUERY.name, *(schema[index].name for index in own)))
+
+
+def _query(index: int) -> Column:
+    return Column(ph.QUERY.type, index, ph.QUERY.name)
 
 
 def part_schema(columns: Sequence[Expression]) -> Schema:

@@ -12,7 +12,9 @@ from millstream.plan.rules.commute_windows import commute_windows
 from millstream.plan.rules.context import ANY, Context, JoinChoice, Rule
 from millstream.plan.rules.foretell_negation import foretell_negation
 from millstream.plan.rules.gather_joins import gather_joins
+from millstream.plan.rules.limit_ranks import limit_ranks
 from millstream.plan.rules.merge_projections import merge_projections
+from millstream.plan.rules.order_by_runs import order_by_runs
 from millstream.plan.rules.order_joins import order_joins
 from millstream.plan.rules.place_failures import place_failures
 from millstream.plan.rules.prune_columns import prune_columns
@@ -30,17 +32,19 @@ RULES: tuple[Rule, ...] = (
     commute_windows,  # it takes derived streams away that the others would have to look through
     reduce_windows,  # ISTREAM over what only grows becomes the identity
     push_selections,  # joins get their conditions, and smaller inputs
+    limit_ranks,  # conditions on numbers of rows stand right above what numbers them
     pull_up_negation,  # before joins are ordered: a negation in between would hide that they are neighbours
     push_distinct,  # conditions are where they belong, so that it shows what a join reads
     order_joins,  # required: NON RETROACTIVE tables come after all streams of their FROM list whatever the cost
     prune_columns,  # by now it is known who reads what
     merge_projections,  # the rules above leave projections behind
+    order_by_runs,  # required: when rows come must not depend on the pieces in which it is said that they are there
     foretell_negation,  # it says how the negations that are left are run; none is made or moved from here on
     gather_joins,  # after all that knows joins of two inputs only
     share_windows,  # only joins by SteMs keep longer windows, so these must be there
     add_consumers,  # last: it copies parts of the plan as they will be run
 )
-REQUIRED = frozenset({blank_unread, place_failures, order_joins})
+REQUIRED = frozenset({blank_unread, place_failures, order_joins, order_by_runs})
 
 
 def rewrite(

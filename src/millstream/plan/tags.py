@@ -7,14 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from millstream.kernel.aggregation import aggregate, combined
-from millstream.kernel.joins import existence
+from millstream.kernel.aggregation import aggregate, aggregate_calls, combined
+from millstream.kernel.joins import asof, existence
 from millstream.kernel.joins import pairwise as join
 from millstream.kernel.just_in_time import tree_shape
 from millstream.kernel.just_in_time.producers import ProducerOutput
 from millstream.kernel.lazy import matched_selection, matches, ranked_tree, tree_selection
-from millstream.kernel.multiway import join_tree, stem_join
-from millstream.kernel.relational import change_log, failures, linear, multiplicity, runs
+from millstream.kernel.multiway import half_join, join_tree, stem_join
+from millstream.kernel.ordering import frames, over, sort_keys, top, window_functions
+from millstream.kernel.relational import (
+    change_log,
+    checked_cells,
+    compacted_cells,
+    failures,
+    linear,
+    multiplicity,
+    runs,
+)
 from millstream.kernel.scalar import expressions as ex
 from millstream.kernel.scalar.functions_user import UserCall, UserFunction
 from millstream.kernel.sharing import (
@@ -24,8 +33,10 @@ from millstream.kernel.sharing import (
     grouped_selection,
     keyed_selection,
     query_constants,
+    query_windows,
+    rows_of_queries,
 )
-from millstream.kernel.windows import elements, sample, streams
+from millstream.kernel.windows import bounds, elements, sample, sessions, streams, user_window
 from millstream.kernel.windows import rows as rows_window
 from millstream.kernel.windows import time as window
 from millstream.plan import nodes as lo
@@ -36,6 +47,8 @@ TAGS: Mapping[type, str] = {
     # logical nodes and what they hold
     lo.Aggregate: "Aggregate",
     lo.AggregateCall: "AggregateCall",
+    lo.AsofJoin: "AsofJoin",
+    lo.Bounds: "Bounds",
     lo.ChangeSource: "ChangeSource",
     lo.Checked: "Checked",
     lo.Distinct: "Distinct",
@@ -43,21 +56,35 @@ TAGS: Mapping[type, str] = {
     lo.Filter: "Filter",
     lo.Join: "Join",
     lo.OneRow: "OneRow",
+    lo.Over: "Over",
     lo.Project: "Project",
     lo.RelationToStream: "RelationToStream",
     lo.Sample: "Sample",
     lo.SetOperation: "SetOperation",
     lo.StreamScan: "StreamScan",
     lo.TableScan: "TableScan",
+    lo.Top: "Top",
+    lo.Values: "Values",
     lo.Window: "Window",
+    aggregate_calls.AggregateCall: "WindowAggregate",
+    frames.Frame: "Frame",
+    window_functions.WindowCall: "WindowCall",
+    sort_keys.RowOrder: "RowOrder",
+    sort_keys.SortKey: "SortKey",
+    top.Places: "Places",
     window.BeginEnd: "BeginEnd",
+    window.Hop: "Hop",
     window.Now: "Now",
     window.Range: "Range",
     window.Rows: "Rows",
+    window.Sessions: "Sessions",
     window.Tumble: "Tumble",
     window.Unbounded: "Unbounded",
+    window.UserWindow: "UserWindow",
+    query_windows.SizedWindow: "SizedWindow",
     # physical nodes and what they hold
     ph.CellSelection: "CellSelection",
+    ph.CheckedSums: "CheckedSums",
     ph.Combined: "Combined",
     ph.Constants: "Constants",
     ph.Consumer: "Consumer",
@@ -70,9 +97,12 @@ TAGS: Mapping[type, str] = {
     ph.PartScan: "PartScan",
     ph.Parted: "Parted",
     ph.QueryRows: "QueryRows",
+    ph.QueryWindow: "QueryWindow",
     ph.RankedTree: "RankedTree",
     ph.Selection: "Selection",
+    ph.Runs: "Runs",
     ph.Shortened: "Shortened",
+    ph.SizedRows: "SizedRows",
     ph.Stamped: "Stamped",
     ph.StemJoin: "StemJoin",
     ph.TreeSelection: "TreeSelection",
@@ -96,10 +126,13 @@ TAGS: Mapping[type, str] = {
 STEP_TAGS: Mapping[type, str] = {
     aggregate.Aggregate: "aggregate",
     combined.CellAggregate: "cellaggregate",
+    checked_cells.CheckedCellAggregate: "checkedcellaggregate",
+    compacted_cells.CompactedCellAggregate: "compactedcellaggregate",
     combined.CombinedAggregate: "combinedaggregate",
     ranked_tree.RankedTree: "rankedtree",
     change_log.ChangeLog: "changelog",
     elements.Elements: "elements",
+    asof.AsofJoin: "asofjoin",
     existence.ExistenceJoin: "existencejoin",
     failures.Failing: "failing",
     join.InnerJoin: "innerjoin",
@@ -111,6 +144,7 @@ STEP_TAGS: Mapping[type, str] = {
     linear.Shorten: "shorten",
     linear.Stamp: "stamp",
     linear.UnionAll: "unionall",
+    linear.Values: "values",
     matches.Matches: "matches",
     multiplicity.DirectMultiplicity: "directmultiplicity",
     multiplicity.DistinctStar: "distinctstar",
@@ -118,10 +152,18 @@ STEP_TAGS: Mapping[type, str] = {
     runs.CountedRuns: "countedruns",
     runs.ForetoldRuns: "foretoldruns",
     rows_window.RowsWindow: "rowswindow",
+    rows_of_queries.RowsOfQueries: "sizedrows",
     sample.Sample: "sample",
+    sessions.SessionWindow: "sessionwindow",
+    user_window.DefinedWindow: "definedwindow",
+    over.Over: "over",
+    top.Top: "top",
+    bounds.NegativeWindowBounds: "negativewindowbounds",
+    bounds.WindowBounds: "windowbounds",
     cells.CellSelection: "cellselection",
     expand.Expand: "expand",
     query_constants.QueryConstants: "queryconstants",
+    query_windows.QueryWindows: "querywindows",
     expanded_selection.ExpandedSelection: "expandedselection",
     grouped_selection.GroupedSelection: "groupedselection",
     keyed_selection.KeyedSelection: "keyedselection",
@@ -129,7 +171,9 @@ STEP_TAGS: Mapping[type, str] = {
     matched_selection.MatchedSelection: "matchedselection",
     tree_selection.TreeSelection: "treeselection",
     stem_join.StemJoin: "stemjoin",
+    half_join.HalfJoin: "halfjoin",
     streams.ChangeStream: "changestream",
+    streams.EverySlide: "everyslide",
     ProducerOutput: "taken",
     window.NegativeTimeWindow: "negativetimewindow",
     window.TimeWindow: "timewindow",

@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 
 from millstream.errors import BindError, InputError, Place
+from millstream.kernel.batch import value_column
 from millstream.language import statements as st
-from millstream.language.bind_parameters import with_constants
+from millstream.language.bind_parameters import size_parameters, with_constants
 from millstream.language.statement_parser import parse_query
 from millstream.language.syntax import numbered_parameters
 from millstream.plan.grouping import Shape
@@ -146,6 +147,9 @@ class BulkRegistration:
         """Of a template that has a name, perhaps. None where no plan can be shared."""
         tree = parse_query(text)
         numbered_parameters(tree)
+        if sizes := size_parameters(tree):
+            self._check_sizes(planner, text, values, sizes)
+            return None  # each is bound for itself, and comes to those that share its plan
         planned = planner.plan(text, tree, kinds)
         past = of_the_past(planner.engine, planned.bound)
         if past.unseen is not None:
@@ -162,6 +166,13 @@ class BulkRegistration:
         template = self._templates.declared(planned, group, shape, text, kinds, lazy, of)
         rows = table_rows(values, names, mode, template.name)
         return self._templates.enlist(template, rows, self._planner.settings)
+
+    def _check_sizes(self, planner: Planner, text: str, values: pl.DataFrame, sizes: Sequence[int]) -> None:
+        """Refuse sizes that windows cannot have before anything is registered."""
+        columns = [value_column(number) for number in sizes]
+        for own in values.unique(columns, keep="first", maintain_order=True).iter_rows():
+            filled = with_constants(text, own)
+            planner.bind(filled, parse_query(filled))
 
     def _one(self, planner: Planner, template: str, values: Sequence[object], name: str, mode: str) -> Query:
         """A query that comes alone."""

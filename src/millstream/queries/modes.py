@@ -20,14 +20,15 @@ from millstream.plan import physical as ph
 from millstream.plan.analysis.lifetime import influence
 from millstream.plan.analysis.time_order import goes_by_order_of_changes
 from millstream.plan.grouping import Cut, Split, split, splits
-from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import Choose, LazyPlan, NotLazy, is_fragile, lazy_plan, with_tree
+from millstream.plan.lowering.options import Options
 from millstream.queries.planner import Planned
 from millstream.types import Schema
 
 Catalog = tuple[Entry, ...]
 _ANY = 1 << 60  # later than all elements
-KeptWindows = dict[str, int | None]  # by core: how many ticks its matches may lie apart
+# By core: how many ticks its matches may lie apart; all such numbers where parts of a plan keep it differently.
+KeptWindows = dict[str, int | list[int | None] | None]
 
 
 @dataclass
@@ -72,7 +73,7 @@ class Modes:
             if edge in known:
                 self.engine.attach(ph.Guard(materialization.plan), materialization.options, firsts)
             else:
-                self.engine.show(ph.Guard(materialization.plan), materialization.options, catalog, firsts)
+                self.engine.show([ph.Guard(materialization.plan)], materialization.options, catalog, firsts)
 
     def materialization(self, name: str, mode: str, query: Planned, known: KeptWindows | None) -> Materialization | str:
         """What a query of mode LAZY or NONE keeps, or why its answer is kept; `known` says what was chosen when it was
@@ -135,11 +136,12 @@ class Modes:
         forever = all(self.engine.sources.retain_of(stream.name) is None for stream in streams)
 
         def choose(core: str, needed: int | None, single_stream: bool) -> int | None:
-            if known is not None and core in known and _fits(known[core], needed):
-                return known[core]
-            fitting = [kept for kept in self._cores.get(core, ()) if _fits(kept, needed)]
-            if fitting:
-                return min(fitting, key=lambda kept: INF if kept is None else kept)
+            # Queries of a template keep as much of their cores, which differ in the condition, as one of them says.
+            for kept in () if known is None else (known[core],) if core in known else known.values():
+                if fitting := [each for each in (kept if isinstance(kept, list) else [kept]) if _fits(each, needed)]:
+                    return min(fitting, key=_ticks)
+            if fitting := [kept for kept in self._cores.get(core, ()) if _fits(kept, needed)]:
+                return min(fitting, key=_ticks)
             if needed is None or (single_stream and forever):
                 return None
             return max(least, 1 << max(needed - 1, 0).bit_length())
@@ -154,35 +156,24 @@ class Modes:
     def show(
         self,
         materialization: Lazy,
-        before: Catalog,
-        after: Catalog,
+        catalog: Catalog,
         known: frozenset[str] = frozenset(),
         firsts: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Keep the parts of a plan from now on, their past included as far as it counts, but for those that the
-        snapshot has."""
-        engine, shown = self.engine, []
-        try:
-            for edge, part in zip(materialization.edges, materialization.plan.parts, strict=True):
-                if edge in known:
-                    engine.attach(part.plan, materialization.options, firsts)
-                else:
-                    catalog = after if edge == materialization.edges[-1] else before
-                    engine.show(part.plan, materialization.options, catalog, firsts)
-                shown.append(edge)
-        except BaseException:
-            for edge in shown:
-                engine.hide(edge, before)
-            raise
+        """Keep the parts of a plan from now on, their past included as far as it counts, or those that the snapshot
+        has."""
+        engine, plans = self.engine, [part.plan for part in materialization.plan.parts]
+        if known:
+            for plan in plans:
+                engine.attach(plan, materialization.options, firsts)
+        else:
+            engine.show(plans, materialization.options, catalog, firsts)
         self.note(materialization.plan)
         engine.retention.together[materialization.edges, materialization.inputs] += 1
 
     def hide(self, name: str, materialization: Materialization, catalog: Catalog) -> None:
         """A query is gone."""
-        for edge in materialization.edges:
-            self.engine.hide(edge, catalog)
-        if isinstance(materialization, Unmaterialized):
-            self.engine.commits.declare(catalog)
+        self.engine.admitter.hide(materialization.edges, catalog)
         self.has_gone(name, materialization)
 
     def has_gone(self, name: str, materialization: Materialization) -> None:
@@ -191,6 +182,12 @@ class Modes:
         if isinstance(materialization, Lazy):
             self.forget(materialization.plan)
             self.engine.retention.together[materialization.edges, materialization.inputs] -= 1
+
+    def has_changed(self, name: str, before: Lazy, after: Lazy) -> None:
+        """A query goes on with matches that are made by another plan."""
+        self.note(after.plan)
+        self.engine.retention.together[after.edges, after.inputs] += 1
+        self.has_gone(name, before)
 
     def note(self, plan: LazyPlan) -> None:
         """Somebody reads the matches of a plan."""
@@ -213,17 +210,19 @@ def options_of(query: Planned, past: Past, apart: str = "") -> Options:
 
 
 def shareable(found: LazyPlan) -> Split | None:
-    """The matches of a plan taken apart for a group, where these are all that there is and that queries differ in."""
+    """The matches of a plan taken apart for a group, where these are all that there is. What queries do with them may
+    differ in constants."""
     if len(found.parts) != 1 or not found.parts[0].windows:
-        return None
-    above = (e for node in found.above.walk() for e in node.computed)
-    if any(isinstance(part, Parameter) for expression in above for part in expression.walk()):
         return None
     return split(found.parts[0].plan)
 
 
 def _fits(kept: int | None, needed: int | None) -> bool:
     return kept is None or (needed is not None and kept >= needed)
+
+
+def _ticks(kept: int | None) -> int:
+    return INF if kept is None else kept
 
 
 def steps_of(materialization: Lazy) -> str:
@@ -234,8 +233,9 @@ def steps_of(materialization: Lazy) -> str:
 
 def kept_windows(materialization: Lazy) -> dict[str, Any]:
     """For a query's entry: what was chosen, and under which names it is kept."""
-    return {
-        "edges": list(materialization.edges),
-        "steps": steps_of(materialization),
-        "kept": {part.identity: part.kept for part in materialization.plan.parts if part.windows},
-    }
+    chosen: dict[str, dict[int | None, None]] = {}
+    for part in materialization.plan.parts:
+        if part.windows:
+            chosen.setdefault(part.identity, {})[part.kept] = None
+    kept: KeptWindows = {core: [*each] if len(each) > 1 else next(iter(each)) for core, each in chosen.items()}
+    return {"edges": list(materialization.edges), "steps": steps_of(materialization), "kept": kept}

@@ -18,6 +18,7 @@ from millstream.catalog.entries import Entry
 from millstream.catalog.objects import CatalogOfObjects
 from millstream.errors import BindError, CatalogError, InputError, Place
 from millstream.kernel.batch import value_column, value_columns
+from millstream.language.bind_parameters import with_some_sizes
 from millstream.language.statement_parser import parse_query
 from millstream.language.syntax import numbered_parameters
 from millstream.language.type_names import stored_text
@@ -177,7 +178,8 @@ class NamedTemplates:
     def _made(self, name: str, text: str, mode: str, kinds: Sequence[DataType], planner: Planner) -> Template:
         tree = parse_query(text)
         numbered_parameters(tree)
-        return Template(self._context, name, text, mode, tuple(kinds), planner.bind(text, tree, kinds))
+        bound = planner.bind(text, with_some_sizes(tree), kinds)
+        return Template(self._context, name, text, mode, tuple(kinds), bound)
 
     def _entry(self, template: Template) -> Entry:
         entry = self._session.declared.find(KIND, template.name)

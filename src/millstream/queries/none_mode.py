@@ -19,7 +19,7 @@ from millstream.engine.materialization import Unmaterialized
 from millstream.engine.past import Past
 from millstream.errors import NotSupportedError
 from millstream.kernel.batch import value_column, value_columns
-from millstream.language.bind_parameters import filled
+from millstream.language.bind_parameters import filled, with_own_names
 from millstream.language.binder import BoundQuery
 from millstream.language.expanded_texts import texts_of_template
 from millstream.plan.parameters import with_parameters
@@ -51,7 +51,7 @@ class NoneTemplate:
             raise AssertionError(f"{query.name} is of no template")
         values = materialization.values
         plan = with_parameters(bound.plan, values)
-        return replace(bound, plan=plan, tree=filled(bound.cql, values))
+        return replace(with_own_names(replace(bound, plan=plan), values), tree=filled(bound.cql, values))
 
     def values(self, queries: Sequence[Query]) -> pl.DataFrame:
         """The parameters of queries, in their order."""
@@ -66,7 +66,8 @@ class NoneTemplate:
         return texts_of_template(self.bound.cql, self.values(queries).iter_rows())
 
     def explain(self, query: Query) -> list[str]:
-        return []
+        others = len(self.names) - 1
+        return [f"when asked with the {others} others of its template: one run through history"] if others else []
 
     def sharing(self, query: Query) -> dict[str, Any]:
         """Nothing is kept that could be shared."""
@@ -143,10 +144,9 @@ class NoneTemplates:
     ) -> list[Query]:
         self._templates[name] = template = NoneTemplate(name, bound, kinds, set(rows[NAME]))
         values = rows.select(value_columns(rows.width - 1))
+        shared = replace(materialization, parameters=kinds)
         queries = [
-            Query(
-                self._context, shown, "none", bound, replace(materialization, values=own), template=template, past=past
-            )
+            Query(self._context, shown, "none", bound, replace(shared, values=own), template=template, past=past)
             for shown, own in zip(rows[NAME], values.iter_rows(), strict=True)
         ]
         self._registry.add(queries)

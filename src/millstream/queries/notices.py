@@ -27,8 +27,9 @@ from millstream.language.binder import BoundQuery
 from millstream.language.instants import shown_instant
 from millstream.plan import nodes as lo
 from millstream.plan.analysis.lifetime import OPEN, Counting, can_be_counted, counters, countings, influence
-from millstream.plan.lowering.lower import Lowering, Options
+from millstream.plan.lowering.lower import Lowering
 from millstream.plan.lowering.matches import is_fragile
+from millstream.plan.lowering.options import Options
 
 
 def check_now(past: Past, now: int, bound: BoundQuery) -> None:

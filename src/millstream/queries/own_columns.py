@@ -11,11 +11,10 @@ import numpy as np
 
 from millstream.engine.groups.many import Numbers
 from millstream.kernel.batch import Batch, value_column
-from millstream.kernel.operator import NO_STATE, Progress
-from millstream.kernel.relational.linear import Project
-from millstream.kernel.scalar.expressions import Column, Expression, shift_columns
-from millstream.kernel.sharing.parameters import parameters_as_columns, with_values
-from millstream.kernel.storage.segments import gather, numbers
+from millstream.kernel.relational.own_columns import made_for_many, made_for_one
+from millstream.kernel.scalar.expressions import Expression
+from millstream.kernel.sharing.parameters import with_values
+from millstream.kernel.storage.segments import numbers
 from millstream.query.members import PLACE
 from millstream.types import Schema
 
@@ -40,20 +39,10 @@ class MemberColumns:
         return [with_values(column, constants) for column in self.template.shape.own_columns]
 
     def own(self, rows: Batch) -> Batch:
-        return _projected(rows, self.template.bound.schema, self._columns)
+        return made_for_one(rows, self._columns, self.template.bound.schema)
 
     def own_of_many(self, rows: Batch, places: Numbers, queries: Sequence[int]) -> Batch:
         """With the constants of each row's query beside it."""
-        template, width = self.template, 1 + len(self.kept)
-        constants = template.constants(queries)
-        at = np.searchsorted(places, numbers(rows, value_column(0)))
-        own_constants = [
-            own.alias(value_column(width + place)) for place, own in enumerate(gather(constants, constants.columns, at))
-        ]
-        columns = [parameters_as_columns(shift_columns(e, 1), width) for e in template.shape.own_columns]
+        template, at = self.template, np.searchsorted(places, numbers(rows, value_column(0)))
         schema = (PLACE, *template.bound.schema)
-        return _projected(rows.hstack(own_constants), schema, [Column(PLACE.type, 0, PLACE.name), *columns])
-
-
-def _projected(rows: Batch, schema: Schema, columns: Sequence[Expression]) -> Batch:
-    return Project(schema, columns).step([rows], NO_STATE, Progress((), ()))[0]
+        return made_for_many(rows, template.shape.own_columns, schema, template.constants(queries), at)

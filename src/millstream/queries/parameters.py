@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from millstream import types
 from millstream.errors import InputError
-from millstream.ingest.row_values import MISFITS
+from millstream.ingest.row_values import MISFITS, inferred_column
 from millstream.ingest.typed_rows import as_arrow
 from millstream.kernel.batch import value_column
 from millstream.language.statement_parser import parse_type
@@ -80,7 +80,7 @@ def _values(record: Any, number: int, count: int) -> Sequence[Any]:
 
 def _array(values: list[Any], place: int) -> pa.Array:
     try:
-        array = pa.array(values)
+        array = inferred_column(values)
     except MISFITS as error:
         raise InputError(f"parameter {place + 1} has values of different types", detail=str(error)) from None
     if pa.types.is_int64(array.type) and len(array):

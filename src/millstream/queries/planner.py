@@ -16,8 +16,8 @@ from millstream.language.nesting import without_collecting
 from millstream.plan import nodes as lo
 from millstream.plan.cost import SourceStatistics
 from millstream.plan.kept_columns import joins_made, kept_columns
-from millstream.plan.lowering.lower import Options
 from millstream.plan.lowering.matches import DISABLED_RULES
+from millstream.plan.lowering.options import Options
 from millstream.plan.rewrite import rewrite
 from millstream.plan.rules.context import JoinChoice
 from millstream.settings import Settings
@@ -49,9 +49,13 @@ class Planner:
     session: Session
     fixed: Settings | None = None
     orders_joins: bool = False  # by cost, and not as they were written
+    ad_hoc: bool = False  # queries that are answered once
 
     def under(self, settings: Settings) -> Planner:
         return replace(self, fixed=settings)
+
+    def answering_once(self) -> Planner:
+        return replace(self, ad_hoc=True)
 
     def ordering_joins(self, by_cost: bool = True) -> Planner:
         return replace(self, orders_joins=by_cost)
@@ -70,16 +74,25 @@ class Planner:
             settings.expiry_groups,
             settings.lazy_interval,
             synopses=settings.synopses,
+            join_synopses=settings.join_synopses,
         )
 
     def bind(self, text: str, tree: exp.Query, kinds: Sequence[DataType] = ()) -> BoundQuery:
-        return self.session.binder(text, self.settings, kinds).bind(tree)
+        return self.session.binder(text, self.settings, kinds, ad_hoc=self.ad_hoc).bind(tree)
 
     def plan(
         self, text: str, tree: exp.Query, kinds: Sequence[DataType] = (), statistics: dict[str, Any] | None = None
     ) -> Planned:
         """By the statistics of now, or by those that a query was planned by first. The tree may be of a part of the
         text."""
+        found = self.planned(text, tree, kinds, statistics)
+        self.session.on_read({source.name for source in lo.sources(found.unplanned.plan)})
+        return found
+
+    def planned(
+        self, text: str, tree: exp.Query, kinds: Sequence[DataType] = (), statistics: dict[str, Any] | None = None
+    ) -> Planned:
+        """The same for those who only look at the plan: nobody is going to read what it reads."""
         unplanned = self.bind(text, tree, kinds)
         known = self._statistics(unplanned.plan) if statistics is None else statistics_of(statistics)
         found = statistics_entry(known) if statistics is None else statistics
@@ -115,4 +128,5 @@ class Planner:
         disabled = DISABLED_RULES.union(settings.disabled)
         choice = JoinChoice(settings.join_plan, jit="off")
         with without_collecting():
-            return replace(bound, plan=rewrite(bound.plan, statistics, disabled, choice, shards))
+            plan = rewrite(bound.plan, statistics, disabled, choice, shards, orders_joins=self.orders_joins)
+        return replace(bound, plan=plan)

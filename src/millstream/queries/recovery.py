@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from millstream.catalog.entries import Entry
+from millstream.engine.groups.new_rows import MODE, TEXT
 from millstream.engine.query_tables import NAME
 from millstream.language.type_names import stored_text
 from millstream.queries.named_templates import KIND as NAMED
@@ -22,7 +23,7 @@ from millstream.queries.planner import Planner
 from millstream.queries.registration import Registration, statement_of
 from millstream.queries.registry import Registry
 from millstream.queries.template_recovery import TemplateRecovery
-from millstream.queries.templates import DROPPED, MODE, TEXT
+from millstream.queries.templates import DROPPED
 from millstream.queries.unopened import FAILED, UnopenedQuery, is_about_the_query, without_state
 from millstream.query import Query, QueryContext
 from millstream.state.notes import Record

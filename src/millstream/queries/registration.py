@@ -6,7 +6,6 @@ worked through the past; of the second there is an entry, and its plan must find
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,21 +14,24 @@ from millstream.catalog.entries import Entry, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
+from millstream.engine.groups.new_rows import MODE, TEXT, NewRows, SingleRow
 from millstream.engine.materialization import Eager, Lazy, Materialization, Unmaterialized
-from millstream.engine.past import Past
+from millstream.engine.past import WHOLE, Past
 from millstream.engine.query_tables import NAME
 from millstream.errors import Place
 from millstream.language import statements as st
 from millstream.language.statement_parser import check_text, parse, parse_query
 from millstream.plan.grouping import has_many_constants, shape_of, splits
-from millstream.queries.known_texts import KnownTexts
+from millstream.plan.lowering.matches import is_fragile
+from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes, kept_windows, options_of, steps_of
-from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in
+from millstream.queries.notices import counted_by, found_by_counting, of_the_past, past_in, with_past
 from millstream.queries.planner import ORDERED, Planned, Planner
 from millstream.queries.registry import Registry
 from millstream.queries.sharing_choice import SharingChoice
-from millstream.queries.templates import MODE, TEXT, GroupTemplate, Templates, table_row
-from millstream.query import PlanChange, Query, QueryContext
+from millstream.queries.templates import GroupTemplate, Templates
+from millstream.queries.weighing import last_move
+from millstream.query import Query, QueryContext
 from millstream.state.notes import Record
 
 _COUNTS = "exact answers begin once its windows have counted enough rows"
@@ -62,6 +64,16 @@ class Candidate:
         return {**statement_of, **self.planned.entry(), **self.past.entry()}
 
 
+@dataclass(frozen=True, eq=False)
+class _Move:
+    """A query that comes to a group later: as which row of the query table."""
+
+    query: Query
+    template: GroupTemplate
+    row: NewRows
+    past: Past
+
+
 def record_of(name: str, mode: str, text: str, past: Past) -> Record:
     """What is noted of a query until the next commit."""
     return {NAME: name, MODE: mode, TEXT: text, **past.entry()}
@@ -83,7 +95,10 @@ class Registration:
         self._session: Session = planner.session
         self._planner, self._registry, self._modes = planner, registry, modes
         self._choice, self._templates, self._context = choice, templates, context
-        self._texts = KnownTexts(planner)
+        self._texts = {
+            "eager": KnownTexts(planner),
+            "lazy": KnownTexts(planner, lambda planned, _: modes.shared(planned)),
+        }
 
     def register_text(self, text: str, name: str | None, mode: str) -> Query:
         """Make a text a standing query."""
@@ -110,11 +125,11 @@ class Registration:
             return self._learned(statement, new, self._admit(new))
 
     def _learned(self, statement: st.RegisterQuery | st.AdHocQuery, new: Candidate, query: Query) -> Query:
-        if new.mode == "eager" and isinstance(query.template, GroupTemplate):
+        if new.mode in self._texts and isinstance(query.template, GroupTemplate):
             if isinstance(statement, st.AdHocQuery):
-                self._texts.note(statement, new.planned, query.template)
+                self._texts[new.mode].note(statement, new.planned, query.template)
             else:
-                self._texts.learn_comparisons(new.text, new.planned)
+                self._texts[new.mode].learn_comparisons(new.text, new.planned)
         return query
 
     def _free_name(self, name: str | None, place: Place | None = None) -> str:
@@ -125,16 +140,28 @@ class Registration:
 
     def _register_known(self, text: str, name: str, mode: str, recorded: Past | None = None) -> Query | None:
         """None where the query must be parsed and planned. One that there is a record of has that past."""
-        known = self._texts.find(text) if mode == "eager" else None
-        if known is None:
-            return None
+        for known in self._texts[mode].find(text) if mode in self._texts else ():
+            registered = self._enlisted_known(text, name, mode, known, recorded)
+            if registered is not None:
+                return registered
+        return None
+
+    def _enlisted_known(
+        self, text: str, name: str, mode: str, known: Recognised, recorded: Past | None
+    ) -> Query | None:
         group = self._choice.group(known.split, known.shape, self._planner.options)
-        past = of_the_past(self._engine, known.planned.bound) if recorded is None else recorded
         is_new = group.edge not in self._engine.groups
-        if is_new or past.unseen is not None or self._choice.differs_by_its_past(group, past):
+        if is_new and (recorded is not None or not self._choice.is_to_begin(group, self._session.settings)):
             return None
-        template = self._templates.declared(known.planned, group, known.shape, text)
-        rows = table_row(known.shape, known.values, name, mode, text, template.name)
+        past = of_the_past(self._engine, known.planned.bound) if recorded is None else recorded
+        # How far a window of another size would reach is not known without binding it.
+        is_unknown = recorded is None and known.split.window is not None and past != WHOLE
+        if is_unknown or past.unseen is not None or self._choice.differs_by_its_past(group, past):
+            return None
+        if is_new:
+            self._gather(group, self._planner)
+        template = self._templates.declared(known.planned, group, known.shape, text, lazy=known.lazy)
+        rows = SingleRow(known.shape.parameters, known.values, name, mode, text, template.name)
         record = record_of(name, mode, text, past) if recorded is None else {}
         return self._templates.enlist(template, rows, self._session.settings, record, past)[0]
 
@@ -180,23 +207,27 @@ class Registration:
         planned, settings = new.planned, new.planned.planner.settings
         statistics = statistics_of(planned.statistics)
         found = [*self._choice.memberships(planned.bound, planned.planner, statistics, recorded=new.recorded)]
+        if new.entry is None:
+            self._choice.note_sizes(found)
         chosen = self._choice.chosen(found, settings, new.past) if new.entry is None else None
         if chosen is not None:
             self._gather(chosen.group, planned.planner)
             template = self._templates.declared(planned, chosen.group, chosen.shape, new.text)
-            record = {} if new.recorded else record_of(new.name, new.mode, new.text, new.past)
-            return self._enlisted(new, template, chosen.values, record)
-        query = self._with_own_plan(new)
+            return self._enlisted(new, template, chosen.values)
+        # Where others may come to share it, its past waits: it would be run again with theirs.
+        may_be_shared = self._choice.may_be_shared(found) and not is_fragile(planned.bound.plan)
+        query = self._with_own_plan(new, put_off=may_be_shared)
         self._choice.note_own_plan(new.name, {each.group: each.wanted for each in found})
+        if may_be_shared and new.entry is None and planned.planner is self._planner:
+            self._texts["eager"].learn_comparisons(new.text, planned)  # a second one need not be planned
         return query
 
-    def _enlisted(
-        self, new: Candidate, template: GroupTemplate, values: Sequence[object], record: Record | None = None
-    ) -> Query:
-        rows = table_row(template.shape, values, new.name, new.mode, new.text, template.name)
+    def _enlisted(self, new: Candidate, template: GroupTemplate, values: tuple[object, ...]) -> Query:
+        record = {} if new.recorded else record_of(new.name, new.mode, new.text, new.past)
+        rows = SingleRow(template.shape.parameters, values, new.name, new.mode, new.text, template.name)
         return self._templates.enlist(template, rows, new.planned.planner.settings, record, new.past)[0]
 
-    def _with_own_plan(self, new: Candidate, reason: str = "") -> Query:
+    def _with_own_plan(self, new: Candidate, reason: str = "", *, put_off: bool = False) -> Query:
         """A query whose answer is kept, with a plan of its own; in other modes than EAGER with the reason."""
         engine, bound, past = self._engine, new.planned.bound, new.past
         # Others see more of the past, or less: their state does not go with what a query has seen that is apart.
@@ -208,7 +239,7 @@ class Registration:
             self._registry.check_room(1, new.planned.planner.settings)
             kept |= {"apart": apart} if apart else {}
             declared = self._session.declared.with_entry("query", new.name, **new.content(), **kept)
-            engine.show(bound.plan, options, declared.entries, past.kept)
+            engine.show([bound.plan], options, declared.entries, past.kept, put_off=put_off)
             self._session.declared = declared
         elif kept != {"edge": new.entry.get("edge"), "steps": new.entry.get("steps", kept["steps"])}:
             raise PlannedOtherwise
@@ -216,14 +247,13 @@ class Registration:
             engine.attach(bound.plan, options, past.kept)
         own = Eager(engine.reader, kept["edge"], bound.schema, bound.kind == "stream", reason=reason)
         query = self._added(new, own)
-        if new.entry is not None and "replanned" in new.entry:
-            query.plan_change = PlanChange.of(new.entry["replanned"])
         query.finding = partial(found_by_counting, bound.plan, past, options, engine)
         return query
 
     def _added(self, new: Candidate, materialization: Materialization) -> Query:
         query = Query(self._context, new.name, new.mode, new.planned.bound, materialization, past=new.past)
         self._registry.add([query])
+        query.plan_change = None if new.entry is None else last_move(new.entry)
         return query
 
     # Modes LAZY and NONE
@@ -261,7 +291,7 @@ class Registration:
                 content["apart"] = new.name.lower()
                 materialization = self._modes.lazy_apart(materialization, new.planned, new.past, new.name.lower())
             declared = before.with_entry("query", new.name, **content, **kept_windows(materialization))
-        self._modes.show(materialization, before.entries, declared.entries, known, new.past.kept)
+        self._modes.show(materialization, declared.entries, known, new.past.kept)
         self._session.declared = declared
         return materialization
 
@@ -304,36 +334,54 @@ class Registration:
     def _gather(self, group: Group, planner: Planner) -> None:
         """Have the queries come to a group that have run by plans of their own, as long as there was nothing to run
         on: afterwards it would have to be run again, and history may not have all of it any more."""
-        for name in self._choice.take_own_plans(group):
-            query, entry = self._registry.get(name), self._session.declared.find("query", name)
-            if query is not None and entry is not None and self._has_seen_nothing(query, entry, planner):
-                self._move(query, entry, group, planner)
+        session, before, names = self._session, self._session.declared, self._choice.own_plans(group)
+        first, moving = self._engine.groups.tables.next_query(group), list[_Move]()
+        try:
+            for name in names:
+                query, entry = self._registry.get(name), before.find("query", name)
+                if query is not None and entry is not None and self._has_seen_nothing(query, entry, planner):
+                    moving += self._moves(query, entry, group, planner, first + len(moving))
+            if moving:
+                coming = [(move.template.shape, move.row, move.past) for move in moving]
+                edges = [edge for move in moving for edge in move.query.materialization.edges]
+                self._engine.admitter.gather(group, coming, edges, session.declared.entries)
+        except BaseException:
+            session.declared = before
+            for template in {move.template for move in moving}:
+                if not self._registry.number_of(template):
+                    self._templates.forget(template)
+            raise
+        for name in names:
+            self._choice.forget(name)
+        for move in moving:
+            own = move.query.materialization
+            (moved,) = self._templates.add_rows(move.template, move.row, lambda _, past=move.past: past)  # type: ignore[misc]
+            move.query.join(moved)
+            self._registry.add([move.query])
+            self._modes.has_gone(move.query.name, own)
 
     def _has_seen_nothing(self, query: Query, entry: Entry, planner: Planner) -> bool:
         as_now = entry["settings"] == asdict(planner.settings) and query.mode == "eager"
+        if self._engine.backfills.is_put_off(query.edge):
+            return as_now and query.past == WHOLE
         history = self._engine.snapshot.history
         return (
             as_now and not query.is_filling and not any(history.get(source) for source in query.materialization.inputs)
         )
 
-    def _move(self, query: Query, entry: Entry, group: Group, planner: Planner) -> None:
-        session, before, own, bound = self._session, self._session.declared, query.materialization, query.bound
+    def _moves(self, query: Query, entry: Entry, group: Group, planner: Planner, number: int) -> list[_Move]:
+        session, bound = self._session, query.bound
         alike = [found for found in splits(bound.plan) if found.skeleton == group.split.skeleton]
         if not alike:
-            return  # another one of that name, which could not be registered, was noted
+            return []  # another one of that name, which could not be registered, was noted
         shape, values = shape_of(alike[0])
-        session.declared = before.without("query", query.name)
-        try:
-            planned = Planned(planner, bound, bound, entry["statistics"])
-            template = self._templates.declared(planned, group, shape, entry["text"])
-            rows = table_row(shape, values, query.name, query.mode, entry["text"], template.name)
-            (moved,) = self._templates.enlist(template, rows, planner.settings)
-        except BaseException:
-            session.declared = before
-            raise
-        query.join(moved)
-        self._registry.add([query])
-        self._modes.hide(query.name, own, session.declared.entries)
+        session.declared = session.declared.without("query", query.name)
+        planned = Planned(planner, bound, bound, entry["statistics"])
+        template = self._templates.declared(planned, group, shape, entry["text"])
+        row = SingleRow(shape.parameters, values, query.name, query.mode, entry["text"], template.name)
+        past = of_the_past(self._engine, template.bound)
+        session.declared = with_past(session.declared, template.name, number, 1, past)
+        return [_Move(query, template, row.numbered(number, shape.name), past)]
 
 
 def query_text(statement: st.RegisterQuery | st.AdHocQuery) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from millstream.catalog.objects import CatalogOfObjects
 from millstream.errors import BindError, CatalogError, Place
@@ -18,6 +18,7 @@ class Registry:
     def __init__(self) -> None:
         self._queries: dict[str, Query] = {}
         self._templates: Counter[TemplatePlan] = Counter()
+        self.on_change: Callable[[str, Sequence[Query]], None] = lambda state, queries: None  # running, or dropped
 
     def __iter__(self) -> Iterator[Query]:
         return iter(list(self._queries.values()))  # others may come and go meanwhile
@@ -36,8 +37,9 @@ class Registry:
             raise CatalogOfObjects.unknown("query", name, [query.name for query in self], place)
         return self._queries[name.lower()]
 
-    def add(self, queries: Iterable[Query]) -> None:
+    def add(self, queries: Sequence[Query]) -> None:
         """Have queries, instead of those of the same names."""
+        self.on_change("running", [query for query in queries if query.name not in self])
         for query in queries:
             if (before := self._queries.get(query.name.lower())) is not None:
                 self._uncount(before)
@@ -47,6 +49,7 @@ class Registry:
 
     def remove(self, query: Query) -> None:
         self._uncount(self._queries.pop(query.name.lower()))
+        self.on_change("dropped", [query])
 
     def _uncount(self, query: Query) -> None:
         if (template := query.template) is not None:

@@ -38,10 +38,10 @@ def _results(engine: Engine, context: QueryContext, queries: Sequence[Query], at
     """Those of queries that are final up to the same instant."""
     first, members = queries[0], Members(engine, queries, queries[0].common)
     members.wait()
-    context.tick_clocks()
+    context.bring_up_to_now(first.materialization.inputs)
     if at is None and first.instants.pending() is not None:
         for query in queries:
-            found = query.result()
+            found = query.result().rename_columns([field.name for field in first.common.schema])
             names = pa.array([query.name] * found.num_rows, pa.string())
             yield found.add_column(0, QUERY_NAME, names)
         return

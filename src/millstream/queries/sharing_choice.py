@@ -12,6 +12,7 @@ import polars as pl
 
 from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
+from millstream.engine.groups.new_rows import NewRows
 from millstream.engine.past import Past
 from millstream.kernel.batch import value_column
 from millstream.language.binder import BoundQuery
@@ -20,7 +21,7 @@ from millstream.plan.cost import SourceStatistics, selectivity
 from millstream.plan.explain_groups import lines_of_member, service_of
 from millstream.plan.grouping import Shape, Split, constants_of, has_many_constants, shape_of, splits
 from millstream.plan.kept_columns import shared_stems
-from millstream.plan.lowering.lower import Options
+from millstream.plan.lowering.options import Options
 from millstream.plan.lowering.selections import has_lineage
 from millstream.plan.nodes import sources
 from millstream.queries.planner import Planner
@@ -28,6 +29,8 @@ from millstream.settings import Settings
 
 # From so many queries of one skeleton on, further ones share a plan. Fewer are as well off with plans of their own.
 ENOUGH_TO_SHARE = 8
+# From so many sizes of windows on, queries with further ones share a plan whatever these are.
+ENOUGH_SIZES = 8
 # Of a join that makes all its rows for everybody, those that together want so much of it.
 WORTH_ONE_JOIN = 0.5
 # So many queries that ask for the same value may become rows of their own before bits are cheaper.
@@ -54,6 +57,8 @@ class SharingChoice:
         self._own_plans: dict[str, dict[str, float]] = {}
         self._could_be_in: dict[str, tuple[str, ...]] = {}  # by query: those groups
         self._values: dict[tuple[str, str], set[object]] = {}  # by group and shape: the values of keys
+        # By group whose queries may have windows of any sizes: those that were asked for.
+        self._sizes: dict[str, set[tuple[object, ...]]] = {}
 
     def group(self, found: Split, shape: Shape, options: Options, constants: pl.DataFrame | None = None) -> Group:
         """The group for a query of a shape, or for many with these constants: by the value of a column that they ask
@@ -63,7 +68,7 @@ class SharingChoice:
             key, parameter = shape.key
             keyed = groups.find(found, key, options)
             values = None if constants is None else constants[value_column(parameter)]
-            known = len(self._values.get((keyed.edge, shape.name), ()))
+            known = len(self._values.get((keyed.identity, shape.name), ()))
             known += 1 if values is None else values.n_unique()
             rows = groups.tables.next_query(keyed) - len(keyed.equal)
             count = rows + (1 if constants is None else constants.n_unique())
@@ -71,11 +76,15 @@ class SharingChoice:
                 return keyed
         return groups.find(found, None, options)
 
-    def has_joined(self, group: Group, shape: Shape, rows: pl.DataFrame) -> None:
+    def has_joined(self, group: Group, shape: Shape, rows: NewRows) -> None:
         """Queries with these constants are in a group now."""
         if group.key is not None and shape.key is not None:
-            values = rows[value_column(shape.key[1])].to_list()
-            self._values.setdefault((group.edge, shape.name), set()).update(values)
+            values = rows.constants(shape.key[1])
+            self._values.setdefault((group.identity, shape.name), set()).update(values)
+
+    def forget_shape(self, group: Group, shape: Shape) -> None:
+        """No query of a group has a shape any more."""
+        self._values.pop((group.identity, shape.name), None)
 
     def memberships(
         self,
@@ -90,6 +99,8 @@ class SharingChoice:
         if planner.settings.sharing == "off" or (not recorded and has_many_constants(bound.plan)):
             return
         for found in splits(bound.plan):
+            if found.window is not None and planner.options.strategy != "upa":
+                continue  # windows say themselves when their rows go
             shape, values = shape_of(found)
             group = self.group(found, shape, planner.options)
             yield Membership(found, shape, values, group, wanted_part(found, statistics))
@@ -97,7 +108,7 @@ class SharingChoice:
     def chosen(self, memberships: list[Membership], settings: Settings, past: Past | None = None) -> Membership | None:
         """The group that a query should come to, if there is one: one that there is, or that is worth to be begun."""
         there = [each for each in memberships if each.group.edge in self._engine.groups]
-        others = [each for each in memberships if self.is_to_share(each.group, settings, each.wanted)]
+        others = [each for each in memberships if self._is_worth(each, settings)]
         if settings.sharing == "on" and any(constants_of(e.split.condition) for e in others if e.split.cut == "from"):
             others.reverse()  # to the one that most others may come to
         for each in (*there, *others):
@@ -105,17 +116,42 @@ class SharingChoice:
                 return each
         return None
 
+    def _is_worth(self, membership: Membership, settings: Settings) -> bool:
+        if membership.split.window is not None and len(self._sizes.get(membership.group.identity, ())) < ENOUGH_SIZES:
+            return False
+        return self.is_to_share(membership.group, settings, membership.wanted)
+
+    def note_sizes(self, memberships: list[Membership]) -> None:
+        """A query comes that could be in groups whose queries may have windows of any sizes."""
+        for each in memberships:
+            window = each.split.window
+            if window is not None:
+                known = self._sizes.setdefault(each.group.identity, set())
+                if len(known) < ENOUGH_SIZES:
+                    known.add(tuple(each.values[place] for place in window.sizes))
+
     def is_to_share(self, group: Group, settings: Settings, wanted: float = 0.0) -> bool:
         """Whether a query should come to a group, given the part of the rows of the core that it wants."""
         if settings.sharing == "on" or group.edge in self._engine.groups:
             return True
-        others = self._own_plans.get(group.edge, {})
+        others = self._own_plans.get(group.identity, {})
         if len(others) >= ENOUGH_TO_SHARE:
             return True
         if not others or len(sources(group.split.core)) < 2:
             return False
         # One join that looks at no more rows than the joins of all do, or one of all rows instead of several of some.
         return has_lineage(group.split.core) or sum(others.values()) + wanted >= WORTH_ONE_JOIN
+
+    def is_to_begin(self, group: Group, settings: Settings) -> bool:
+        """Whether a further query should come to a group that is not there yet, and to no other before it: one that
+        differs in constants of its condition only from all that could be in the group."""
+        others = [self._could_be_in[name] for name in self._own_plans.get(group.edge, ())]
+        return bool(others) and all(edges[0] == group.edge for edges in others) and self.is_to_share(group, settings)
+
+    def may_be_shared(self, memberships: list[Membership]) -> bool:
+        """Whether a second query would be enough for a query to come to a group."""
+        cores = [each.group.split.core for each in memberships]
+        return any(len(sources(core)) > 1 and has_lineage(core) for core in cores)
 
     def differs_by_its_past(self, group: Group, past: Past) -> bool:
         """Whether what the group's selection reads has seen more of the past than is kept, or will have: then the state
@@ -135,15 +171,12 @@ class SharingChoice:
         """A query has a plan of its own that could be in groups, of whose rows it wants a part."""
         self.forget(name)
         for group, wanted in groups.items():
-            self._own_plans.setdefault(group.edge, {})[name.lower()] = wanted
-        self._could_be_in[name.lower()] = tuple(dict.fromkeys(group.edge for group in groups))
+            self._own_plans.setdefault(group.identity, {})[name.lower()] = wanted
+        self._could_be_in[name.lower()] = tuple(dict.fromkeys(group.identity for group in groups))
 
-    def take_own_plans(self, group: Group) -> list[str]:
-        """The queries that could be in a group, which now begins."""
-        names = [*self._own_plans.get(group.edge, ())]
-        for name in names:
-            self.forget(name)
-        return names
+    def own_plans(self, group: Group) -> list[str]:
+        """The queries that could be in a group."""
+        return [*self._own_plans.get(group.identity, ())]
 
     def forget(self, name: str) -> None:
         """A query is gone."""

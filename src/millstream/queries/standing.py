@@ -8,6 +8,8 @@ from functools import partial
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.queries.bulk_registration import BulkRegistration
+from millstream.queries.explaining import Explaining
+from millstream.queries.live_plans import LivePlans
 from millstream.queries.modes import Modes
 from millstream.queries.named_templates import KIND as NAMED
 from millstream.queries.named_templates import NamedTemplates
@@ -35,8 +37,10 @@ class StandingQueries:
         self._templates = templates = Templates(engine, session, registry, modes, choice, context)
         self._none_templates = none = NoneTemplates(engine, session, registry, modes, context)
         self.named = named = NamedTemplates(planner, registry, context)
+        self.plans = LivePlans(engine, registry, choice)
+        self.explaining = Explaining(engine, planner, choice, self.plans)
         self.registration = one = Registration(planner, registry, modes, choice, templates, context)
-        self.replanning = Replanning(planner, registry)
+        self.replanning = Replanning(planner, registry, modes)
         self.bulk = BulkRegistration(planner, registry, modes, choice, templates, none, one, named)
         recovered = TemplateRecovery(planner, modes, templates, none, named)
         self.recovery = Recovery(planner, registry, one, recovered, named, context, partial(self.drop, recorded=True))

@@ -30,6 +30,13 @@ def states(engine: Engine, queries: Sequence[Query]) -> QueryStates:
     return QueryStates(filling, failed, len(queries) - len(failed) - len(filling))
 
 
+def not_running(engine: Engine, queries: Sequence[Query]) -> dict[str, tuple[str, str]]:
+    """The states of those that do not run, with the errors of those that failed."""
+    found = states(engine, queries)
+    filling = dict.fromkeys(found.filling, ("filling", ""))
+    return filling | {name: ("failed", error) for name, error in found.failed.items()}
+
+
 def texts(queries: Sequence[Query]) -> list[str]:
     """The texts of queries with all defaults written out."""
     found, shared = [""] * len(queries), dict[TemplatePlan, list[int]]()

@@ -9,6 +9,7 @@ import polars as pl
 
 from millstream.catalog.entries import Entry
 from millstream.engine.groups.group import Group, numbers_of
+from millstream.engine.groups.new_rows import MODE, TEMPLATE, TEXT, ManyRows
 from millstream.engine.past import WHOLE, Past
 from millstream.engine.plans import steps_name
 from millstream.engine.query_tables import NAME
@@ -18,8 +19,9 @@ from millstream.kernel.sharing.keyed_selection import equality_key
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.language.bind_parameters import with_constants
 from millstream.language.syntax import numbered_parameters
-from millstream.plan.grouping import Shape, Split, shape_of, split
-from millstream.plan.lowering.lower import Options
+from millstream.plan.grouping import Shape, Split, shape_of
+from millstream.plan.lowering.options import Options
+from millstream.queries.group_replanning import core_of
 from millstream.queries.known_texts import KnownTexts, Recognised
 from millstream.queries.modes import Modes
 from millstream.queries.named_templates import OF, NamedTemplates
@@ -28,7 +30,8 @@ from millstream.queries.notices import of_the_past, past_in
 from millstream.queries.parameters import stored_kinds
 from millstream.queries.planner import Planned, Planner
 from millstream.queries.registration import PlannedOtherwise, statement_of
-from millstream.queries.templates import CUT, MODE, TEMPLATE, TEXT, Templates
+from millstream.queries.templates import CORE, CUT, Templates
+from millstream.queries.weighing import REPLANNED, last_move
 
 
 class TemplateRecovery:
@@ -69,6 +72,10 @@ class TemplateRecovery:
         key = equality[0] if equality else None
         group = engine.groups.find(found, key, replace(planner.options, apart=entry.get("apart", "")))
         steps = steps_name(group.steps)
+        if CORE in entry and group.selection != entry["selection"]:
+            core = core_of(found.core, entry[CORE], engine.runner.planner.shards)
+            group = engine.groups.by_core(group, core, entry[CORE])
+            steps = steps_name(group.steps)
         if (group.selection, steps) != (entry["selection"], entry.get("steps", steps)):
             group, entry = self._moved(entry, planned, lambda apart: engine.groups.find(found, key, apart))
         rows = engine.admitter.recover(group, [*planned_shapes], pl.col(TEMPLATE) == entry["name"])
@@ -77,8 +84,11 @@ class TemplateRecovery:
             self._note_pasts(group, pasts)
         for shape, planned in planned_shapes.items():
             template = self._templates.add(entry["name"], planned, group, shape, kinds, lazy, entry.get(OF))
-            members = self._templates.add_rows(template, rows[shape.name], lambda number: pasts.get(number, WHOLE))
+            own = ManyRows(rows[shape.name])
+            members = self._templates.add_rows(template, own, lambda number: pasts.get(number, WHOLE))
             self._named.join(template.of, members)
+            for query in members if REPLANNED in entry else ():
+                query.plan_change = last_move(entry)
 
     def _note_pasts(self, group: Group, pasts: Mapping[int, Past]) -> None:
         """What queries have of the past; where they wait, that is worked through."""
@@ -105,16 +115,15 @@ class TemplateRecovery:
 
     def _shapes(self, entry: Entry, planned: Planned, found: Split, shape: Shape) -> dict[Shape, Planned]:
         """The shapes that queries of a template have, each with the plan of one of these."""
-        if self._known is None or self._known.planner != planned.planner:
-            self._known = KnownTexts(planned.planner)
-        shapes, known = {}, self._known
+        shapes, known = {}, self._known_texts(entry, planned.planner)
         for name, text in self._texts(entry["selection"]).get(entry["name"], {}).items():
             if name == shape.name:
                 shapes[shape] = planned
                 continue
             if text is None:
                 raise PlannedOtherwise
-            other = known.find(text) or self._planned(text, entry, planned.planner, known)
+            alike = (each for each in known.find(text) if each.split.skeleton == found.skeleton)
+            other = next(alike, None) or self._planned(text, entry, planned.planner, known)
             if other.split.skeleton != found.skeleton or other.shape.name != name:
                 raise PlannedOtherwise
             shapes[other.shape] = other.planned
@@ -124,11 +133,20 @@ class TemplateRecovery:
 
     def _planned(self, text: str, entry: Entry, planner: Planner, known: KnownTexts) -> Recognised:
         planned = planner.plan(text, statement_of(text).query, statistics=entry["statistics"])
-        found = split(planned.bound.plan, entry.get(CUT, "from"))
+        kept, cut = entry.get("kept"), entry.get(CUT, "from")
+        _, found = self._modes.of_group(planned, lazy=kept is not None, known=kept, cut=cut)
         if found is None:
             raise PlannedOtherwise
         known.learn_comparisons(text, planned)
         return Recognised(planned, found, *shape_of(found))
+
+    def _known_texts(self, entry: Entry, planner: Planner) -> KnownTexts:
+        """Those that are read in the same mode as a template's; of mode LAZY by what its queries keep."""
+        if "kept" in entry:
+            return KnownTexts(planner, lambda planned, _: self._modes.shared(planned, entry["kept"]))
+        if self._known is None or self._known.planner != planner:
+            self._known = KnownTexts(planner)
+        return self._known
 
     def _texts(self, selection: str) -> dict[str, dict[str, str | None]]:
         """By template and shape, the text of a query that a selection of this name has."""
@@ -155,12 +173,13 @@ class TemplateRecovery:
         apart = self._apart[selection]
         group = group_of(replace(options, apart=apart))
         last = max(groups.tables.next_query(group), engine.snapshot.queries.get(entry["edge"], 0))
-        changed = {key: value for key, value in entry.items() if key not in ("notices", "apart")}
+        changed = {key: value for key, value in entry.items() if key not in ("notices", "apart", CORE)}
         changed |= {
             "edge": group.edge,
             "selection": group.selection,
             "steps": steps_name(group.steps),
             **({"apart": apart} if apart else {}),
+            **({} if group.core_said is None else {CORE: group.core_said}),
         }
         changed |= {"notices": [[0, last, list(past.notices), *past.content()]]} if past.is_recorded else {}
         self._session.declared = self._session.declared.replacing(entry, changed)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import polars as pl
@@ -19,21 +21,24 @@ from millstream.catalog.entries import Declarations, statistics_of
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
 from millstream.engine.groups.group import Group
+from millstream.engine.groups.new_rows import MODE, TEMPLATE, TEXT, ManyRows, NewRows
 from millstream.engine.materialization import Eager, Lazy, Materialization
 from millstream.engine.past import Past
 from millstream.engine.plans import steps_name
 from millstream.engine.query_tables import NAME
 from millstream.kernel.batch import value_column, value_columns
 from millstream.kernel.sharing.parameters import QUERY
-from millstream.language.bind_parameters import filled
+from millstream.language.bind_parameters import filled, with_own_names
 from millstream.language.binder import BoundQuery
 from millstream.language.expanded_texts import ExpandedTexts, texts_of_template
 from millstream.language.statement_parser import parse, parse_query
 from millstream.language.type_names import stored_text
+from millstream.plan.explain import explain
 from millstream.plan.explain_groups import IndexUse, lines_of_member, service_of
 from millstream.plan.fingerprint import fingerprint
 from millstream.plan.grouping import Shape
 from millstream.plan.lowering.matches import LazyPlan
+from millstream.plan.own_columns import is_parametrised
 from millstream.plan.parameters import with_parameters
 from millstream.queries.modes import Modes
 from millstream.queries.named_templates import OF
@@ -47,10 +52,9 @@ from millstream.settings import Settings
 from millstream.state.notes import Record
 from millstream.types import DataType, to_polars
 
-MODE, TEXT, TEMPLATE = "mode", "text", "template"
 CUT = "cut"  # in an entry: where its queries differ, if not in what they select of the FROM list
+CORE = "core"  # in an entry: by what the core of its group was planned, if not by its statistics
 DROPPED = "dropped"  # in a record: the query that is gone
-_TEXTS = {column: pl.String() for column in (NAME, MODE, TEXT, TEMPLATE)}
 _QUERY = re.compile(r"\s*REGISTER\s+QUERY\s.*?\sAS\s", re.IGNORECASE | re.DOTALL)  # what stands before a query's text
 
 
@@ -84,7 +88,7 @@ class GroupTemplate:
                 return planner.rewritten(bound, statistics_of(self.planned.statistics))
         values = [row[value_column(index)] for index in range(len(self.parameters))]
         plan = with_parameters(self.bound.plan, values)
-        return replace(self.bound, plan=plan, tree=filled(self.bound.cql, values))
+        return replace(with_own_names(replace(self.bound, plan=plan), values), tree=filled(self.bound.cql, values))
 
     def values(self, queries: Sequence[Query]) -> pl.DataFrame:
         """The parameters of queries, in their order."""
@@ -106,6 +110,16 @@ class GroupTemplate:
     def constants(self, numbers: Sequence[int | None]) -> pl.DataFrame:
         """What queries of these numbers have for the parameters of their shape, in their order."""
         return self._rows(numbers).select(value_columns(len(self.shape.parameters)))
+
+    def constants_of(self, number: int) -> Sequence[object]:
+        """Those of one query."""
+        return self.constants([number]).row(0)
+
+    @cached_property
+    def has_constants_above(self) -> bool:
+        """In mode LAZY: whether queries have constants of their own in what is done with the matches."""
+        plans = () if self.lazy is None else (self.lazy.above, self.lazy.upper or self.lazy.above)
+        return any(is_parametrised(e) for plan in plans for node in plan.walk() for e in node.computed)
 
     def _rows(self, queries: Sequence[int | None]) -> pl.DataFrame:
         """The rows of queries in the query table, in the order of the queries."""
@@ -140,7 +154,9 @@ class GroupTemplate:
         """The same in words."""
         others = self.planned.planner.engine.shared_plan.shown[query.edge] - 1
         constants, equal = self.constants([query.number]).row(0), self._equal(query)
-        return lines_of_member(self._service(query), self.shape.own_columns, constants, others, equal)
+        lines = lines_of_member(self._service(query), self.shape.own_columns, constants, others, equal)
+        core = self.group.core
+        return lines if core is None else [*lines, *(f"its group reads {line}" for line in explain(core).splitlines())]
 
     def _equal(self, query: Query) -> int:
         """How many others have the same row of the query table."""
@@ -167,6 +183,7 @@ class Templates:
         self._engine, self._session, self._registry = engine, session, registry
         self._modes, self._choice, self._context = modes, choice, context
         self._templates: dict[str, dict[str, GroupTemplate]] = {}  # by name and shape
+        self._shapes: Counter[tuple[str, str]] = Counter()  # by edge and shape: how many templates have it
         self._names: dict[object, str] = {}
         self._settings: tuple[Settings | None, str] = None, ""  # the last ones, and as a text
 
@@ -201,6 +218,7 @@ class Templates:
                 **({} if lazy is None else {"kept": {lazy.parts[0].identity: lazy.parts[0].kept}}),
                 **({} if of is None else {OF: of}),
                 **({} if group.split.cut == "from" else {CUT: group.split.cut}),
+                **({} if group.core_said is None else {CORE: group.core_said}),
             )
         return self.add(name, planned, group, shape, kinds, lazy, of)
 
@@ -218,17 +236,16 @@ class Templates:
         count where they decide on an order of joins."""
         bound = planned.bound
         columns = tuple(f.name for f in bound.schema)
-        if kinds or lazy is not None:
-            outside: tuple[object, ...] = bound.kind, columns, tuple(map(str, kinds)), bool(kinds) and text
-            if lazy is not None:
-                outside = *outside, lazy.above, lazy.parts[0].windows
+        above = () if lazy is None else (lazy.above, lazy.parts[0].windows)
+        if kinds or (lazy is not None and group.split.is_join):
+            outside: tuple[object, ...] = bound.kind, columns, tuple(map(str, kinds)), bool(kinds) and text, *above
             if of is not None:
                 outside = *outside, of.lower()
-            return fingerprint((group.edge, shape.name, outside))
+            return fingerprint((group.identity, shape.name, outside))
         settings = planned.planner.settings
         if settings is not self._settings[0]:
             self._settings = settings, json.dumps(asdict(settings))
-        equality = group.edge, bound.kind, columns, tuple(sorted(bound.reads)), self._settings[1]
+        equality = group.identity, bound.kind, columns, tuple(sorted(bound.reads)), self._settings[1], *above
         if group.split.is_join:
             return fingerprint((*equality, json.dumps(planned.statistics)))
         if equality not in self._names:
@@ -248,7 +265,9 @@ class Templates:
         """Know a template that is declared, or about to be."""
         inputs = frozenset() if lazy is None else self._engine.plans.sources_of(planned.bound.plan, group.options)
         made = GroupTemplate(name, planned, group, shape, kinds, lazy, inputs, of)
-        self._templates.setdefault(name, {})[shape.name] = made
+        known = self._templates.setdefault(name, {})
+        self._shapes[group.identity, shape.name] += shape.name not in known
+        known[shape.name] = made
         if lazy is not None:
             self._modes.note(lazy)
         return made
@@ -256,7 +275,7 @@ class Templates:
     def enlist(
         self,
         template: GroupTemplate,
-        rows: pl.DataFrame,
+        rows: NewRows,
         settings: Settings,
         record: Record | None = None,
         past: Past | None = None,
@@ -265,7 +284,7 @@ class Templates:
         session, group = self._session, template.group
         past = past or of_the_past(self._engine, template.bound)
         first = self._engine.groups.tables.next_query(group)
-        rows = rows.hstack([pl.Series(QUERY, range(first, first + rows.height), pl.Int64)])
+        rows = rows.numbered(first, template.shape.name)
         before = session.declared
         try:
             self._registry.check_room(rows.height, settings)
@@ -279,7 +298,7 @@ class Templates:
             raise
         return self.add_rows(template, rows, lambda _: past)
 
-    def add_rows(self, template: GroupTemplate, rows: pl.DataFrame, past: Callable[[int], Past]) -> list[Query]:
+    def add_rows(self, template: GroupTemplate, rows: NewRows, past: Callable[[int], Past]) -> list[Query]:
         """Have the queries of rows that are in the query table."""
         self._choice.has_joined(template.group, template.shape, rows)
         queries = [
@@ -293,7 +312,7 @@ class Templates:
                 template,
                 past(number),
             )
-            for name, mode, number in zip(*(rows[column].to_list() for column in (NAME, MODE, QUERY)), strict=True)
+            for name, mode, number in zip(rows.names, rows.modes, rows.queries, strict=True)
         ]
         self._registry.add(queries)
         return queries
@@ -305,7 +324,8 @@ class Templates:
             columns = MemberColumns(template, number) if template.shape.own_columns else None
             return Eager(self._engine.reader, group.edge, bound.schema, bound.kind == "stream", row, columns)
         reader, edges = self._engine.reader, (group.edge,)
-        return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, row)
+        constants = partial(template.constants_of, number) if template.has_constants_above else None
+        return Lazy(reader, template.lazy, edges, template.inputs, bound.schema, group.options, row, constants)
 
     def drop(self, query: Query, template: GroupTemplate, *, recorded: bool = False) -> None:
         """A query is gone, and with the last one its template; where there is a record of it, the caller commits."""
@@ -331,19 +351,19 @@ class Templates:
         del shapes[template.shape.name]
         if not shapes:
             del self._templates[template.name]
+        key = template.group.identity, template.shape.name
+        self._shapes[key] -= 1
+        if not self._shapes[key]:
+            del self._shapes[key]
+            self._engine.groups.tables.forget_shape(template.group, template.shape)
+            self._choice.forget_shape(template.group, template.shape)
         if template.lazy is not None:
             self._modes.forget(template.lazy)
 
 
-def table_row(shape: Shape, values: Sequence[object], name: str, mode: str, text: str, template: str) -> pl.DataFrame:
-    """A row of a query table: constants and name, mode and text of a query that came alone."""
-    columns = {value_column(index): to_polars(kind) for index, kind in enumerate(shape.parameters)}
-    return pl.DataFrame([(*values, name, mode, text, template)], schema={**columns, **_TEXTS}, orient="row")
-
-
-def table_rows(values: pl.DataFrame, names: Sequence[str], mode: str, template: str) -> pl.DataFrame:
+def table_rows(values: pl.DataFrame, names: Sequence[str], mode: str, template: str) -> NewRows:
     """Rows of a query table: constants, names and mode of queries that came together."""
     named = pl.DataFrame({NAME: list(names)}, schema={NAME: pl.String()}).with_columns(
         pl.lit(mode).alias(MODE), pl.lit(None, pl.String).alias(TEXT), pl.lit(template).alias(TEMPLATE)
     )
-    return named if not values.width else values.hstack(named)
+    return ManyRows(named if not values.width else values.hstack(named))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
+from millstream.drawing.plan import PlanView
 from millstream.engine.engine import Engine
 from millstream.language.binder import BoundQuery
-from millstream.plan.lowering.lower import Options
+from millstream.plan.lowering.options import Options
 
 if TYPE_CHECKING:
     from millstream.query.query import Query
@@ -22,9 +23,10 @@ class QueryContext:
 
     engine: Engine
     options: Callable[[], Options]  # how plans are run, by the settings of now
-    tick_clocks: Callable[[], None]
+    bring_up_to_now: Callable[[Collection[str]], None]  # sources that are going to be read
     drop: Callable[[str], None]
     drop_template: Callable[[str], None]
+    plan_of: Callable[[Query], PlanView]
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,15 @@ class QueryInstants:
         is not known."""
         return max(self.first_by_past(), self._engine.sources.first_answerable(self._query.materialization.inputs))
 
+    def extent(self) -> tuple[Any, Any, str]:
+        """The first and the last instant that it can be asked for, as users write them, and their type; None where
+        there is none: it has failed, its past is worked through, or nothing is final yet."""
+        query = self._query
+        kind, final = str(self._domain.type), query.final
+        if final is None or (first := self.first) > self.final:
+            return None, final, kind
+        return self.shown(first), final, kind
+
     def first_by_past(self) -> int:
         """The first answerable instant by what there was of the past when it came."""
         finding, engine = self._query.finding, self._engine
@@ -74,7 +83,7 @@ class QueryInstants:
 
     def reached(self) -> int:
         """How far the answer is final now, after streams that follow the clock of day have been told the time."""
-        self._context.tick_clocks()
+        self._context.bring_up_to_now(self._query.materialization.inputs)
         return self.final
 
     def pending(self) -> int | None:

@@ -1,9 +1,10 @@
-"""Queries that are read together: those of a group by one pass over its results, all others one by one."""
+"""Queries that are read together: those of a group by one pass over its results or matches, those of a template that
+keeps nothing by one run through history, all others one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,10 +13,11 @@ import polars as pl
 import pyarrow as pa
 
 from millstream.engine.answers import elements_between, relation_at
+from millstream.engine.answers_of_many import LazyOfMany, UnmaterializedOfMany
 from millstream.engine.engine import Engine
 from millstream.engine.extents import Extent
 from millstream.engine.groups.many import Numbered, Numbers
-from millstream.engine.materialization import Eager, OwnColumns
+from millstream.engine.materialization import Eager, Lazy, OwnColumns, Unmaterialized
 from millstream.errors import Error, EvaluationError
 from millstream.kernel.batch import END, START, Batch, concat, empty_batch, value_column
 from millstream.kernel.columns import only
@@ -32,6 +34,55 @@ Flags = npt.NDArray[np.bool_]
 _Kind = TypeVar("_Kind", bound=Error)
 
 
+class WaysOfReading:
+    """Which queries are read together, by their places, and how."""
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        by_plan: dict[int, tuple[Lazy, list[int]]] = {}
+        by_template: dict[int, tuple[Unmaterialized, list[int]]] = {}
+        eager: dict[str, list[int]] = {}
+        self.singles: list[int] = []
+        for place, query in enumerate(queries):
+            match query.materialization:
+                case Eager(number=int()):
+                    eager.setdefault(query.edge, []).append(place)
+                case Lazy(number=int(), constants=None) as lazy:
+                    by_plan.setdefault(id(lazy.plan), (lazy, []))[1].append(place)
+                case Unmaterialized(values=tuple()) as none_mode:
+                    by_template.setdefault(id(none_mode.template), (none_mode, []))[1].append(place)
+                case _:
+                    self.singles.append(place)
+        self.eager = {edge: numbered(queries, places) for edge, places in eager.items()}
+        self.lazy: list[tuple[LazyOfMany, Numbered]] = []
+        alike: dict[object, tuple[Lazy, list[int]]] = {}
+        for one, places in by_plan.values():
+            alike.setdefault((one.edges, one.plan), (one, []))[1].extend(places)
+        for one, places in alike.values():
+            together = LazyOfMany(one)
+            if len(places) > 1 and together.can_be_read:
+                self.lazy.append((together, numbered(queries, places)))
+            else:
+                self.singles += places
+        self.none_mode: list[tuple[UnmaterializedOfMany, Numbers]] = []
+        for first, places in by_template.values():
+            if len(places) == 1:
+                self.singles += places
+                continue
+            values = [_values_of(queries[place]) for place in places]
+            self.none_mode.append((UnmaterializedOfMany(first, values), np.array(places, np.int64)))
+
+
+def numbered(queries: Sequence[Query], places: Sequence[int]) -> Numbered:
+    """Queries of a group by their rows in its query table."""
+    rows = np.array([queries[place].row for place in places], np.int64)
+    return Numbered.of(rows, np.array(places, np.int64))
+
+
+def _values_of(query: Query) -> tuple[object, ...]:
+    own = query.materialization
+    return (own.values or ()) if isinstance(own, Unmaterialized) else ()
+
+
 class Members:
     """Queries with the same columns, by their places."""
 
@@ -40,16 +91,16 @@ class Members:
     ) -> None:
         self._engine, self.queries, self.common = engine, tuple(queries), common
         self._keys = keys  # of each: the part of a template that it belongs to, and its number there
-        self._singles: list[int] = []
+        self._own_plans: list[int] = []  # those that are in no group
         of_groups: dict[str, list[int]] = {}
         for place, query in enumerate(self.queries):
-            is_in_group = query.number is not None and isinstance(query.materialization, Eager)
-            (of_groups.setdefault(query.edge, []) if is_in_group else self._singles).append(place)
-        self._groups = {edge: self._numbered(places) for edge, places in of_groups.items()}
+            (of_groups.setdefault(query.edge, []) if query.number is not None else self._own_plans).append(place)
+        self._groups = {edge: numbered(self.queries, places) for edge, places in of_groups.items()}
 
-    def _numbered(self, places: list[int]) -> Numbered:
-        found = np.array([self.queries[place].row for place in places], np.int64)
-        return Numbered.of(found, np.array(places, np.int64))
+    @cached_property
+    def _ways(self) -> WaysOfReading:
+        """Found where rows are read: whoever asks for states needs none."""
+        return WaysOfReading(self.queries)
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -71,15 +122,15 @@ class Members:
     @cached_property
     def edges(self) -> tuple[str, ...]:
         """All that is shown for them."""
-        singles = (edge for place in self._singles for edge in self.queries[place].materialization.edges)
-        return tuple(dict.fromkeys([*self._groups, *singles]))
+        own_plans = (edge for place in self._own_plans for edge in self.queries[place].materialization.edges)
+        return tuple(dict.fromkeys([*self._groups, *own_plans]))
 
     @cached_property
     def inputs(self) -> frozenset[str]:
         """The sources of their answers."""
-        groups = (self._engine.reader.inputs(edge) for edge in self._groups)
-        singles = (self.queries[place].materialization.inputs for place in self._singles)
-        return frozenset[str]().union(*groups, *singles)
+        groups = (self.queries[queries.places[0]].materialization.inputs for queries in self._groups.values())
+        own_plans = {self.queries[place].materialization.inputs for place in self._own_plans}
+        return frozenset[str]().union(*groups, *own_plans)
 
     # Their state
 
@@ -93,8 +144,7 @@ class Members:
 
     def admit(self) -> None:
         """Have those admitted to their groups that wait, unless their past is long."""
-        singles = (query.edge for place in self._singles if (query := self.queries[place]).number is not None)
-        for edge in {*self._groups, *singles}:
+        for edge in self._groups:
             self._engine.admitter.ask(edge)
 
     def filling(self) -> Flags:
@@ -105,7 +155,7 @@ class Members:
             if busy:
                 is_busy = np.isin(queries.numbers, np.array([*busy], np.int64))
                 found[queries.places[is_busy]] = [self.queries[place].is_filling for place in queries.places[is_busy]]
-        for place in self._singles:
+        for place in self._own_plans:
             found[place] = self.queries[place].is_filling
         return found
 
@@ -128,7 +178,7 @@ class Members:
             at, places = queries.find(np.array([*errors], np.int64))
             by_position = [*errors.values()]
             found.update((place, by_position[n]) for n, place in zip(at.tolist(), places.tolist(), strict=True))
-        for place in self._singles:
+        for place in self._own_plans:
             query = self.queries[place]
             try:
                 for edge in query.materialization.edges:
@@ -142,7 +192,7 @@ class Members:
     def firsts(self) -> Numbers:
         """The first answerable instant of each, by what there was of the past when it came."""
         found = self._firsts.copy()
-        for place in self._singles:
+        for place in self._own_plans:
             found[place] = self.queries[place].instants.first_by_past()
         return found
 
@@ -171,19 +221,54 @@ class Members:
             failed, reader = self.failed(snapshot), self._engine.reader
             return [
                 (edge, reader.rows_of_many(snapshot, edge, queries, wanted, since, until))
-                for edge, queries in self._groups.items()
+                for edge, queries in self._ways.eager.items()
                 if len(failed) < len(queries.places) or not failed.keys() >= set(queries.places.tolist())
             ], failed
 
         of_groups, failed = self._engine.reader.read(read)
         found = [own for edge, rows in of_groups for own in self._with_own_columns(edge, rows)]
-        singles = (place for place in self._singles if place not in failed and starts[place] <= until)
-        found += [self._single(place, int(starts[place]), since, until, like) for place in singles]
+        asked = np.flatnonzero(starts <= until)
+        asked = asked[~np.isin(asked, np.array([*failed], np.int64))]
+        computed, left = self._computed(asked, since, until)
+        found += computed
+        for place in left:
+            try:
+                found.append(self._single(place, int(starts[place]), since, until, like))
+            except EvaluationError as error:
+                failed[place] = error
         rows = concat(found, like)
         gone = np.array([*failed], np.int64)
         begin = starts.copy()
         begin[gone] = OPEN
         return _begun(rows, begin[numbers(rows, value_column(0))]), failed
+
+    def _computed(self, asked: Numbers, since: int, until: int) -> tuple[list[Batch], list[int]]:
+        """The rows of those whose answers are made when they are asked, many at a time; also those that must be asked
+        one by one, where that cannot be, or something is wrong with one of them."""
+        reader, found, left = self._engine.reader, list[Batch](), np.intersect1d(self._ways.singles, asked).tolist()
+        for lazy, queries in self._ways.lazy:
+            own = queries.only(asked)
+            try:
+                if own.places.size:
+                    found.append(reader.read(partial(lazy.rows, queries=own, since=since, until=until)))
+            except EvaluationError:
+                left += own.places.tolist()
+        for none_mode, places in self._ways.none_mode:
+            chosen = np.flatnonzero(np.isin(places, asked))
+            if not chosen.size:
+                continue
+            try:
+                with reader.commits.reading(none_mode.one.inputs) as snapshot:
+                    rows = none_mode.rows(snapshot, chosen, since, until) if none_mode.can_be_read(snapshot) else None
+            except EvaluationError:
+                rows = None
+            if rows is None:
+                left += places[chosen].tolist()
+            else:
+                place = pl.Series(value_column(0), places[numbers(rows, value_column(0))], pl.Int64)
+                found.append(rows.with_columns(place))
+        types = empty_batch(self.schema).schema
+        return [rows.cast(types) if rows.schema != types else rows for rows in found], sorted(left)
 
     def _with_own_columns(self, edge: str, rows: Batch) -> list[Batch]:
         """The rows that a group keeps as its queries have them."""
@@ -202,7 +287,7 @@ class Members:
     def _by_columns(self) -> dict[str, list[tuple[OwnColumns | None, Numbers]]]:
         """By group: what makes rows of queries of those that are kept, and these queries."""
         found: dict[str, list[tuple[OwnColumns | None, Numbers]]] = {}
-        for edge, queries in self._groups.items():
+        for edge, queries in self._ways.eager.items():
             alike: dict[int, tuple[OwnColumns | None, list[int]]] = {}
             for place in sorted(queries.places.tolist()):
                 own = self.queries[place].materialization

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from millstream.answers.following import Following
+from millstream.answers.visible import Answering
 from millstream.engine.answers import elements_between, relation_at
 from millstream.engine.epochs.task import StateNames
-from millstream.engine.life import Life, under_way
+from millstream.engine.life import under_way
 from millstream.engine.materialization import Answer, Materialization, Span
 from millstream.engine.past import WHOLE, Past
 from millstream.errors import ClosedError, Error, EvaluationError
@@ -18,19 +20,20 @@ from millstream.kernel.batch import INF
 from millstream.language.binder import BoundQuery
 from millstream.language.instants import shown_instant
 from millstream.plan.analysis.lifetime import OPEN, influence
-from millstream.plan.explain import explain
 from millstream.plan.nodes import Kind
+from millstream.query.columns import columns_of
 from millstream.query.context import PlanChange, QueryContext, TemplatePlan
+from millstream.query.explained import Explained
 from millstream.query.instants import QueryInstants
 from millstream.query.reader import ChangeReader
 from millstream.state.snapshot import Snapshot
-from millstream.types import arrow_schema
+from millstream.types import Schema, arrow_schema
 
 if TYPE_CHECKING:
     from millstream.query.template import Template
 
 
-class Query:
+class Query(Explained, Answering):
     """A standing question; made by `Database.register`."""
 
     def __init__(
@@ -57,6 +60,7 @@ class Query:
         self.finding: Callable[[StateNames], int] | None = None
         self.member_of: Template | None = None
         self.plan_change: PlanChange | None = None
+        self.named: tuple[BoundQuery, Schema] | None = None  # its columns, where it has names of its own for them
         self._dropped = False
 
     @property
@@ -69,10 +73,6 @@ class Query:
             return []  # what was to be waited for is there
         begins = self.instants.shown(first)
         return [f"{notice.rpartition(': ')[0]}: it is answerable from {begins} on" for notice in notices]
-
-    @property
-    def life(self) -> Life:
-        return self._engine.life
 
     @property
     def instants(self) -> QueryInstants:
@@ -100,7 +100,7 @@ class Query:
 
     @property
     def schema(self) -> pa.Schema:
-        return arrow_schema(self.common.schema)
+        return arrow_schema(columns_of(self))
 
     @property
     def cql(self) -> str:
@@ -145,8 +145,7 @@ class Query:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the past that is kept has been worked through; tells whether it has, in so many seconds."""
         engine = self._engine
-        if self.number is not None:
-            engine.admitter.ask(self.edge)
+        engine.admitter.ask(self.edge)
         engine.notifier.wait_until(lambda: self.has_ended or not self.is_filling, timeout)
         engine.life.check_goes_on()
         self.check_open()
@@ -157,12 +156,12 @@ class Query:
         """R(at) of a relation; of a stream all elements up to `at`, their timestamps first. The default is now."""
         self.check_open()
         self.wait()
-        context, schema, first = self._context, self.common.schema, 0
+        context, schema, first = self._context, columns_of(self), 0
         if at is None and (pending := self.instants.pending()) is not None:
             options = replace(context.options(), first_counted=pending)
             tick, rows = pending, self._engine.evaluation.evaluate(self.bound.plan, options, pending)
         else:
-            context.tick_clocks()
+            context.bring_up_to_now(self.materialization.inputs)
             is_relation = self.kind == "relation"
 
             def span(final: int) -> tuple[int, int]:
@@ -174,7 +173,7 @@ class Query:
             found = self.answer(span)
             tick, rows = found.until, found.rows
         if self.kind == "relation":
-            return relation_at(rows, schema, tick)
+            return relation_at(rows, schema, tick, self.common.order)
         return elements_between(rows, schema, first - 1, tick, self.common.domain, context.options().max_rstream_rows)
 
     @under_way
@@ -217,30 +216,21 @@ class Query:
         self.common = bound
         self.materialization = materialization
 
-    def follow(self, since: Any = None, timeout: float | None = None) -> Iterator[pa.Table]:
+    def follow(self, since: Any = None, timeout: float | None = None) -> Following:
         """The final changes after `since`, as they become final: tables like those of `changes`, none of them empty.
 
         Blocks until there are some, and ends when the query is dropped or the database closed, or when nothing has come
-        for `timeout` seconds. A reader that comes back with the last `_ts` it has seen misses nothing and sees nothing
-        twice. What it has not been given yet is kept for as long as there is this iterator.
+        for `timeout` seconds; in `async for` only the task waits. A reader that comes back with the last `_ts` it has
+        seen misses nothing and sees nothing twice. What it has not been given yet is kept for as long as there is this
+        iterator.
         """
         self.check_open()
-        reader = self.reader
-        return reader.follow(reader.keep(reader.bookmark(since)), timeout)
+        return self.reader.following(since, timeout)
 
     @property
     def has_ended(self) -> bool:
         """Whether it was dropped, or its database closed."""
         return self._dropped or self.life.is_closing
-
-    @under_way
-    def explain(self) -> str:
-        notes = (f"mode {self.mode}: {note}" for note in self.materialization.notes() if self.mode != "eager")
-        member = [] if self.member_of is None else [f"template {self.member_of.name}: {len(self.member_of)} queries"]
-        shared = [] if self.template is None else [f"sharing: {line}" for line in self.template.explain(self)]
-        change = self.plan_change
-        changed = [] if change is None else [f"replan: {change}"]
-        return "\n".join([explain(self.bound.plan), *notes, *member, *shared, *changed])
 
     @under_way
     def stats(self) -> dict[str, Any]:

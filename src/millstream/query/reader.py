@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from millstream.answers.following import Following
 from millstream.engine.answers import changes_between, first_instants, from_instant
 from millstream.engine.bookmarks import Bookmark
 from millstream.engine.life import Life, under_way
 from millstream.errors import ClosedError, TimeError
 from millstream.kernel.batch import Batch, empty_batch
 from millstream.plan.analysis.lifetime import OPEN
+from millstream.query.columns import columns_of
 from millstream.query.context import QueryContext
 from millstream.state.snapshot import SinkCursor
 
@@ -94,7 +96,8 @@ class ChangeReader:
         if whole:
             rows, since = from_instant(rows, start), start - 1
         if most is not None:
-            until = first_instants(rows, stream=self._query.kind == "stream", since=since, until=until, most=most)
+            is_stream, domain = self._query.kind == "stream", self._query.common.domain
+            until = first_instants(rows, stream=is_stream, since=since, until=until, most=most, domain=domain)
         return self._changes(rows, since, until), until
 
     def _check_kept(self, bookmark: Bookmark) -> None:
@@ -114,10 +117,19 @@ class ChangeReader:
         final = -1 if self._query.is_filling else self._instants.final
         return self.given(bookmark, final, most)
 
+    def following(self, since: Any, timeout: float | None) -> Following:
+        """A follower of its own, which holds its place for as long as somebody has it."""
+        bookmark = self.keep(self.bookmark(since))
+
+        def end() -> None:  # also called wherever the last reference goes: so nobody is woken, who looks soon anyway
+            bookmark.is_left = True
+
+        return Following(self.follow(bookmark, timeout), end)
+
     def follow(self, bookmark: Bookmark, timeout: float | None) -> Iterator[pa.Table]:
         """Changes after a place as they become final; ends when nothing has come for so many seconds."""
         self._engine.notifier.wait_until(lambda: self._query.has_ended or not self._query.is_filling, timeout)
-        while not self._query.has_ended:
+        while not self._query.has_ended and not bookmark.is_left:
             if self._query.is_filling:
                 return  # for longer than anybody wants to wait
             try:
@@ -125,7 +137,7 @@ class ChangeReader:
                 changes = self._more(bookmark)
                 if changes is None or not changes.num_rows:
                     seen = final if bookmark.start == OPEN else max(bookmark.seen, bookmark.start - 1)
-                    self._wait(seen, timeout)
+                    self._wait(bookmark, seen, timeout)
                     if not self._query.has_ended and self._instants.reached() <= seen:
                         return  # nothing came
                     continue
@@ -145,14 +157,16 @@ class ChangeReader:
             changes, bookmark.seen = self.given(bookmark, final)
         return changes
 
-    def _wait(self, seen: int, timeout: float | None) -> None:
+    def _wait(self, bookmark: Bookmark, seen: int, timeout: float | None) -> None:
         """Until more is final; streams that follow the clock of day are looked at now and then."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._query.has_ended and self._instants.reached() <= seen:
+        while not self._query.has_ended and not bookmark.is_left and self._instants.reached() <= seen:
             left = _GLANCE if deadline is None else min(_GLANCE, deadline - time.monotonic())
             if left <= 0:
                 return
-            self._engine.notifier.wait_until(lambda: self._query.has_ended or self._instants.final > seen, left)
+            self._engine.notifier.wait_until(
+                lambda: self._query.has_ended or bookmark.is_left or self._instants.final > seen, left
+            )
 
     def _forgotten(self, seen: int, first: int) -> TimeError:
         return self._instants.forgotten(self._since(seen), first)
@@ -163,7 +177,7 @@ class ChangeReader:
     def _changes(self, rows: Batch, since: int, until: int) -> pa.Table:
         return changes_between(
             rows,
-            self._query.common.schema,
+            columns_of(self._query),
             stream=self._query.kind == "stream",
             since=since,
             until=until,

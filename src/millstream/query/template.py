@@ -15,6 +15,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from millstream.answers.following import Following
+from millstream.answers.visible import Answering
 from millstream.engine.bookmarks import AnsweredFrom
 from millstream.engine.life import Life, under_way
 from millstream.engine.materialization import Unmaterialized
@@ -52,7 +54,7 @@ class Single:
     values: tuple[object, ...]
 
 
-class Template(Sequence[Query]):
+class Template(Answering, Sequence[Query]):
     """Queries of one text; made by `Database.register_many` with the name of a template."""
 
     def __init__(
@@ -227,7 +229,7 @@ class Template(Sequence[Query]):
         """
         self.check_open()
         self.members.wait()
-        self._context.tick_clocks()
+        self._context.bring_up_to_now(self.materialization.inputs)
         members, instants, missing = self.members, self.instants, dict[int, EvaluationError]()
         if at is None and (pending := instants.pending()) is not None:
             tick, rows = pending, self._evaluated(members, pending)
@@ -264,14 +266,13 @@ class Template(Sequence[Query]):
             raise self.instants.not_final(f"changes of {self.name} since {since} are", since, final)
         return reader.given(place, final)[0]
 
-    def follow(self, since: Any = None, timeout: float | None = None) -> Iterator[pa.Table]:
+    def follow(self, since: Any = None, timeout: float | None = None) -> Following:
         """The final changes of all queries after `since`, as they become final: tables like those of `changes`.
 
         Queries that come to the template later are reasons of from then on: what holds then comes first, as insertions.
         """
         self.check_open()
-        reader = self.reader
-        return reader.follow(reader.keep(reader.bookmark(since)), timeout)
+        return self.reader.following(since, timeout)
 
     def labelled(self, members: Members, found: pa.Table, missing: Mapping[int, EvaluationError]) -> pa.Table:
         """A table with names and parameters in front, in the place of the column that has the places of queries; its

@@ -166,7 +166,8 @@ class TemplateReader(ChangeReader):
         rows, failed = members.rows(starts, bookmark.seen, until)
         is_stream = members.common.kind == "stream"
         if most is not None:
-            until = first_instants(rows, stream=is_stream, since=bookmark.seen, until=until, most=most)
+            seen, domain = bookmark.seen, members.common.domain
+            until = first_instants(rows, stream=is_stream, since=seen, until=until, most=most, domain=domain)
         return self._labelled(members, rows, bookmark.seen, until, failed), until
 
     def follow(self, bookmark: Bookmark, timeout: float | None) -> Iterator[pa.Table]:

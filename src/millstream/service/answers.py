@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import quote
 
 import pyarrow as pa
 from fastapi import Request, Response
@@ -14,7 +15,7 @@ from millstream.names import MISSING
 from millstream.query import Query
 from millstream.wire.errors import document
 from millstream.wire.media import RowFormat, accepted
-from millstream.wire.rows import columns_of, encode
+from millstream.wire.rows import columns_of, encode, parquet
 from millstream.wire.values import json_value
 
 _STATUS: tuple[tuple[type[Error], int], ...] = (
@@ -28,6 +29,10 @@ _STATUS: tuple[tuple[type[Error], int], ...] = (
     (errors.SetupError, 500),
     (Error, 400),
 )
+
+
+FileFormat = Literal["csv", "json", "arrow", "parquet"]
+_FILES = {"csv": RowFormat.CSV, "json": RowFormat.JSON, "arrow": RowFormat.ARROW}
 
 
 class NotThere(Exception):
@@ -58,6 +63,24 @@ def rows(request: Request, table: pa.Table, note: dict[str, Any] | None = None) 
     return Response(encode(table, form, note), media_type=None, headers={"content-type": media})
 
 
+def part(request: Request, table: pa.Table, limit: int | None, *, newest: bool) -> Response:
+    """At most so many rows of a table, its first or its last ones, and `total`: how many there are."""
+    if limit is None:
+        return rows(request, table)
+    first = max(0, table.num_rows - limit) if newest else 0
+    return rows(request, table.slice(first, limit), {"total": table.num_rows})
+
+
+def download(table: pa.Table, name: str, form: FileFormat) -> Response:
+    """A table as a file, which a browser keeps under the name of a query."""
+    content = parquet(table) if form == "parquet" else encode(table, _FILES[form], notes_of(table))
+    media = "application/vnd.apache.parquet" if form == "parquet" else str(_FILES[form])
+    file = quote(f"{name}.{form}", safe="")
+    plain = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name) or "query"
+    disposition = f"attachment; filename=\"{plain}.{form}\"; filename*=UTF-8''{file}"
+    return Response(content, headers={"content-type": media, "content-disposition": disposition})
+
+
 def notes_of(table: pa.Table) -> dict[str, Any]:
     """What is said beside the rows of a table: the queries of a template that have none, and why."""
     missing = (table.schema.metadata or {}).get(MISSING)
@@ -79,3 +102,10 @@ def described(query: Query) -> dict[str, Any]:
     if (error := query.error) is not None:
         return about | document(error)
     return about | {"final": query.final}
+
+
+def extent_of(query: Query) -> dict[str, Any]:
+    """The first and the last instant that a query can be asked for, and their type; none of one that has failed, or
+    whose past is still worked through."""
+    first, final, kind = query.instants.extent()
+    return {"first_answerable": first, "final": final, "type": kind}

@@ -20,11 +20,13 @@ from millstream.service.answers import NotThere, as_json, error_response
 from millstream.service.backups import backup_routes
 from millstream.service.events import Follows
 from millstream.service.gate import RequestGate, RequestRefused
+from millstream.service.inspection_routes import inspection_routes
 from millstream.service.limits import ServiceLimits
 from millstream.service.metrics import exposition
-from millstream.service.page import landing, reference
+from millstream.service.reference import REFERENCE_HEADERS, reference
 from millstream.service.routes import needs, routes
 from millstream.service.sources import SourceReader
+from millstream.service.static_files import page_routes
 from millstream.service.template_routes import template_routes
 from millstream.service.tokens import Role, Tokens
 from millstream.service.work import DatabaseService
@@ -74,7 +76,9 @@ def create_app(
 
     app.include_router(routes(service, lambda: held["follows"]))
     app.include_router(template_routes(service, lambda: held["follows"]))
+    app.include_router(inspection_routes(service, lambda: held["follows"], version, tokens=tokens is not None))
     app.include_router(backup_routes(service))
+    app.include_router(page_routes())
     _pages(app, service, lambda: held["follows"])
     app.add_middleware(RequestGate, tokens=tokens, limits=limits, refused=refused)
     return app
@@ -99,13 +103,9 @@ def _pages(app: FastAPI, service: DatabaseService, follows: Callable[[], Follows
         text = await service.read(lambda: exposition(service, follows().count))
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
-    @app.get("/", include_in_schema=False, dependencies=[needs(Role.READ)])
-    async def home() -> Response:
-        return HTMLResponse(await service.read(lambda: landing(service.database)))
-
     @app.get("/docs", include_in_schema=False, dependencies=[needs(Role.READ)])
     async def documentation() -> Response:
-        return HTMLResponse(reference(app.openapi()))
+        return HTMLResponse(reference(app.openapi()), headers=REFERENCE_HEADERS)
 
 
 def _count_requests(app: FastAPI, service: DatabaseService) -> None:

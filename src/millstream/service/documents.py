@@ -40,6 +40,10 @@ class Question(_Request):
     cql: str = Field(description="A query.")
 
 
+class PlanQuestion(Question):
+    form: Literal["text", "json", "dot", "svg"] = Field("text", alias="format")
+
+
 class Questions(_Request):
     queries: list[str] | None = Field(None, description="Names of queries with the same columns; all of them if none.")
     at: int | str | None = Field(None, description="An instant: a number of ticks, or a timestamp's text.")
@@ -64,6 +68,7 @@ class Rows(BaseModel):
 
     columns: list[Column]
     rows: list[dict[str, Any]]
+    total: int | None = Field(None, description="How many there are, where a limit was asked for.")
 
 
 class Inserted(BaseModel):
@@ -104,8 +109,11 @@ class Registered(BaseModel):
 
 
 class Listed(BaseModel):
-    queries: list[dict[str, str]]
+    """Some queries, and how many are wanted in all."""
+
+    queries: list[dict[str, Any]]
     total: int
+    states: dict[str, int] | None = Field(None, description="How many of all queries are in each state.")
 
 
 class AboutTemplate(BaseModel):
@@ -130,7 +138,8 @@ class Templates(BaseModel):
 
 
 class Plan(BaseModel):
-    plan: str
+    plan: str = Field(description="In the format that was asked for.")
+    text: str = Field(description="What EXPLAIN says.")
 
 
 class Message(BaseModel):

@@ -56,6 +56,15 @@ class Follows:
         self._end()
         self._stop.cancel()
 
+    @property
+    def moved(self) -> asyncio.Event:
+        """Set by the next commit, or when the service stops."""
+        return self._moved
+
+    async def rest(self, seconds: float) -> None:
+        """Wait, unless the service stops."""
+        await happens(self._service.stopping, seconds)
+
     async def _when_stopping(self) -> None:
         await self._service.stopping.wait()
         self._wake()
@@ -77,17 +86,17 @@ class Follows:
         """The events of one reader, from the first that it has not seen."""
         self.count += 1
         try:
-            async for event in self._events(query, bookmark, body, timeout):
-                yield event
+            async for each in self._events(query, bookmark, body, timeout):
+                yield each
         except ClosedError:
             pass  # dropped, or the service is stopping, while it was read
         except Error as error:
-            yield _event("error", json.dumps(document(error)))
+            yield event("error", json.dumps(document(error)))
         finally:
             self.count -= 1
         if query.has_ended and not self._service.stopping.is_set():
             kind = "query" if isinstance(query, Query) else "template"
-            yield _event("end", json.dumps({"reason": f'{kind} "{query.name}" was dropped'}))
+            yield event("end", json.dumps({"reason": f'{kind} "{query.name}" was dropped'}))
 
     async def _events(
         self, query: _Followed, bookmark: Bookmark, body: Body, timeout: float | None
@@ -107,9 +116,9 @@ class Follows:
                         yield piece
                         said = until
                     continue
-            if not await _happens(moved, min(timeout or _ALIVE_EVERY, _ALIVE_EVERY)):
+            if not await happens(moved, min(timeout or _ALIVE_EVERY, _ALIVE_EVERY)):
                 if timeout is not None and timeout <= _ALIVE_EVERY:
-                    yield _event("end", json.dumps({"reason": "nothing came"}))
+                    yield event("end", json.dumps({"reason": "nothing came"}))
                     return
                 # A reader that comes back need not begin before what had nothing for it.
                 yield _progress(query, bookmark) if bookmark.seen != said else b": alive\n\n"
@@ -142,10 +151,11 @@ def _piece_of(query: _Followed, bookmark: Bookmark, body: Body) -> _Piece:
         content = encode(changes, RowFormat.JSON, notes_of(changes)).decode()
     else:
         content = base64.b64encode(to_arrow_stream(changes, notes_of(changes))).decode()
-    return _event(None, content, _id(query, bookmark, until)), until
+    return event(None, content, _id(query, bookmark, until)), until
 
 
-def _event(kind: str | None, content: str, bookmark: str | None = None) -> bytes:
+def event(kind: str | None, content: str, bookmark: str | None = None) -> bytes:
+    """One event, as it is sent."""
     lines = [*([f"event: {kind}"] if kind else []), *([f"id: {bookmark}"] if bookmark else []), f"data: {content}"]
     return ("\n".join(lines) + "\n\n").encode()
 
@@ -159,9 +169,10 @@ def _id(query: _Followed, bookmark: Bookmark, seen: int) -> str:
     return f"{shown_instant(query.instants.shown(seen))}{query.reader.mark(bookmark)}"
 
 
-async def _happens(event: asyncio.Event, seconds: float) -> bool:
+async def happens(awaited: asyncio.Event, seconds: float) -> bool:
+    """Whether something happens within so many seconds."""
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        await asyncio.wait_for(awaited.wait(), seconds)
     except TimeoutError:
         return False
     return True
@@ -196,9 +207,9 @@ class EventStream(Response):
     async def _send(self, send: AsgiSend) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async with aclosing(self._events) as events:  # with which its place goes
-            async for event in events:
+            async for each in events:
                 # Waits while the reader does not read: nothing is made for it meanwhile.
-                sent = send({"type": "http.response.body", "body": event, "more_body": True})
+                sent = send({"type": "http.response.body", "body": each, "more_body": True})
                 await asyncio.wait_for(sent, _STALLED)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from millstream.errors import AccessError, Error, LimitError
 from millstream.service.limits import Rates, ServiceLimits
+from millstream.service.static_files import is_static
 from millstream.service.tokens import Role, Tokens, role_of
 from millstream.wire.errors import document
 
@@ -64,7 +65,7 @@ class RequestGate:
         address = (scope.get("client") or ("",))[0]
         if self._tokens is None:
             scope["role"], scope["caller"] = Role.ADMIN, address
-        elif scope["path"] in _OPEN:
+        elif scope["path"] in _OPEN or is_static(scope["path"]):
             scope["role"], scope["caller"] = None, address
         else:
             kind, _, secret = headers.get(b"authorization", "").partition(" ")

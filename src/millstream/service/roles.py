@@ -7,7 +7,7 @@ from millstream.language.statement_parser import parse
 from millstream.service.tokens import Role
 
 _READING = (st.AdHocQuery, st.Explain, st.Show)
-_WRITING = (st.Insert, st.Delete, st.Update, st.Advance, st.RegisterQuery)
+_WRITING = (st.Insert, st.InsertQuery, st.Delete, st.Update, st.Advance, st.RegisterQuery)
 
 
 def needed_for(text: str) -> tuple[Role, bool]:
@@ -20,8 +20,10 @@ def needed_for(text: str) -> tuple[Role, bool]:
 def _role(statement: st.Statement) -> Role:
     if isinstance(statement, _READING):
         return Role.READ
-    if isinstance(statement, _WRITING) or (isinstance(statement, st.Drop) and statement.kind in ("QUERY", "TEMPLATE")):
+    if isinstance(statement, _WRITING):
         return Role.WRITE
+    if isinstance(statement, st.Drop) and statement.kind in ("QUERY", "TEMPLATE") and not statement.cascade:
+        return Role.WRITE  # with their sinks they are for those who may drop sinks
     return Role.ADMIN  # what others rely on, and what reads and writes files where the service runs
 
 

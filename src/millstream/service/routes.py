@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from millstream import query as standing
 from millstream.database import Database
+from millstream.drawing.plan import PlanView
 from millstream.errors import AccessError, InputError, LimitError, NameError
+from millstream.inspection.listing import Wanted
 from millstream.plan.definitions import StreamDefinition
 from millstream.service import documents as doc
-from millstream.service.answers import NotThere, as_json, described, rows
+from millstream.service.answers import FileFormat, NotThere, as_json, described, download, extent_of, part, rows
 from millstream.service.events import Body, EventStream, Follows
 from millstream.service.gate import RequestRefused
-from millstream.service.many import Limit, Offset, body_of, listed, registration
+from millstream.service.inspection_documents import Extent
+from millstream.service.many import Limit, Offset, body_of, registration
 from millstream.service.roles import needed_for
 from millstream.service.tokens import Role
 from millstream.service.work import DatabaseService
@@ -26,6 +29,18 @@ from millstream.wire.rows import columns_of, decode, encode
 from millstream.wire.values import instant_of
 
 At = Annotated[str | None, Query(description="An instant: a number of ticks, or a timestamp's text.", max_length=64)]
+Download = Annotated[
+    FileFormat | None, Query(alias="format", description="As a file to be kept; otherwise Accept names the format.")
+]
+PlanFormat = Literal["text", "json", "dot", "svg"]
+Most = Annotated[
+    int | None,
+    Query(
+        ge=0, le=1 << 31, description="So many rows at most: the first, of streams and changes the last; with `total`."
+    ),
+]
+State = Literal["running", "filling", "failed"]
+Sort = Literal["state", "name", "cost", "rows", "registered"]
 ROWS: dict[int | str, dict[str, Any]] = {
     200: {
         "model": doc.Rows,
@@ -63,6 +78,12 @@ def check_role(request: Request, role: Role) -> None:
         raise RequestRefused(403, AccessError(f"this needs a token for {role}", detail=f"the token is for {had}"))
 
 
+def check_room(service: DatabaseService, follows: Follows) -> None:
+    """Refuse another one who stays."""
+    if service.limits.followers and follows.count >= service.limits.followers:
+        raise LimitError(f"there are {follows.count} followers already", hint="come back later, or use /changes")
+
+
 def _query(database: Database, name: str) -> standing.Query:
     try:
         return database.query(name)
@@ -97,8 +118,8 @@ def _statements(service: DatabaseService) -> APIRouter:
         return await service.write(work)
 
     @router.post("/explain", response_model=doc.Plan, summary="The plan of a query", dependencies=[needs(Role.READ)])
-    async def explain(asked: doc.Question) -> Response:
-        return await service.write(lambda: as_json({"plan": database.explain(asked.cql)}))
+    async def explain(asked: doc.PlanQuestion) -> Response:
+        return await service.write(lambda: _explained(database.plan(asked.cql), asked.form))
 
     @router.get(
         "/stats", response_model=dict[str, Any], summary="What the database holds", dependencies=[needs(Role.READ)]
@@ -107,6 +128,10 @@ def _statements(service: DatabaseService) -> APIRouter:
         return await service.read(lambda: as_json(database.stats()))
 
     return router
+
+
+def _explained(plan: PlanView, form: PlanFormat) -> Response:
+    return as_json({"plan": plan.in_format(form), "text": plan.text})
 
 
 def _done(result: Result, form: RowFormat) -> Response:
@@ -126,16 +151,31 @@ def _done(result: Result, form: RowFormat) -> Response:
 def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRouter:
     router, database = APIRouter(tags=["queries"]), service.database
 
-    async def answer(request: Request, name: str, ask: Callable[[standing.Query], pa.Table]) -> Response:
+    async def answer(
+        name: str, ask: Callable[[standing.Query], pa.Table], respond: Callable[[standing.Query, pa.Table], Response]
+    ) -> Response:
         found = _query(database, name)
         await service.filled([found])
         # What is kept is read; what is computed from history leaves the threads that read to others.
         do = service.write if found.mode == "none" else service.read
-        return await do(lambda: rows(request, ask(found)))
+        return await do(lambda: respond(found, ask(found)))
 
-    @router.get("/queries", response_model=doc.Listed, summary="All queries", dependencies=[needs(Role.READ)])
-    async def queries(offset: Offset = 0, limit: Limit = None) -> Response:
-        return await service.read(lambda: listed(database.queries(), offset, limit))
+    @router.get(
+        "/queries",
+        response_model=doc.Listed,
+        summary="Queries with their states, those that failed first",
+        dependencies=[needs(Role.READ)],
+    )
+    async def queries(
+        offset: Offset = 0,
+        limit: Limit = None,
+        search: Annotated[str, Query(description="A part of their names.", max_length=1024)] = "",
+        state: Annotated[State | None, Query(description="Only those in this state.")] = None,
+        template: Annotated[str | None, Query(description="Those of a template, or of none.", max_length=1024)] = None,
+        sort: Annotated[Sort, Query(description="What comes first; `cost` and `rows`: the most.")] = "state",
+    ) -> Response:
+        wanted = Wanted(search, state, template, sort, offset, limit)
+        return await service.read(lambda: as_json(database.inspection.listing.page(wanted)))
 
     @router.post(
         "/queries",
@@ -193,8 +233,22 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         summary="The answer now, or at an instant",
         dependencies=[needs(Role.READ)],
     )
-    async def result(request: Request, name: str, at: At = None) -> Response:
-        return await answer(request, name, lambda query: query.result(instant(at)))
+    async def result(request: Request, name: str, at: At = None, form: Download = None, limit: Most = None) -> Response:
+        def respond(query: standing.Query, table: pa.Table) -> Response:
+            if form is not None:
+                return download(table, name, form)
+            return part(request, table, limit, newest=query.kind == "stream")
+
+        return await answer(name, lambda query: query.result(instant(at)), respond)
+
+    @router.get(
+        "/queries/{name:path}/extent",
+        response_model=Extent,
+        summary="The instants that it can be asked for",
+        dependencies=[needs(Role.READ)],
+    )
+    async def extent(name: str) -> Response:
+        return await service.read(lambda: as_json(extent_of(_query(database, name))))
 
     @router.get(
         "/queries/{name:path}/changes",
@@ -203,8 +257,13 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         summary="The final changes after an instant",
         dependencies=[needs(Role.READ)],
     )
-    async def changes(request: Request, name: str, since: At = None) -> Response:
-        return await answer(request, name, lambda query: query.changes(instant(since)))
+    async def changes(
+        request: Request, name: str, since: At = None, form: Download = None, limit: Most = None
+    ) -> Response:
+        def respond(query: standing.Query, table: pa.Table) -> Response:
+            return part(request, table, limit, newest=True) if form is None else download(table, name, form)
+
+        return await answer(name, lambda query: query.changes(instant(since)), respond)
 
     @router.get(
         "/queries/{name:path}/follow",
@@ -221,8 +280,7 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
         timeout: Annotated[float | None, Query(gt=0, le=15, description="End when nothing comes for so long.")] = None,
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> Response:
-        if service.limits.followers and follows().count >= service.limits.followers:
-            raise LimitError(f"there are {follows().count} followers already", hint="come back later, or use /changes")
+        check_room(service, follows())
 
         def begin() -> tuple[standing.Query, standing.Bookmark]:
             query = _query(database, name)
@@ -239,8 +297,8 @@ def _queries(service: DatabaseService, follows: Callable[[], Follows]) -> APIRou
     @router.get(
         "/queries/{name:path}/explain", response_model=doc.Plan, summary="Its plan", dependencies=[needs(Role.READ)]
     )
-    async def explain(name: str) -> Response:
-        return await service.read(lambda: as_json({"plan": _query(database, name).explain()}))
+    async def explain(name: str, form: Annotated[PlanFormat, Query(alias="format")] = "text") -> Response:
+        return await service.read(lambda: _explained(_query(database, name).plan(), form))
 
     @router.get(
         "/queries/{name:path}/stats",

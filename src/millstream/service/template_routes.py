@@ -10,12 +10,12 @@ from fastapi import APIRouter, Header, Query, Request, Response
 
 from millstream import query as standing
 from millstream.database import Database
-from millstream.errors import LimitError, NameError
+from millstream.errors import NameError
 from millstream.service import documents as doc
-from millstream.service.answers import NotThere, as_json, rows
+from millstream.service.answers import FileFormat, NotThere, as_json, download, rows
 from millstream.service.events import Body, EventStream, Follows
 from millstream.service.many import Limit, Offset, body_of, listed, registration
-from millstream.service.routes import ROWS, At, instant, needs
+from millstream.service.routes import ROWS, At, Download, check_room, instant, needs
 from millstream.service.tokens import Role
 from millstream.service.work import DatabaseService
 from millstream.wire.rows import columns_of
@@ -51,12 +51,14 @@ def described(template: standing.Template) -> dict[str, Any]:
 def template_routes(service: DatabaseService, follows: Callable[[], Follows]) -> APIRouter:
     router, database = APIRouter(prefix="/v1", tags=["templates"]), service.database
 
-    async def answer(request: Request, name: str, ask: Callable[[standing.Template], pa.Table]) -> Response:
+    async def answer(
+        request: Request, name: str, ask: Callable[[standing.Template], pa.Table], form: FileFormat | None
+    ) -> Response:
         found = _template(database, name)
         await service.until_idle(lambda: bool(found.members.filling().any()))
         # What is kept is read; what is computed from history leaves the threads that read to others.
         do = service.write if found.mode == "none" else service.read
-        return await do(lambda: rows(request, ask(found)))
+        return await do(lambda: rows(request, ask(found)) if form is None else download(ask(found), name, form))
 
     @router.get("/templates", response_model=doc.Templates, summary="All templates", dependencies=[needs(Role.READ)])
     async def templates() -> Response:
@@ -98,8 +100,8 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         summary="The answers of all queries now, or at an instant",
         dependencies=[needs(Role.READ)],
     )
-    async def result(request: Request, name: str, at: At = None) -> Response:
-        return await answer(request, name, lambda template: template.result(instant(at)))
+    async def result(request: Request, name: str, at: At = None, form: Download = None) -> Response:
+        return await answer(request, name, lambda template: template.result(instant(at)), form)
 
     @router.get(
         "/templates/{name:path}/changes",
@@ -108,8 +110,8 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         summary="The final changes of all queries after an instant",
         dependencies=[needs(Role.READ)],
     )
-    async def changes(request: Request, name: str, since: At = None) -> Response:
-        return await answer(request, name, lambda template: template.changes(instant(since)))
+    async def changes(request: Request, name: str, since: At = None, form: Download = None) -> Response:
+        return await answer(request, name, lambda template: template.changes(instant(since)), form)
 
     @router.get(
         "/templates/{name:path}/follow",
@@ -126,8 +128,7 @@ def template_routes(service: DatabaseService, follows: Callable[[], Follows]) ->
         timeout: Annotated[float | None, Query(gt=0, le=15, description="End when nothing comes for so long.")] = None,
         last_event_id: Annotated[str | None, Header(max_length=16_384)] = None,
     ) -> Response:
-        if service.limits.followers and follows().count >= service.limits.followers:
-            raise LimitError(f"there are {follows().count} followers already", hint="come back later, or use /changes")
+        check_room(service, follows())
 
         def begin() -> tuple[standing.Template, standing.Bookmark]:
             template = _template(database, name)

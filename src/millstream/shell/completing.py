@@ -11,19 +11,8 @@ from prompt_toolkit.document import Document
 
 import millstream as ms
 from millstream.shell.session import COMMANDS
+from millstream.wire.keywords import KEYWORDS
 
-KEYWORDS = (
-    "ADVANCE", "ALL", "AND", "APPEND", "AS", "ASCENDING", "AT", "BEGIN", "BETWEEN", "BIGINT", "BINARY", "BOOLEAN",
-    "BY", "CASE", "CAST", "CHANGES", "CLOCK", "COUNT", "CREATE", "CROSS", "DATE", "DECIMAL", "DELAY", "DELETE",
-    "DISTINCT", "DOUBLE", "DROP", "DSTREAM", "EAGER", "ELSE", "END", "EXCEPT", "EXISTS", "EXPLAIN", "EXPLICIT",
-    "FLOAT", "FOR", "FOREVER", "FROM", "FULL", "GROUP", "HAVING", "HEARTBEAT", "HOURS", "IDLE", "IN", "INNER",
-    "INSERT", "INT", "INTERSECT", "INTERVAL", "INTO", "IS", "ISTREAM", "JOIN", "KEY", "LAZY", "LEFT", "LIKE", "MAX",
-    "MIN", "MINUTES", "MODE", "NON", "NONE", "NOT", "NOW", "NULL", "ON", "ONLY", "OPTIONS", "OR", "OUTER",
-    "PARTITION", "PLAN", "QUERIES", "QUERY", "RANGE", "REGISTER", "RETAIN", "RETROACTIVE", "RIGHT", "ROWS",
-    "RSTREAM", "SAMPLE", "SECONDS", "SELECT", "SET", "SHOW", "SINK", "SINKS", "SLIDE", "STATIC", "STREAM",
-    "STREAMS", "STRING", "SUM", "TABLE", "TABLES", "TEMPLATE", "TEMPLATES", "THEN", "TICK", "TIMESTAMP", "TO", "TUMBLE",
-    "UNBOUNDED", "UNION", "UPDATE", "USING", "VALUES", "VIEW", "VIEWS", "WHEN", "WHERE", "WITH",
-)  # fmt: skip
 _WORD = re.compile(r"[\w.]*$|\\\w*$")
 _MOST_QUERIES = 1000
 

@@ -10,14 +10,15 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 import millstream as ms
-from millstream.shell.aligned import aligned
+from millstream.answers.aligned import aligned
+from millstream.drawing.plan import FORMATS
 from millstream.shell.splitting import is_blank, statements
 from millstream.wire.values import type_name
 
 HELP = r"""statements end with a semicolon; commands are lines of their own:
 \d             streams, tables, views, queries, templates and sinks
 \d NAME        what one of them is
-\plan QUERY    its plan
+\plan QUERY    its plan (\plan QUERY json, dot or svg: in that format)
 \watch QUERY   its answer, and then its changes as they become final, or those of a template; Ctrl-C ends it
                (\watch QUERY SECONDS ends when nothing has come for so long)
 \run [SECONDS] read the sources, until they have no more or for so long
@@ -70,10 +71,10 @@ class ShellSession:
 
     def _statement(self, text: str) -> None:
         result = self.db.execute(text)
-        if result.table is None or result.table.column_names == ["plan"]:
+        if not result.has_rows:
             self._say(result.message)
         else:
-            self._say(aligned(result.table))
+            self._say(aligned(result.arrow()))
             for notice in result.notices:
                 self._say(f"notice: {notice}")
 
@@ -82,7 +83,7 @@ class ShellSession:
         argument = arguments[0].strip() if arguments else ""
         known: dict[str, Callable[[str], None]] = {
             r"\d": self._describe,
-            r"\plan": lambda query: self._say(self.db.query(query).explain()),
+            r"\plan": self._plan,
             r"\watch": self._watch,
             r"\run": self._run,
             r"\i": self._include,
@@ -95,6 +96,13 @@ class ShellSession:
         if name in (r"\plan", r"\watch", r"\i") and not argument:
             raise ms.SyntaxError(f"{name} needs a name", hint=r"\? shows how it is used")
         known[name](argument)
+
+    def _plan(self, argument: str) -> None:
+        """Of a query, in a format where its name is followed by one."""
+        name, _, form = argument.rpartition(" ")
+        if not name or form.lower() not in FORMATS:
+            name, form = argument, "text"
+        self._say(self.db.query(name.strip()).explain(format=form))
 
     def _describe(self, name: str) -> None:
         if name:

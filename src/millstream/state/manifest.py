@@ -60,6 +60,11 @@ class Journal(Protocol):
         ...
 
     @property
+    def directory(self) -> Path | None:
+        """Where the manifests are; None for databases that end with their process."""
+        ...
+
+    @property
     def is_in_doubt(self) -> bool:
         """Whether a commit was cut short, so that nobody knows here whether it counts: nothing may be removed."""
         ...
@@ -79,6 +84,7 @@ class NoJournal:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
 
+    directory = None
     is_in_doubt = False
     keeps_notes = False
 
@@ -117,6 +123,7 @@ class Manifests:
         self.is_in_doubt = False
         self._is_lost = False
         self._version = 0
+        self._neighbours = -1, directory, directory  # a version, and the manifests of it and of the next one
         self._catalog: tuple[str, tuple[Mapping[str, Any], ...]] = "", ()
         self._notes = Notes(directory, 0)
         self._encoding = Encoding()
@@ -208,7 +215,10 @@ class Manifests:
 
     def check_current(self) -> None:
         if not self._is_lost:
-            self._is_lost = self._path(self._version + 1).exists() or not self._path(self._version).exists()
+            if self._neighbours[0] != self._version:  # notes ask after each of them
+                self._neighbours = self._version, self._path(self._version), self._path(self._version + 1)
+            _, own, following = self._neighbours
+            self._is_lost = following.exists() or not own.exists()
         if self._is_lost:
             raise self._taken_over()
 

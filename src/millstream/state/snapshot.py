@@ -189,22 +189,22 @@ class Snapshot:
         found = {**self.query_tables, **tables}
         return replace(self, query_tables={step: table for step, table in found.items() if table.names()})
 
-    def with_backfill(self, edge: str) -> Snapshot:
-        """The past of an edge is still to be worked through."""
-        return replace(self, backfills=(*self.backfills, edge))
+    def with_backfills(self, edges: Collection[str]) -> Snapshot:
+        """The past of edges is still to be worked through."""
+        return replace(self, backfills=(*self.backfills, *edges))
 
     def without_backfills(self, edges: Collection[str]) -> Snapshot:
         return replace(self, backfills=tuple(edge for edge in self.backfills if edge not in edges))
 
-    def without_edge(self, edge: str, steps: Collection[str]) -> Snapshot:
-        """Nobody shows an edge any more, nor needs some steps."""
+    def without_edges(self, edges: Collection[str], steps: Collection[str]) -> Snapshot:
+        """Nobody shows some edges any more, nor needs some steps."""
         failed = [key for key in self.failures if key.partition("#")[0] in steps]
-        found = self.without_states(steps).without_results((edge,)).without_failures(failed)
+        found = self.without_states(steps).without_results(edges).without_failures(failed)
         return replace(
             found,
-            queries=_without(self.queries, (edge,)),
+            queries=_without(self.queries, edges),
             query_tables=_without(self.query_tables, steps),
-            backfills=tuple(other for other in self.backfills if other != edge),
+            backfills=tuple(edge for edge in self.backfills if edge not in edges),
         )
 
     def only(self, shown: Collection[str], needed: Collection[str]) -> Snapshot:

@@ -35,7 +35,7 @@ from millstream.state.pool import Pool, pool_for
 
 PERIOD = "_period"  # names the directories of history, as Hive does
 _ALIGNMENT = 64
-_SMALL = 1 << 16  # bytes of a segment up to which to read it back costs more than to have it twice
+_SMALL = 1 << 16  # bytes of a segment or file up to which to read it back costs more than to have it twice
 _REMEMBERED = 10_000
 # What we call our files; those of earlier versions do not say whose they are.
 _FILE = re.compile(r"(?:e\d+|queries|landing)(?:-[a-z]?\d+)*?(?:-f(\d+))?-\w+\.(?:seg|parquet)")
@@ -332,18 +332,24 @@ class DirectoryStore:
         return f"{path.relative_to(self.directory)}#{checksum(content)}"
 
     def read_history(self, name: str, wanted: pl.Expr | None = None) -> pl.DataFrame:
-        if wanted is None:
-            return pl.read_parquet(io.BytesIO(self._checked(name)))
-        # Slices come back to a file many times, and take a part of it: it is read as a whole only once.
-        if name not in _checked:
-            self._checked(name)
-            if len(_checked) >= _REMEMBERED:
-                _checked.clear()
-            _checked.add(name)
+        kept, path = self.pool.kept(name), self._path(name)
         try:
-            return pl.scan_parquet(self._path(name), hive_partitioning=False).filter(wanted).collect()
+            if kept is None and (wanted is None or path.stat().st_size <= _SMALL):
+                kept = pl.read_parquet(io.BytesIO(self._checked(name)))
+                if kept.estimated_size() <= _SMALL:  # queries that come read again what came last
+                    self.pool.keep(name, 0, kept)
+            if kept is not None:
+                return kept if wanted is None else kept.filter(wanted)
+            assert wanted is not None
+            # Slices come back to a file many times, and take a part of it: it is read as a whole only once.
+            if name not in _checked:
+                self._checked(name)
+                if len(_checked) >= _REMEMBERED:
+                    _checked.clear()
+                _checked.add(name)
+            return pl.scan_parquet(path, hive_partitioning=False).filter(wanted).collect()
         except FileNotFoundError:
-            raise damaged(self._path(name), "it is missing") from None
+            raise damaged(path, "it is missing") from None
 
     def bounds(self, name: str, columns: Iterable[str]) -> Mapping[str, tuple[Any, Any] | None]:
         if name not in _bounds:

@@ -23,7 +23,7 @@ class AdHocQueries:
         self._engine, self._planner, self._inputs = engine, planner, inputs
 
     def run(self, statement: st.AdHocQuery) -> Result:
-        bound = self._planner.plan(statement.place.text, statement.query).bound
+        bound = self._planner.answering_once().plan(statement.place.text, statement.query).bound
         self._inputs.ask_for_ticks()
         now = self.latest(bound)
         limit, past = self._planner.settings.max_rstream_rows, of_the_past(self._engine, bound)
@@ -36,7 +36,8 @@ class AdHocQueries:
         else:
             rows, past = counted_now(self._engine, bound, past, options, now)
         if bound.kind == "relation":
-            table = relation_at(rows, bound.schema, now)
+            table = relation_at(rows, bound.schema, now, bound.order)
+            table = table.select(range(len(bound.schema) - bound.added_keys)) if bound.added_keys else table
         else:
             read = {source.name for source in sources(bound.plan)}
             since = max(past.first, self._engine.sources.first_answerable(read)) - 1

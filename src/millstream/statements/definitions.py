@@ -77,7 +77,7 @@ class Definitions:
     def _view(self, statement: st.CreateView, settings: Settings) -> str:
         check_source_name(statement.name)
         # Kept as it was bound: it is rewritten as part of the queries that read it.
-        bound = self._session.binder(statement.place.text, settings).bind(statement.query)
+        bound = self._session.binder(statement.place.text, settings).bind(statement.query, outermost=False)
         columns = bound.schema
         if statement.columns:
             if len(statement.columns) != len(columns):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 
 from millstream.catalog.entries import Entry, Pickler
 from millstream.catalog.session import Session
@@ -20,7 +21,9 @@ from millstream.queries.planner import Planner
 from millstream.queries.standing import StandingQueries
 from millstream.settings import Settings
 from millstream.statements.ad_hoc import AdHocQueries
+from millstream.statements.cascade import Cascade
 from millstream.statements.changes import ChangeStatements
+from millstream.statements.existing import Existing
 from millstream.statements.explain import ExplainStatements
 from millstream.statements.objects import ObjectStatements
 from millstream.statements.queries import QueryStatements
@@ -52,19 +55,24 @@ class Executor:
         self.code = UserCodeStatements(engine, session, pickler)
         self.queries = QueryStatements(engine, queries, sinks)
         self.sinks = SinkStatements(engine, session, queries, sinks, external)
-        self._changes = ChangeStatements(inputs, sinks)
         self._settings = SettingStatements(engine, session, registry)
         self._ad_hoc = AdHocQueries(engine, planner, inputs)
+        self._changes = ChangeStatements(inputs, sinks, self._ad_hoc)
         self.explain = ExplainStatements(engine, planner, queries, self._ad_hoc)
         self._show = ShowStatements(engine, session.catalog, queries, sinks)
+        self._existing = Existing(session, planner, queries, sinks)
+        self._cascade = Cascade(session, queries, sinks, self.queries, self.sinks, self.objects)
 
-    def execute(self, text: str) -> Result:
-        """Run all statements of a text; gives the last one's result."""
-        result = Result("nothing to do")
+    def execute(self, text: str, *, again: bool = False) -> Result:
+        """Run all statements of a text; gives the last one's result. A text that may have been run before leaves alone
+        what it declared then; the result says what that was."""
+        result, there = Result("nothing to do"), list[str]()
         for run in together(parse(text)):
             self._changes.insert_all(run[:-1])
-            result = self._run(run[-1])
-        return result
+            instead = self._existing.instead(run[-1], again=again)
+            result = self._run(run[-1]) if instead is None else instead
+            there += [instead.message] if again and instead is not None else []
+        return replace(result, notices=(*there, *result.notices)) if there else result
 
     def _run(self, statement: st.Statement) -> Result:
         match statement:
@@ -76,7 +84,7 @@ class Executor:
                 return self.sinks.create(statement)
             case st.Drop():
                 return self._drop(statement)
-            case st.Insert() | st.Delete() | st.Update() | st.Advance():
+            case st.Insert() | st.InsertQuery() | st.Delete() | st.Update() | st.Advance():
                 return self._changes.run(statement)
             case st.SetOption():
                 with self._engine.lock:
@@ -93,16 +101,22 @@ class Executor:
 
     def _drop(self, statement: st.Drop) -> Result:
         # The order in which locks are taken: a sink may be at a delivery, which ends with a commit.
-        with self._delivering if statement.kind == "SINK" else nullcontext(), self._engine.lock:
-            match statement.kind:
-                case "QUERY":
-                    return self.queries.run_drop(statement)
-                case "TEMPLATE":
-                    return self.queries.run_drop_template(statement)
-                case "SINK":
-                    return self.sinks.drop(statement)
-                case _:
-                    return self.objects.drop(statement)
+        touches_sinks = statement.kind == "SINK" or statement.cascade
+        with self._delivering if touches_sinks else nullcontext(), self._engine.lock:
+            gone = self._cascade.drop_users(statement) if statement.cascade else []
+            result = self._drop_one(statement)
+        return replace(result, message="; ".join([result.message, *gone]))
+
+    def _drop_one(self, statement: st.Drop) -> Result:
+        match statement.kind:
+            case "QUERY":
+                return self.queries.run_drop(statement)
+            case "TEMPLATE":
+                return self.queries.run_drop_template(statement)
+            case "SINK":
+                return self.sinks.drop(statement)
+            case _:
+                return self.objects.drop(statement)
 
     def recover(self) -> None:
         """Have all that queries read, before anything is changed: without one of these there is no database."""
@@ -110,7 +124,7 @@ class Executor:
             match entry["kind"]:
                 case "settings":
                     self._settings.apply(Settings(**entry["values"]))
-                case "function" | "aggregate":
+                case "function" | "aggregate" | "window":
                     _recover(entry, self.code.recover)
                 case "query" | "template" | "named_template" | "sink":
                     pass  # opened when all that they read is there

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from millstream.answers.result import PLAN
+from millstream.drawing.plan import PlanView
 from millstream.engine.engine import Engine
 from millstream.engine.reports import OperatorReport, as_text
 from millstream.language import statements as st
-from millstream.language.binder import BoundQuery
 from millstream.language.statement_parser import parse_query
-from millstream.plan.explain import explain
 from millstream.queries.planner import Planner
 from millstream.queries.standing import StandingQueries
 from millstream.statements.ad_hoc import AdHocQueries
@@ -26,25 +26,21 @@ class ExplainStatements:
         reports: list[OperatorReport] = []
         if statement.name is not None:
             query = self._queries.registry.find(statement.name.text)
-            text = query.explain()
+            view, more = query.plan(), ""
             if statement.analyze:
-                reports = self._engine.reports.operators(query.edge)
-                text += "\napproximate: elements were shed" if query.is_approximate else ""
+                reports = self._engine.reports.operators(*query.materialization.edges)
+                more = "\napproximate: elements were shed" if query.is_approximate else ""
         elif statement.query is not None:
-            bound = self._planner.plan(statement.place.text, statement.query).bound
-            text = self._explained(bound)
+            bound, more = self._planner.answering_once().plan(statement.place.text, statement.query).bound, ""
             if statement.analyze:
                 reports = self._engine.evaluation.measure(bound.plan, self._planner.options, self._ad_hoc.latest(bound))
-        if statement.analyze:
-            text = f"{text}\n\n{as_text(reports)}"
-        return Result(text, table=pa.table({"plan": text.split("\n")}))
+            view = self._queries.explaining.of_text(bound, reports)
+        if statement.form != "text":
+            text = PlanView(view.text, view.document, measured=statement.analyze).in_format(statement.form)
+            return Result(text, table=pa.table({PLAN: [text]}))
+        text = f"{view.text}{more}\n\n{as_text(reports)}" if statement.analyze else view.text
+        return Result(text, table=pa.table({PLAN: text.split("\n")}))
 
-    def text(self, cql: str) -> str:
+    def plan(self, cql: str) -> PlanView:
         """The plan of a text, and the defaults it would get."""
-        return self._explained(self._planner.plan(cql, parse_query(cql)).bound)
-
-    def _explained(self, bound: BoundQuery) -> str:
-        """The plan of a query that is not registered, its defaults, and what it would share."""
-        notes = [f"default: {text}" for text in bound.defaults]
-        shared = [f"sharing: {text}" for text in self._queries.choice.explain(bound, self._planner)]
-        return "\n".join([explain(bound.plan), *notes, *shared])
+        return self._queries.explaining.of_text(self._planner.plan(cql, parse_query(cql)).bound)

@@ -88,7 +88,7 @@ class ObjectStatements:
                 hint="drop those first",
                 place=name.place,
             )
-        self._source_loop.check_not_read(name.text)
+        self.check_not_read(name)
         settings = session.settings.without_stream(name.key)
         declared = session.declared.without(kind, name.key)
         if settings != session.settings:
@@ -98,6 +98,10 @@ class ObjectStatements:
         self._definitions.forget(name.key)
         self._source_loop.forget(name.key)
         return Result(f"{kind} {name} dropped")
+
+    def check_not_read(self, name: st.Name) -> None:
+        """Refuse to drop what a run reads from."""
+        self._source_loop.check_not_read(name.text)
 
     def recover(self, entry: Entry) -> None:
         """Have what an earlier process declared."""

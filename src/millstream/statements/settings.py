@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from millstream.catalog.session import Session
 from millstream.engine.engine import Engine
-from millstream.errors import CatalogError, NameError, did_you_mean
+from millstream.errors import CatalogError, Error, NameError, Place, did_you_mean
+from millstream.kernel.scalar.zones import checked_zone
 from millstream.language import statements as st
 from millstream.plan.rewrite import rule_names
 from millstream.queries.registry import Registry
 from millstream.settings import Settings
 from millstream.statements.result import Result
+
+
+def _zone(name: str, place: Place) -> str:
+    try:
+        return checked_zone(name)
+    except Error as error:
+        error.place = place
+        raise
 
 
 class SettingStatements:
@@ -30,7 +41,10 @@ class SettingStatements:
             if rule not in rule_names():
                 hint = did_you_mean(rule, rule_names())
                 raise NameError(f'there is no rule "{rule}" that can be disabled', hint=hint, place=statement.place)
-        users = {"shards": len(self._registry), "range_bounds": len(self._registry) or catalog.views()}
+        if name.key == "timezone":
+            changed = replace(changed, timezone=_zone(changed.timezone, statement.place))
+        fixed = len(self._registry) or catalog.views()
+        users = {"shards": len(self._registry), "range_bounds": fixed, "timezone": fixed}
         if users.get(name.key) and changed != settings:
             raise CatalogError(
                 f"{name.key} cannot change once there are views or queries",
@@ -47,4 +61,5 @@ class SettingStatements:
         self._session.settings = settings
         self._engine.store.limit(settings.memory_budget or None)
         self._engine.limits.change(settings.max_query_rows, settings.max_query_state, settings.max_value_bytes)
+        self._engine.limits.routing = "" if settings.routing == "auto" else settings.routing
         self._engine.backfills.least_rows = settings.background_rows

@@ -7,7 +7,10 @@ import pyarrow as pa
 from millstream.catalog.objects import CatalogOfObjects
 from millstream.connectors.sinks import Sinks
 from millstream.engine.engine import Engine
+from millstream.inspection.streams import StreamReports
 from millstream.language import statements as st
+from millstream.plan.graph import step_label, step_pattern
+from millstream.plan.structures import structure_of
 from millstream.queries.standing import StandingQueries
 from millstream.queries.states import states, texts
 from millstream.statements.result import Result
@@ -18,6 +21,7 @@ class ShowStatements:
 
     def __init__(self, engine: Engine, catalog: CatalogOfObjects, queries: StandingQueries, sinks: Sinks) -> None:
         self._engine, self._catalog, self._queries, self._sinks = engine, catalog, queries, sinks
+        self._reports = StreamReports(engine, catalog)
 
     def run(self, statement: st.Show) -> Result:
         if statement.what == "QUERIES":
@@ -39,13 +43,49 @@ class ShowStatements:
             rows = [{name: str(value) for name, value in sink.items()} for sink in self._sinks.shown()]
             columns = ["name", "query", "target", "state", "deliveries", "until", "error", "rows", "bytes", "since"]
         elif statement.what == "PLAN":
-            rows = [{"step": s.name, "inputs": ", ".join(s.read)} for s in self._engine.pipeline.steps]
-            columns = ["step", "inputs"]
+            return self._shown_plan()
+        elif statement.what == "STREAMS":
+            return self._shown_streams()
         else:
             rows = self._catalog.listing(statement.what)
             columns = ["name", "columns", "properties"]
         table = pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in columns})
         return Result(f"{len(rows)} {statement.what.lower()}", table=table)
+
+    def _shown_streams(self) -> Result:
+        """As they were declared, and with what has come: the numbers of `sys.streams`."""
+        declared = {row["name"]: row for row in self._catalog.listing("STREAMS")}
+        found = [report for report in self._reports.all() if report["name"] in declared]
+        texts = {name: [declared[report["name"]][name] for report in found] for name in ("columns", "properties")}
+        counts = {name: [report[name] for report in found] for name in ("arrived", "late", "malformed")}
+        columns: dict[str, pa.Array] = {
+            "name": pa.array([report["name"] for report in found], pa.string()),
+            **{name: pa.array(values, pa.string()) for name, values in texts.items()},
+            **{name: pa.array(values, pa.int64()) for name, values in counts.items()},
+            "heartbeat": pa.array([_text(report["heartbeat"]) for report in found], pa.string()),
+            "lag_ms": pa.array([report["lag_ms"] for report in found], pa.float64()),
+            "rate": pa.array([report["rate"] for report in found], pa.float64()),
+        }
+        return Result(f"{len(found)} streams", table=pa.table(columns))
+
+    def _shown_plan(self) -> Result:
+        """All steps that run, with what they have done since the database was opened."""
+        pipeline = self._engine.pipeline
+        reports = self._engine.reports.operators(*(step.name for step in pipeline.steps))
+        steps = [pipeline.by_name[report.name] for report in reports]
+        columns: dict[str, pa.Array] = {
+            "step": pa.array([step.name for step in steps], pa.string()),
+            "inputs": pa.array([", ".join(step.read) for step in steps], pa.string()),
+            "operator": pa.array([step_label(step) for step in steps], pa.string()),
+            "pattern": pa.array([step_pattern(step) for step in steps], pa.string()),
+            "state": pa.array([structure_of(step.operator) for step in steps], pa.string()),
+            "rows_in": pa.array([report.rows_in for report in reports], pa.int64()),
+            "rows_out": pa.array([report.rows for report in reports], pa.int64()),
+            "seconds": pa.array([report.seconds for report in reports], pa.float64()),
+            "state_bytes": pa.array([report.state for report in reports], pa.int64()),
+            "queries": pa.array([report.queries for report in reports], pa.int64()),
+        }
+        return Result(f"{len(steps)} steps", table=pa.table(columns))
 
     def _shown_queries(self) -> Result:
         queries = [*self._queries.registry]
@@ -61,3 +101,7 @@ class ShowStatements:
         }
         table = pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
         return Result(f"{len(queries)} queries", table=table)
+
+
+def _text(instant: object) -> str | None:
+    return None if instant is None else str(instant)

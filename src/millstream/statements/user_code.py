@@ -15,6 +15,9 @@ from millstream.catalog.user_code import (
     function_entry,
     function_from,
     function_of,
+    window_entry,
+    window_from,
+    window_of,
 )
 from millstream.engine.engine import Engine
 from millstream.errors import CatalogError
@@ -37,15 +40,21 @@ class UserCodeStatements:
         if self._is_new("aggregate", name, aggregate_entry(*aggregate, self._pickler)):
             self._session.code = self._session.code.with_aggregate(name.lower(), *aggregate)
 
+    def create_window(self, name: str, body: Callable[..., Any]) -> None:
+        window = window_of(name, body)
+        if self._is_new("window", name, window_entry(window, self._pickler)):
+            self._session.code = self._session.code.with_window(window)
+
     def _is_new(self, kind: str, name: str, content: Entry) -> bool:
         """Declare users' code; saying again what an earlier process said is welcome, and changes nothing."""
         with self._engine.lock:
             declared = self._session.declared
-            found = declared.find("function", name) or declared.find("aggregate", name)
+            kinds = ("window",) if kind == "window" else ("function", "aggregate")
+            found = next((entry for each in kinds if (entry := declared.find(each, name)) is not None), None)
             if found is not None:
                 if as_written_now(found, self._pickler) == {"kind": kind, "name": name.lower(), **content}:
                     return False
-                raise CatalogError(f'there is a function "{name}" already', hint="choose another name")
+                raise CatalogError(f'there is a {kinds[0]} "{name}" already', hint="choose another name")
             self._session.declare(declared.with_entry(kind, name, **content))
             return True
 
@@ -54,5 +63,7 @@ class UserCodeStatements:
         code = self._session.code
         if entry["kind"] == "function":
             self._session.code = code.with_function(function_from(entry, self._pickler))
+        elif entry["kind"] == "window":
+            self._session.code = code.with_window(window_from(entry, self._pickler))
         else:
             self._session.code = code.with_aggregate(entry["name"], *aggregate_from(entry, self._pickler))

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet
 
 from millstream.errors import InputError
 from millstream.types import DataType, Schema
@@ -74,6 +75,13 @@ def to_arrow_stream(table: pa.Table, note: Mapping[str, Any] | None = None) -> b
     content = io.BytesIO()
     with pa.ipc.new_stream(content, schema) as writer:
         writer.write_table(table.cast(schema) if note else table.replace_schema_metadata(None))
+    return content.getvalue()
+
+
+def parquet(table: pa.Table) -> bytes:
+    """A Parquet file."""
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(table.replace_schema_metadata(None), content)
     return content.getvalue()
 
 

@@ -115,6 +115,13 @@ def shown_instant(value: int | datetime) -> str:
     return str(value) if isinstance(value, int) else shown_timestamp(value)
 
 
+def literal(value: bool | int | str) -> str:
+    """A value as a statement writes it."""
+    if isinstance(value, str):
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return str(value).upper()
+
+
 def instant_of(text: str) -> int | str:
     """What a request's `at`, `since` or `to` means: a number of ticks, or a timestamp's text."""
     return int(text) if _INTEGER.fullmatch(text) else text

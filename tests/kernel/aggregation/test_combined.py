@@ -61,8 +61,8 @@ def test_totals_of_cells_are_those_of_their_rows(seed: int) -> None:
 def test_parts_are_put_together(seed: int) -> None:
     """Each row has how many copies a part has, and their sum."""
     batches = [random_rows(10 * seed + number, 3, 30, 3 * number) for number in range(2)]
-    calls = AggregateCall("count", None, False, BIGINT), AggregateCall("sum", 1, False, BIGINT)
-    sums = {Accumulator("copies"): 1, Accumulator("count", 1): 1, Accumulator("sum", 1): 2}
+    calls = AggregateCall("count", None, False, BIGINT), AggregateCall("sum", 3, False, BIGINT)
+    sums = {Accumulator("copies"): 1, Accumulator("count", 3): 1, Accumulator("sum", 3): 2}
     operator = CombinedAggregate(integers("k", "copies", "sum"), 1, integers("v"), calls, sums)
     made = in_two_steps(Run(operator), batches)
     for instant in range(LAST):

@@ -13,7 +13,7 @@ from tests.support.instants import LAST, Bag, Source, batch, check_steps, run, s
 
 from millstream.kernel.batch import ARRIVAL, BORN, INF
 from millstream.kernel.operator import NO_STATE, Operator, Progress
-from millstream.kernel.relational.linear import Filter, OneRow, Project, Shorten, Stamp, UnionAll
+from millstream.kernel.relational.linear import Filter, OneRow, Project, Shorten, Stamp, UnionAll, Values
 from millstream.kernel.scalar.expressions import Column, Literal
 from millstream.kernel.scalar.functions import call
 from millstream.types import BIGINT, Field, Schema
@@ -89,3 +89,9 @@ def test_a_stamp_is_the_start_and_shortening_counts_from_it() -> None:
 def test_there_is_one_row_from_the_first_instant_on() -> None:
     nothing = batch((), [])
     assert run(OneRow(), [([nothing], [-1]), ([nothing], [4]), ([nothing], [9])]) == [[], [(0, INF, 1)], []]
+
+
+def test_rows_of_constants_are_there_once_from_0_on() -> None:
+    nothing = batch((), [])
+    found = run(Values(SCHEMA, [[1, 2], [None, 2]]), [([nothing], [-1]), ([nothing], [4]), ([nothing], [9])])
+    assert found == [[], [(1, 2, 0, INF, 1), (None, 2, 0, INF, 1)], []]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from tests.kernel.sharing.conditions import SCHEMA, Template, bag, batches, query_state, query_tables, templates
 
 from millstream.kernel.batch import END, START, WEIGHT, Batch, value_columns
+from millstream.kernel.joins import pairwise
 from millstream.kernel.joins.pairwise import InnerJoin
 from millstream.kernel.multiway.stem_join import StemJoin
-from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.operator import Horizons, Operator, Progress, State
 from millstream.kernel.scalar.expressions import Column, Parameter
 from millstream.kernel.scalar.functions import call
 from millstream.kernel.sharing import input_lineage, signature_classes
@@ -42,13 +43,17 @@ def inputs_of(batch: Batch, widths: Sequence[int]) -> list[Batch]:
     return found
 
 
-def run(operator: Operator, steps: Sequence[Sequence[Batch]], tables: Sequence[State]) -> list[Batch]:
-    """What the join gives step by step; the query table may be another one in each."""
+def run(
+    operator: Operator, steps: Sequence[Sequence[Batch]], tables: Sequence[State], shared: Collection[int] = ()
+) -> list[Batch]:
+    """What the join gives step by step; the query table may be another one in each, and in some others keep the rows of
+    the first input as well."""
     state: State = {}
     given = []
     for number, (inputs, table) in enumerate(zip(steps, tables, strict=True)):
         frontiers = (number - 1,) * len(inputs), (number,) * len(inputs)
-        batch, state = operator.step(inputs, {**state, **table}, Progress(*frontiers))
+        progress = Progress(*frontiers, {0: Horizons(number, number + 1)} if number in shared else {})
+        batch, state = operator.step(inputs, {**state, **table}, progress)
         state = {name: segments for name, segments in state.items() if name != QUERIES}
         given.append(batch)
     return given
@@ -85,13 +90,21 @@ def test_every_query_gets_what_it_gets_of_a_join_of_everything(data: st.DataObje
     asked = InputSelections("selection", widths, GroupedSelection(SCHEMA, conditions))
     if len(widths) == 2 and data.draw(st.booleans()):
         left, right = schemas
-        joins: list[Operator] = [InnerJoin(left, right, (), selections=asked), InnerJoin(left, right, ())]
+        # A promise: of inputs from which no row is ever taken back.
+        kept = [all(bool((step[place][WEIGHT] > 0).all()) for step in steps) for place in range(2)]
+        lasting = data.draw(st.booleans()) and kept[0], data.draw(st.booleans()) and kept[1]
+        joins: list[Operator] = [
+            InnerJoin(left, right, (), selections=asked, lasting=lasting),
+            InnerJoin(left, right, ()),
+        ]
     else:
         joins = [StemJoin(schemas, selections=asked), StemJoin(schemas)]
     limits = data.draw(st.sampled_from([{}, {"_TABLE": 0}, {"_TABLE": 0, "_FLAGS": 0, "_ROWS": 3, "_SAMPLE": 1}]))
-    with small(**limits):
+    shared = data.draw(st.sets(st.integers(0, 2)))
+    with small(**limits), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pairwise, "FEW", 0)
         input_lineage._lineages._held.clear()
-        narrow, wide = (run(join, steps, tables) for join in joins)
+        narrow, wide = (run(join, steps, tables, shared) for join in joins)
     for few, many, table in zip(narrow, wide, tables, strict=True):
         assert few.height <= many.height
         selection = GroupedSelection(SCHEMA, conditions)
@@ -131,6 +144,23 @@ def numbered(count: int, keys: int) -> Batch:
     places = np.arange(count)
     columns = {"c0": places % keys, "c1": places, START: 0, END: 9, WEIGHT: 1}
     return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Int64))
+
+
+def test_rows_that_nobody_wants_lie_apart_until_somebody_does() -> None:
+    """As they came, which costs no sorting; a query that comes later finds them, and they go with their time."""
+    rows, nothing = numbered(2_000, 10), numbered(0, 10)
+    few, more = asking(v=[(0, 10)]), asking(v=[(0, 10), (1_000, 1_010)])
+    join = InnerJoin(LEFT, RIGHT, ((0, 0),), selections=few[0], lasting=(True, True))
+    batch, state = join.step([rows, nothing], few[1], Progress((-1, -1), (0, 0)))
+    heights = {name: [segment.height for segment in state[name]] for name in ("left", "left unwanted")}
+    assert heights == {"left": [10], "left unwanted": [1_990]}
+    batch, state = join.step([nothing, numbered(10, 10)], {**state, **few[1]}, Progress((0, 0), (1, 1)))
+    assert sorted(batch["c1"]) == [*range(10)]
+    late, _ = join.step([nothing, numbered(10, 10)], {**state, **more[1]}, Progress((1, 1), (2, 2)))
+    assert sorted(late["c1"]) == [*range(10), *range(1_000, 1_010)]
+    assert not join.is_idle(state, Progress((1, 1), (20, 20)))
+    _, state = join.step([nothing, nothing], {**state, **few[1]}, Progress((1, 1), (20, 20)))
+    assert not any(state.values())
 
 
 def test_a_row_that_nobody_wants_is_neither_sent_nor_found() -> None:

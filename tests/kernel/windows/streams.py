@@ -13,7 +13,18 @@ from tests.support.instants import LAST, Bag, Row, at
 
 from millstream.kernel.batch import batch_schema
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
-from millstream.kernel.windows.time import BeginEnd, Now, Range, Rows, Tumble, Unbounded, WindowSpecification
+from millstream.kernel.windows.time import (
+    BeginEnd,
+    Hop,
+    Now,
+    Range,
+    Rows,
+    Sessions,
+    Tumble,
+    Unbounded,
+    UserWindow,
+    WindowSpecification,
+)
 from millstream.types import BIGINT, Field, Schema
 
 SCHEMA: Schema = (Field("p", BIGINT), Field("v", BIGINT))
@@ -65,11 +76,12 @@ def check_window(operator: Operator, window: WindowSpecification, stream: Stream
 
 def contents(window: WindowSpecification, stream: Stream, instant: int) -> Bag:
     half_open = isinstance(window, Range) and window.half_open
-    found = oracle.contents(_by_the_oracle(window), stream.until(instant), instant, half_open=half_open)
+    half_open = half_open or (isinstance(window, Sessions) and window.reach == window.gap)
+    found = oracle.contents(by_the_oracle(window), stream.until(instant), instant, half_open=half_open)
     return Counter(element.values for element in found)
 
 
-def _by_the_oracle(window: WindowSpecification) -> oracle.Window:
+def by_the_oracle(window: WindowSpecification) -> oracle.Window:
     match window:
         case Unbounded():
             return oracle.UNBOUNDED
@@ -79,9 +91,15 @@ def _by_the_oracle(window: WindowSpecification) -> oracle.Window:
             return oracle.Window("RANGE", window.size, window.slide)
         case Tumble():
             return oracle.Window("TUMBLE", window.size)
+        case Hop():
+            return oracle.Window("HOP", window.size, window.slide)
+        case Sessions():
+            return oracle.Window("SESSION", window.gap, partition=window.partition, complete=window.complete)
         case BeginEnd():
             begin = oracle.Bound(window.begin is None, window.begin_age if window.begin is None else window.begin)
             end = oracle.Bound(window.end is None, window.end_age if window.end is None else window.end)
             return oracle.Window("BEGIN", begin=begin, end=end)
+        case UserWindow():
+            raise AssertionError("whatever it means")
         case Rows():
             return oracle.Window("ROWS", window.rows, window.slide, window.partition)

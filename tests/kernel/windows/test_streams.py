@@ -1,4 +1,4 @@
-"""ISTREAM and DSTREAM are the differences of neighbouring instants, as bags."""
+"""ISTREAM and DSTREAM are the differences of neighbouring instants, as bags; EVERY leaves some instants of RSTREAM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.instants import LAST, Source, at, batch, outputs_of, run, small, sources
 
 from millstream.kernel.batch import INF
-from millstream.kernel.windows.streams import ChangeStream
+from millstream.kernel.windows.streams import ChangeStream, EverySlide
 from millstream.types import BIGINT, Field, Schema
 
 SCHEMA: Schema = (Field("v", BIGINT),)
@@ -38,3 +38,12 @@ def test_what_leaves_and_comes_back_at_an_instant_is_no_change() -> None:
         [(2, 5, 6, 1)],
     ]
     assert run(ChangeStream(SCHEMA, "dstream"), [([rows], [9])]) == [[(2, 6, 7, 1)]]
+
+
+@given(source=sources(st.tuples(small), 3, retract=True), every=st.integers(2, 4))
+@settings(max_examples=60)
+def test_multiples_have_the_rows_that_were_there(source: Source, every: int) -> None:
+    said = [row for output in outputs_of(EverySlide(SCHEMA, every), [SCHEMA], [source]) for row in output]
+    rows = source.until(len(source.frontiers))
+    for instant in range(0, min(source.frontiers[-1], 2 * LAST) + 1, every):
+        assert at(said, 1, instant) == at(rows, 1, instant)

@@ -14,6 +14,7 @@ from tests.support.instants import run
 from millstream.kernel.batch import INF
 from millstream.kernel.windows.time import (
     BeginEnd,
+    Hop,
     NegativeTimeWindow,
     Now,
     Range,
@@ -36,6 +37,7 @@ def windows(draw: st.DrawFn) -> TimeSpecification:
         Now(),
         Range(draw(small), draw(st.integers(1, 5)), draw(st.booleans())),
         Tumble(draw(st.integers(1, 5))),
+        Hop(draw(st.integers(1, 9)), draw(st.integers(1, 5))),
         BeginEnd(begin, 0 if begin is not None else age, end, end_age),
     ]
     return draw(st.sampled_from(options))

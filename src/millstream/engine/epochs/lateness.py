@@ -62,12 +62,12 @@ def with_times(values: Batch, instants: pl.Series, first: int) -> Batch:
 
 def raised_by(rule: HeartbeatRule, greatest: int, heartbeat: int) -> int:
     """The heartbeat after elements of which one is the greatest."""
-    return heartbeat if rule.kind == "EXPLICIT" else max(heartbeat, greatest - rule.delay - 1)
+    return max(heartbeat, greatest - rule.delay - 1) if rule.is_raised_by_elements else heartbeat
 
 
 def heartbeat_after(rule: HeartbeatRule, instants: pl.Series, heartbeat: int) -> pl.Series:
     """The heartbeat after each element, given the one before all of them."""
-    if rule.kind == "EXPLICIT":
+    if not rule.is_raised_by_elements:
         return pl.repeat(heartbeat, len(instants), dtype=pl.Int64, eager=True)
     greatest = instants.cum_max() - rule.delay - 1
     return greatest.clip(lower_bound=heartbeat)

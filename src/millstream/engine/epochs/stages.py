@@ -148,6 +148,7 @@ class StageStep:
     on_first_shard: bool
     consumer_inputs: int = 0
     table_of: str = ""  # the selection whose query table it reads too
+    other_tables: tuple[str, ...] = ()  # those of others for which it makes something
 
     def breaking(self, failures: Mapping[str, EvaluationError], flows: Sequence[str]) -> list[EvaluationError]:
         """Of the failures those of its inputs, whether these are told by edges or by flows."""
@@ -222,6 +223,7 @@ def make_stages(
                 each.on_first_shard,
                 len(step.consumer_edges),
                 step.table_of,
+                step.other_tables,
             )
         )
     stages = (

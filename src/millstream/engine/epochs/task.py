@@ -21,15 +21,18 @@ from millstream.engine.epochs.parts import Part, late_key, take, write_history
 from millstream.engine.epochs.stages import Send, StagePlan, StagePlanner, StageStep
 from millstream.engine.epochs.traces import trace
 from millstream.errors import EvaluationError
-from millstream.kernel.batch import ARRIVAL, BORN, Batch, concat
+from millstream.kernel.batch import ARRIVAL, BORN, INSTANT, Batch, concat
 from millstream.kernel.columns import frame_of
+from millstream.kernel.eddy.policies import routing_by
 from millstream.kernel.operator import EVERYWHERE, Horizons, KeptInput, Progress, Segment, State
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.scalar.value_size import MAX_VALUE_BYTES, limited_values
 from millstream.kernel.sharing.lineage import of_equal_width
 from millstream.kernel.sharing.parameters import QUERIES
+from millstream.kernel.sharing.selections_of_groups import other_table
 from millstream.kernel.stepping import stepped
 from millstream.kernel.storage import memory
+from millstream.kernel.storage.expiries import GoneRows, counting_gone
 from millstream.kernel.storage.shared_work import in_common
 from millstream.kernel.storage.synopsis import have_same_rows
 from millstream.state.pool import Account, PoolUse
@@ -69,6 +72,7 @@ class EpochTask:
     owner: str = ""
     synced: bool = True  # what is written is on disk in the end
     largest_value: int = MAX_VALUE_BYTES  # that files may have and functions may make
+    routing: str = ""  # the policy that all eddies go by, where it is not their own
 
     @property
     def arriving(self) -> int:
@@ -79,7 +83,7 @@ class EpochTask:
 @dataclass(frozen=True)
 class EpochOutcome:
     """The names that the task wrote: the new states whole, the results and the history as additions; what it counted:
-    rows, seconds and bytes of memory per step, late and shed elements per source; and the pools it took from."""
+    rows, seconds, memory and expiries per step, late and shed elements per source; and the pools it took from."""
 
     states: StateNames = field(default_factory=dict)
     results: Mapping[str, Names] = field(default_factory=dict)
@@ -87,6 +91,7 @@ class EpochOutcome:
     rows: Mapping[str, int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     memory: Mapping[str, int] = field(default_factory=dict)
+    expired: Mapping[str, int] = field(default_factory=dict)  # rows that left what a step keeps
     late: Mapping[str, int] = field(default_factory=dict)
     shed: Mapping[str, int] = field(default_factory=dict)
     merged: tuple[Merge, ...] = ()
@@ -119,6 +124,7 @@ class EpochWork:
     owner: str
     synced: bool
     largest_value: int
+    routing: str
     culprits: Mapping[str, EvaluationError] = field(default_factory=dict)  # steps that kill whoever runs them
     trace: str = ""  # where to write down which step is run
 
@@ -132,6 +138,7 @@ class ShardOutcome:
     rows: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     memory: dict[str, int] = field(default_factory=dict)
+    expired: dict[str, int] = field(default_factory=dict)
     failures: dict[str, EvaluationError] = field(default_factory=dict)
     loads: dict[str, tuple[str, Load]] = field(default_factory=dict)
     history: list[tuple[int, str, HistoryFile]] = field(default_factory=list)  # each with the place of its part
@@ -161,6 +168,7 @@ def prepare(task: EpochTask, planner: StagePlanner) -> tuple[StagePlan, EpochWor
         task.owner,
         task.synced,
         task.largest_value,
+        task.routing,
     )
     return plan, work
 
@@ -230,6 +238,7 @@ class _StageRun:
         self._trace = trace(work.trace)
         self._shared: dict[str, dict[int, _Shared]] = {}  # by step and the number of the input
         self._progress: dict[str, Progress] = {}  # by step
+        self._gone = GoneRows()
         self._read: dict[str, Segment] = {}
         self._known: dict[int, tuple[str, Segment]] = {}  # segments that are stored already, by identity
 
@@ -237,7 +246,12 @@ class _StageRun:
         self._open(received)
         stage = self.plan.stages[number]
         self._share(stage.steps)
-        with in_common(), limited_values(self.work.largest_value):
+        with (
+            in_common(),
+            limited_values(self.work.largest_value),
+            routing_by(self.work.routing),
+            counting_gone() as self._gone,
+        ):
             for step in stage.steps:
                 self._step(step)
         self._trace.done()
@@ -312,7 +326,7 @@ class _StageRun:
         if not has_rows and step.operator.is_idle(state, progress):
             self._stay(step.name)
             return
-        begun, account, before = time.perf_counter(), Account(self.store.pool), state
+        begun, account, before, gone = time.perf_counter(), Account(self.store.pool), state, self._gone.count
         try:
             with memory.using(account):
                 batch, state = stepped(step.operator, inputs, state, progress, step.name)
@@ -322,6 +336,8 @@ class _StageRun:
         self.batches[step.name] = batch
         self.outcome.memory[step.name] = self._used(before) + account.most
         self.outcome.rows[step.name] = batch.height
+        if self._gone.count > gone:
+            self.outcome.expired[step.name] = self._gone.count - gone
         self.outcome.seconds[step.name] = time.perf_counter() - begun
         self._keep(step.name, batch, state)
 
@@ -336,6 +352,8 @@ class _StageRun:
             if not self.work.owner:  # others have some of its queries, which stay in memory until they are admitted
                 self.store.pool.only(f"{selection}/{QUERIES}", table)
             state[QUERIES] = tuple(map(self._segment, table))
+        for other in loaded.other_tables:
+            state[other_table(other)] = tuple(map(self._segment, self.work.tables.get(other, ())))
         return state
 
     def _synopses(self, step: str) -> dict[str, Names]:
@@ -376,7 +394,7 @@ class _StageRun:
             self.outcome.states[step] = kept
         if step in self.work.shown and batch.height:
             # Whoever asks for answers asks for values and intervals.
-            shown = frame_of([column for column in batch.get_columns() if column.name not in (ARRIVAL, BORN)])
+            shown = frame_of([column for column in batch.get_columns() if column.name not in (ARRIVAL, BORN, INSTANT)])
             self.outcome.results[step] = (self.writer.write_packed(shown),)
 
     def _name(self, segment: Segment) -> str:
@@ -441,6 +459,7 @@ def combine_outcomes(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> Epoch
     rows: Counter[str] = Counter()
     seconds: Counter[str] = Counter()
     memory_used: Counter[str] = Counter()
+    expired: Counter[str] = Counter()
     late: Counter[str] = Counter()
     shed: Counter[str] = Counter()
     orphans: list[str] = []
@@ -448,6 +467,7 @@ def combine_outcomes(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> Epoch
         for total, counted in (
             (rows, outcome.rows),
             (memory_used, outcome.memory),
+            (expired, outcome.expired),
             (late, outcome.late),
             (shed, outcome.shed),
         ):
@@ -480,6 +500,7 @@ def combine_outcomes(plan: StagePlan, outcomes: Sequence[ShardOutcome]) -> Epoch
         rows,
         seconds,
         memory_used,
+        expired,
         late,
         shed,
         merged,

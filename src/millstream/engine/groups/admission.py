@@ -22,14 +22,12 @@ from millstream.engine.past import Pasts
 from millstream.engine.query_tables import failure_key
 from millstream.engine.shared_plan import SharedPlan
 from millstream.errors import EvaluationError
-from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.operator import EVERYWHERE, Operator, Segment, State
 from millstream.kernel.pending_errors import PENDING
 from millstream.kernel.sharing.parameters import QUERY
 from millstream.state.snapshot import Names, Snapshot, state_names
 from millstream.state.store import Writer
 from millstream.state.written import Written
-from millstream.types import Schema, to_polars
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,22 +53,31 @@ class Admission:
         always = group.query_rows
         if always is None:
             return {}
-        batch = _always(always.schema, pl.concat([frame[QUERY] for frame in rows.values()]))
+        batch = group.rows_of_queries(pl.concat([frame[QUERY] for frame in rows.values()]))[always.group]
         with self._commits.store.file("queries") as writer:
             return {always.group: (Part("rows", writer.write(batch), batch.height, always.schema),)}
 
     def admit(self, *newcomers: NewQueries) -> None:
         """Let queries take part whose past was worked through, up to the committed snapshot: all by one commit."""
-        snapshot, steps = self._commits.snapshot.with_next_epoch(), set[str]()
         with self._commits.writing() as written:
-            for new in newcomers:
-                snapshot = self._with(new, snapshot, steps, written)
-                steps.update(new.group.steps)
+            snapshot = self.taking_part(newcomers, self._commits.snapshot.with_next_epoch(), written)
             with self._tables.leaving([(new.group, numbers_of(new.rows)) for new in newcomers]):
                 self._commits.commit(snapshot)
         for new in newcomers:
-            self._plan.put(new.group.pipeline.steps)
+            self.put(new.group)
             self._pasts.forget(new.group.edge, numbers_of(new.rows))
+
+    def taking_part(self, newcomers: Iterable[NewQueries], snapshot: Snapshot, written: Written) -> Snapshot:
+        """The snapshot with queries that take part."""
+        steps = set[str]()
+        for new in newcomers:
+            snapshot = self._with(new, snapshot, steps, written)
+            steps.update(new.group.steps)
+        return snapshot
+
+    def put(self, group: Group) -> None:
+        """Have the steps of a group run."""
+        self._plan.put(group.pipeline.steps)
 
     def _with(self, new: NewQueries, snapshot: Snapshot, steps: Collection[str], written: Written) -> Snapshot:
         """The snapshot with queries that take part; some steps are those of others that come with them."""
@@ -175,10 +182,3 @@ class Admission:
                 if names:
                     found[f"{shard}/{synopsis}"] = names
         return found
-
-
-def _always(schema: Schema, queries: pl.Series) -> Batch:
-    """A row of NULLs for each query, from instant 0 on."""
-    nulls = (pl.lit(None, to_polars(f.type)).alias(value_column(i + 1)) for i, f in enumerate(schema[1:]))
-    times = (pl.lit(value, pl.Int64).alias(name) for name, value in ((START, 0), (END, INF), (WEIGHT, 1)))
-    return pl.DataFrame({value_column(0): queries.cast(pl.Int64)}).with_columns(*nulls, *times)

@@ -13,12 +13,11 @@ from millstream.engine.groups.group import Group, Upper
 from millstream.engine.groups.many import Numbered, Numbers
 from millstream.kernel.aggregation.combined import PartialTotals
 from millstream.kernel.batch import END, INF, INTERVAL_COLUMNS, START, WEIGHT, Batch, concat, empty_batch, value_column
-from millstream.kernel.columns import only
+from millstream.kernel.columns import constant, only, with_columns
 from millstream.kernel.keys import Positions
 from millstream.kernel.pipeline import run
 from millstream.kernel.scalar.value_size import limited_values
-from millstream.kernel.sharing.cells import CELL, SPAN, SPAN_COLUMN, bitmaps_of, cells_of
-from millstream.kernel.sharing.lineage import WORD_BITS, any_bit, bit_of, expand
+from millstream.kernel.sharing.cells import CELL, SPAN, bitmaps_of, by_span, cells_of, members_of
 from millstream.kernel.storage.memory import can_keep_index
 from millstream.kernel.storage.segments import gather, numbers
 from millstream.plan.cells import CELLS
@@ -31,8 +30,9 @@ def combined(
     """The rows of queries with the place of each in front, right from an instant to another, from what the group has
     shown; without values of more than so many bytes."""
     rows = _answers(group.upper, np.unique(queries.numbers), frames, max(since, 0), until, most)
-    wanted, places = queries.find(numbers(rows, value_column(0)))
-    return pl.DataFrame([pl.Series(value_column(0), places, pl.Int64), *gather(rows, rows.columns[1:], wanted)])
+    if len(queries.numbers) == 1:  # all of them are its own
+        return with_columns(rows, constant(value_column(0), int(queries.places[0]), rows.height))
+    return queries.placed(rows)
 
 
 def _answers(
@@ -71,8 +71,8 @@ def _parts_of_many(
     """Totals that hold from an instant to another, with a row and the place of a query for each cell and query that is
     in it."""
     for frame in frames:
-        for span, cells in _by_span(only(frame, _holds(frame, since, until))):
-            rows, wanting = _members(cells, span, queries)
+        for span, cells in by_span(only(frame, _holds(frame, since, until))):
+            rows, wanting = members_of(cells, span, queries)
             if rows.size:
                 yield _made_parts(upper, cells), rows, np.searchsorted(queries, wanting)
 
@@ -105,10 +105,10 @@ def _made_parts(upper: Upper, frame: pl.DataFrame) -> PartialTotals:
 
 def _totals(upper: Upper, queries: Numbers, frames: Sequence[pl.DataFrame], since: int, until: int) -> Batch:
     """The totals of the cells that queries are in, each behind the query. What is there all the time is added up for
-    many queries before: most of it is, and what changes is little."""
+    many queries before: most of it is, and what changes is little. Extremes are not: which of them counts changes."""
     like, combined = empty_batch(upper.rows), upper.combined
     found: list[Batch] = []
-    if len(queries) > 1:
+    if len(queries) > 1 and not combined.extremes:
         found.append(combined.added_up([*_parts_of_many(upper, queries, frames, since, until)], queries, since))
         frames = [only(frame, ~_holds(frame, since, until)) for frame in frames]
     found += [batch for frame in frames for batch in _sums(frame, queries, since, until)]
@@ -126,7 +126,7 @@ def rows_beyond(group: Group, frames: Sequence[pl.DataFrame], least: float, size
     """How many rows the answers of queries, numbered up to a size, have held in all, of those that hold no less than
     so many. A query has no more of them than there are sums in which it has a part, so others need not be asked."""
     parts = np.zeros(size + SPAN, np.int64)
-    for span, rows in (found for frame in frames for found in _by_span(frame)):
+    for span, rows in (found for frame in frames for found in by_span(frame)):
         bits = np.unpackbits(bitmaps_of(rows).view(np.uint8), axis=1, bitorder="little")
         parts[span * SPAN : span * SPAN + bits.shape[1]] += bits.sum(axis=0, dtype=np.int64)
     near = np.flatnonzero(parts + int(group.upper.combined.always) >= least)
@@ -146,29 +146,10 @@ def _sums(frame: pl.DataFrame, queries: Numbers, since: int, until: int) -> Iter
         if rows.size:
             yield _placed(frame, rows, queries.repeat(rows.size), since, until)
         return
-    for span, cells in _by_span(only(frame, is_near)):
-        rows, wanting = _members(cells, span, queries)
+    for span, cells in by_span(only(frame, is_near)):
+        rows, wanting = members_of(cells, span, queries)
         if rows.size:
             yield _placed(cells, rows, wanting, since, until)
-
-
-def _by_span(frame: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
-    spans = numbers(frame, SPAN_COLUMN)
-    for span in np.unique(spans).tolist():
-        yield span, only(frame, spans == span)
-
-
-def _members(cells: pl.DataFrame, span: int, queries: Numbers) -> tuple[Positions, Numbers]:
-    """A row and a query for each cell of a span and query that is in it."""
-    first, past = np.searchsorted(queries, [span * SPAN, (span + 1) * SPAN])
-    own = queries[first:past]
-    bits = bitmaps_of(cells)
-    mask = np.zeros(SPAN // WORD_BITS, np.uint64)
-    np.bitwise_or.at(mask, own % SPAN // WORD_BITS, bit_of(own))
-    bits &= mask[: bits.shape[1]]
-    wanted = np.flatnonzero(any_bit(bits))
-    row, bit = expand(bits[wanted])
-    return wanted[row], span * SPAN + bit
 
 
 def _placed(frame: pl.DataFrame, rows: Positions, queries: Numbers, since: int, until: int) -> Batch:

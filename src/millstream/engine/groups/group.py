@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
 from millstream.engine.groups.equal_queries import EqualQueries
 from millstream.engine.plans import lowered
 from millstream.kernel.aggregation.combined import CombinedAggregate
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.parameters import QUERY
+from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.grouping import Shape, Split
 from millstream.plan.lifting import Lifted, lift
-from millstream.plan.lowering.lower import Lowering, Options
-from millstream.types import Schema
+from millstream.plan.lowering.lower import Lowering
+from millstream.plan.lowering.options import Options
+from millstream.types import Schema, to_polars
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ class Upper:
         return Pipeline(tuple(step for step in self.pipeline.steps if step is not self.combining))
 
 
+# What follows from the plan of a group.
+_BY_PLAN = (
+    *("core", "core_said", "shapes", "_conditions", "lifted", "edge", "selection", "steps", "above", "below"),
+    *("query_rows", "pipeline"),
+)
 RowsByShape = Mapping[str, pl.DataFrame]  # of the query table, by shape
 
 
@@ -62,6 +71,9 @@ class Group:
     key: Expression | None
     options: Options
     shapes: dict[str, Shape] = field(default_factory=dict)
+    core: lo.Node | None = None  # by which plan the core is run, where that is not the one of the split
+    core_said: Mapping[str, Any] | None = None  # by what that is made again, for the catalog
+    identity: str = ""  # of the group, by whatever plan it is run: the edge that it has by that of the split
     following: int = 0  # the number of the next query
     filling: set[int] = field(default_factory=set)  # queries whose past is worked through in the background
     equal: EqualQueries = field(default_factory=EqualQueries)
@@ -77,8 +89,9 @@ class Group:
 
     def __post_init__(self) -> None:
         self._conditions = {name: shape.condition for name, shape in self.shapes.items()}
-        self.lifted = lift(self.split, self.key, self._conditions)
+        self.lifted = self._lifted(self._conditions)
         lowering = Lowering(self.lifted.plan, self.options)
+        self.identity = self.identity or lowering.edge
         self.pipeline = pipeline = Pipeline(tuple(lowering.steps.values()))
         self.edge, self.selection = lowering.edge, lowering.selection
         self.steps = tuple(step.name for step in pipeline.steps)
@@ -86,6 +99,23 @@ class Group:
         self.below = tuple(step for step in pipeline.steps if step.name not in self.above)
         rows = (node for node in self.lifted.plan.walk() if isinstance(node, ph.QueryRows))
         self.query_rows = next(rows, None)
+
+    def _lifted(self, conditions: Mapping[str, Expression]) -> Lifted:
+        split = self.split if self.core is None else replace(self.split, core=self.core)
+        return lift(split, self.key, conditions, retracting=self.options.strategy != "upa")
+
+    def by_core(self, core: lo.Node | None, said: Mapping[str, Any] | None) -> Group:
+        """The same group with another plan for its core, or with that of the split."""
+        return Group(self.split, self.key, self.options, dict(self.shapes), core, said, self.identity)
+
+    def take_over(self, other: Group) -> None:
+        """Go on by the plan of another one, which is of the same queries: whoever knows this group has that."""
+        other.remove([name for name in other.shapes if name not in self.shapes])
+        for shape in self.shapes.values():
+            other.add(shape)
+        for name in _BY_PLAN:
+            setattr(self, name, getattr(other, name))
+        self.__dict__.pop("upper", None)
 
     @property
     def kept(self) -> Schema:
@@ -97,11 +127,22 @@ class Group:
         if shape.name not in self.shapes:
             self.shapes[shape.name], self._conditions[shape.name] = shape, shape.condition
 
+    def remove(self, shapes: Iterable[str]) -> None:
+        """Shapes that no row of the query table has any more."""
+        for name in shapes:
+            self.shapes.pop(name, None)
+            self._conditions.pop(name, None)
+
     def fork_pipeline(self) -> Pipeline:
         """The same steps, for another thread: selections remember what they made of their query tables, and shapes may
         come meanwhile."""
-        lifted = lift(self.split, self.key, dict(self._conditions))
+        lifted = self._lifted(dict(self._conditions))
         return Pipeline(tuple(Lowering(lifted.plan, self.options).steps.values()))
+
+    def rows_of_queries(self, queries: pl.Series) -> dict[str, Batch]:
+        """What the query table says as a source, where the plan reads it as one."""
+        always = self.query_rows
+        return {} if always is None else {always.group: always_there(always.schema, queries)}
 
     @cached_property
     def upper(self) -> Upper:
@@ -122,9 +163,16 @@ def _above(pipeline: Pipeline, selection: str) -> frozenset[str]:
     return frozenset(found)
 
 
+def always_there(schema: Schema, queries: pl.Series, first: int = 0) -> Batch:
+    """A row of NULLs for each query, from an instant on."""
+    nulls = (pl.lit(None, to_polars(f.type)).alias(value_column(i + 1)) for i, f in enumerate(schema[1:]))
+    times = (pl.lit(value, pl.Int64).alias(name) for name, value in ((START, first), (END, INF), (WEIGHT, 1)))
+    return pl.DataFrame({value_column(0): queries.cast(pl.Int64)}).with_columns(*nulls, *times)
+
+
 def numbers_of(rows: RowsByShape) -> set[int]:
     """The queries of rows of query tables."""
-    return {query for frame in rows.values() for query in frame[QUERY]}
+    return {query for frame in rows.values() for query in frame[QUERY].to_list()}
 
 
 def only_queries(rows: RowsByShape, queries: Iterable[int]) -> RowsByShape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,9 @@ from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.by_query import rows_of_query, taken
 from millstream.kernel.sharing.lineage import wanted_by
 from millstream.kernel.sharing.parameters import QUERY
+from millstream.plan import nodes as lo
 from millstream.plan.grouping import Shape, Split
-from millstream.plan.lowering.lower import Options
+from millstream.plan.lowering.options import Options
 from millstream.types import Schema
 
 _REMEMBERED = 10_000
@@ -36,13 +37,17 @@ class Groups:
         self._commits, self._sources, self._plan, self._pasts = commits, sources, plan, pasts
         self.tables = tables
         self._groups: dict[str, Group] = {}
+        self._former: dict[str, Group] = {}  # by the edges that groups had, or would have, by other plans
         self._known: dict[object, Group] = {}  # by skeleton
 
     def __getitem__(self, edge: str) -> Group:
-        return self._groups[edge]
+        return self._groups[edge] if edge in self._groups else self._former[edge]
+
+    def get(self, edge: str) -> Group | None:
+        return self._groups.get(edge, self._former.get(edge))
 
     def __contains__(self, edge: str) -> bool:
-        return edge in self._groups
+        return edge in self._groups or edge in self._former
 
     def __iter__(self) -> Iterator[Group]:
         return iter(list(self._groups.values()))
@@ -54,13 +59,32 @@ class Groups:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             found = Group(split, key, options)
-            self._known[skeleton] = self._groups.get(found.edge, found)
+            self._known[skeleton] = self.get(found.edge) or found
         return self._known[skeleton]
+
+    def by_core(self, group: Group, core: lo.Node, said: Mapping[str, Any]) -> Group:
+        """A group that an earlier process ran by another plan of its core, and whoever belongs to it from now on."""
+        found = group.by_core(core, said)
+        found = self._groups.get(found.edge, found)
+        self._former[group.identity] = found
+        self._known = {skeleton: found if known is group else known for skeleton, known in self._known.items()}
+        return found
+
+    def rename(self, group: Group, edge: str) -> None:
+        """A group is known by the edge of another plan too, which it is about to go on by."""
+        self._former[group.edge] = group
+        del self._groups[group.edge]
+        self._former.pop(edge, None)
+        self._groups[edge] = group
 
     def open(self, group: Group, shape: Shape) -> None:
         """Have a group, for queries of this shape too; its steps run once a query is admitted."""
         group.add(shape)
         self._groups[group.edge] = group
+        self.know_source_of(group)
+
+    def know_source_of(self, group: Group) -> None:
+        """Have the query table as a source, where the plan of a group reads it as one."""
         rows = group.query_rows
         if rows is not None:
             self._sources.add_query_rows(rows.group, rows.schema)
@@ -73,6 +97,7 @@ class Groups:
     def close(self, group: Group) -> None:
         """The last query is gone."""
         self._groups.pop(group.edge, None)
+        self._former = {edge: each for edge, each in self._former.items() if each is not group}
         self._known.clear()
         group.equal = EqualQueries()
 

@@ -46,6 +46,11 @@ class Numbered:
         order = np.argsort(queries, kind="stable")
         return Numbered(queries[order], places[order])
 
+    def only(self, places: Numbers) -> Numbered:
+        """Those of some places."""
+        kept = np.isin(self.places, places)
+        return self if kept.all() else Numbered(self.numbers[kept], self.places[kept])
+
     @cached_property
     def _are_different(self) -> bool:
         return bool((self.numbers[1:] > self.numbers[:-1]).all())
@@ -62,6 +67,11 @@ class Numbered:
         within = np.arange(rows.size) - (np.cumsum(counts) - counts).repeat(counts)
         return rows, self.places[begin.repeat(counts) + within]
 
+    def placed(self, rows: Batch) -> Batch:
+        """Rows behind their rows of the query table, as rows behind the places of the queries that have these."""
+        wanted, places = self.find(numbers(rows, value_column(0)))
+        return pl.DataFrame([pl.Series(value_column(0), places, pl.Int64), *gather(rows, rows.columns[1:], wanted)])
+
 
 def rows_of_many(
     group: Group, queries: Numbered, frames: Iterable[pl.DataFrame], since: int, until: int
@@ -72,10 +82,7 @@ def rows_of_many(
     for frame in frames:
         near = only(frame, (numbers(frame, START) <= until) & (numbers(frame, END) > since))
         rows = _own(near, len(schema)) if group.lifted.expanded else _expanded(near, schema, queries)
-        wanted, places = queries.find(numbers(rows, value_column(0)))
-        if wanted.size:
-            first = pl.Series(value_column(0), places, pl.Int64)
-            yield pl.DataFrame([first, *gather(rows, rows.columns[1:], wanted)])
+        yield queries.placed(rows)
 
 
 def _own(frame: pl.DataFrame, width: int) -> pl.DataFrame:

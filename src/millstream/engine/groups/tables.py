@@ -19,15 +19,16 @@ import polars as pl
 from millstream.engine.commits import Commits
 from millstream.engine.groups.equal_queries import UNKNOWN, Departure
 from millstream.engine.groups.group import Group, RowsByShape
+from millstream.engine.groups.new_rows import HeldRows, ManyRows, NewRows
 from millstream.engine.past import Past
 from millstream.engine.query_tables import EQUAL_TO, KINDS, NAME, AdmissionState, failure_key
-from millstream.kernel.batch import value_column
-from millstream.kernel.sharing.parameters import QUERY, SHAPE, by_shape, packed
+from millstream.kernel.sharing.parameters import QUERY, by_shape, packed
 from millstream.kernel.sharing.selection_keys import keys_of
 from millstream.plan.grouping import Shape
 from millstream.state.snapshot import Names, QueryTable, Snapshot
 
 _MANY, _SIZE_CLASS = 8, 3  # segments that become one, and bits of sizes that are about the same
+_LARGEST = 1 << 14  # rows of a segment: so many are written, and looked at, again when one of them goes
 
 
 @dataclass
@@ -35,14 +36,15 @@ class _Changes:
     """What is to be done to a group's table by the next commit."""
 
     group: Group
-    held: list[pl.DataFrame] = field(default_factory=list)
-    equal: list[pl.DataFrame] = field(default_factory=list)
+    held: HeldRows = field(default_factory=HeldRows)
+    equal: HeldRows = field(default_factory=HeldRows)
     gone: set[int] = field(default_factory=set)
     words: dict[int, int] = field(default_factory=dict)  # by row: the query whose words it takes
+    unused: set[str] = field(default_factory=set)  # shapes that no query has any more
 
     @property
     def is_nothing(self) -> bool:
-        return not (self.held or self.equal or self.gone or self.words)
+        return not (self.held or self.equal or self.gone or self.words or self.unused)
 
 
 class QueryTables:
@@ -59,7 +61,7 @@ class QueryTables:
         """The rows of some kinds, by shape; or those of all queries, equal ones too."""
         table, changes = self._commits.snapshot.query_table(group.selection), self._changes.get(group.edge)
         names = [name for kind in kinds or KINDS for name in getattr(table, kind)]
-        held = [] if changes is None else [*(changes.held if "waiting" in (kinds or KINDS) else ())]
+        held = changes.held.frames() if changes is not None and "waiting" in (kinds or KINDS) else []
         if not kinds:
             held += self._equal(table, changes)
         found = self._read(names, held)
@@ -74,15 +76,12 @@ class QueryTables:
         return {shape: rows for shape, rows in named if rows.height}
 
     def _equal(self, table: QueryTable, changes: _Changes | None) -> list[pl.DataFrame]:
-        """The rows of queries that are equal to others, of one shape each, as if they had rows of their own."""
-        held = changes.equal if changes is not None else []
-        stored = (rows for found in by_shape(map(self._store.read, table.equal)).values() for rows in found)
-        return [rows.drop(EQUAL_TO) for rows in (*stored, *held)]
+        """The rows of queries that are equal to others, as if they had rows of their own."""
+        held = changes.equal.frames() if changes is not None else []
+        return [rows.drop(EQUAL_TO) for rows in (*map(self._store.read, table.equal), *held)]
 
     def _read(self, names: Iterable[str], held: Iterable[pl.DataFrame]) -> RowsByShape:
-        parts = by_shape(map(self._store.read, names))
-        for rows in held:
-            parts.setdefault(rows[SHAPE][0], []).append(rows)
+        parts = by_shape((*map(self._store.read, names), *held))
         return {shape: found[0] if len(found) == 1 else pl.concat(found) for shape, found in parts.items()}
 
     def has_waiting(self, group: Group) -> bool:
@@ -93,33 +92,27 @@ class QueryTables:
     # Coming and going
 
     def enqueue(
-        self, group: Group, shape: Shape, rows: pl.DataFrame, past: Past, is_over: Callable[[int], bool]
-    ) -> pl.DataFrame:
+        self, group: Group, shape: Shape, rows: NewRows, past: Past, is_over: Callable[[int], bool]
+    ) -> NewRows | None:
         """Have queries of a shape wait to be admitted, which have this past. Those that are equal to one whose row is
-        not over do not: they have that row. Gives the rows that are to be admitted."""
+        not over do not: they have that row. Gives those that are to be admitted, if there are any."""
         equal, changes = group.equal, self._of(group)
         if not equal.is_known:
             equal.know(self._selected(group))
         following = self.next_query(group)
-        selected = _selected_by(group, shape, rows)
-        queries = rows[QUERY].to_list()
-        having = equal.join(queries, selected, past, is_over)
-        own = rows = rows.hstack([pl.Series(SHAPE, [shape.name] * rows.height, pl.String)])
-        if having != queries:
-            all_rows = rows.with_columns(pl.Series(EQUAL_TO, having, pl.Int64))
-            changes.equal.append(all_rows.filter(pl.col(EQUAL_TO) != pl.col(QUERY)))
-            own = all_rows.filter(pl.col(EQUAL_TO) == pl.col(QUERY)).drop(EQUAL_TO)
-        if own.height:
-            changes.held.append(own)
+        changes.unused.discard(shape.name)
+        queries = rows.queries
+        having = equal.join(queries, _selected_by(group, shape, rows), past, is_over)
+        own = rows if having == queries else changes.equal.add_equal(rows, having)
+        if own is not None:
+            changes.held.add(own)
         group.following = following + rows.height
         return own
 
-    def dequeue(self, group: Group, rows: pl.DataFrame) -> None:
-        """Forget what was held last: it could not be kept."""
-        changes, queries = self._of(group), rows[QUERY].to_list()
-        for held in (changes.held, changes.equal):
-            if held and held[-1][QUERY][0] in queries:
-                held.pop()
+    def dequeue(self, group: Group, queries: Sequence[int]) -> None:
+        """Forget queries that were held last: they could not be kept."""
+        changes = self._of(group)
+        changes.held, changes.equal = changes.held.without(queries), changes.equal.without(queries)
         group.equal.withdraw(queries)
         self._forget_unchanged(group)
 
@@ -129,7 +122,7 @@ class QueryTables:
             if shape in group.shapes:
                 known = group.shapes[shape]
                 named = rows.filter(pl.col(NAME).is_not_null())
-                selected = _selected_by(group, known, named)
+                selected = _selected_by(group, known, ManyRows(named))
                 yield from zip(named[QUERY], selected, strict=True)
 
     def recover_equal(self, group: Group) -> None:
@@ -159,16 +152,21 @@ class QueryTables:
                 changes.words[row] = before
         self._forget_unchanged(group)
 
+    def forget_shape(self, group: Group, shape: Shape) -> None:
+        """No query has a shape any more; rows may have it until the next commit."""
+        if group.edge in self._changes:
+            self._changes[group.edge].unused.add(shape.name)
+        else:
+            group.remove([shape.name])
+
     @contextmanager
     def leaving(self, queries: Iterable[tuple[Group, Collection[int]]]) -> Iterator[None]:
         """Queries of groups that the commit within has in other tables wait no more; where it fails they still do."""
-        before: list[tuple[_Changes, list[pl.DataFrame]]] = []
+        before: list[tuple[_Changes, HeldRows]] = []
         for group, own in queries:
             if (changes := self._changes.get(group.edge)) is not None:
                 before.append((changes, changes.held))
-                among = ((rows, sum(query in own for query in rows[QUERY])) for rows in changes.held)
-                left = ((rows, found) for rows, found in among if found < rows.height)
-                changes.held = [rows.filter(~_among(rows, own)) if found else rows for rows, found in left]
+                changes.held = changes.held.without(own)
         try:
             yield
         except BaseException:
@@ -211,7 +209,8 @@ class QueryTables:
         tables, numbers, forgotten = dict[str, QueryTable](), dict[str, int](), set[str]()
         for edge, changes in self._changes.items():
             group = changes.group
-            table, held, equal = snapshot.query_table(group.selection), changes.held, changes.equal
+            table = snapshot.query_table(group.selection)
+            held, equal = changes.held.frames(), changes.equal.frames()
             if changes.gone:
                 table = self.table_without(table, changes.gone)
                 table = replace(table, equal=self._names_without(table.equal, changes.gone))
@@ -250,6 +249,8 @@ class QueryTables:
 
     def release(self) -> set[str]:
         """What was held is committed; gives what was written on the way, of which not all need be named."""
+        for changes in self._changes.values():
+            changes.group.remove(changes.unused)
         self._changes.clear()
         edited, self._edited = self._edited, set()
         return edited
@@ -281,7 +282,8 @@ class QueryTables:
         alike: dict[tuple[object, ...], list[str]] = {}
         for name in names:
             rows = self._store.read(name)
-            alike.setdefault((*rows.schema.items(), rows.height.bit_length() // _SIZE_CLASS), []).append(name)
+            if rows.height < _LARGEST // 2:
+                alike.setdefault((*rows.schema.items(), rows.height.bit_length() // _SIZE_CLASS), []).append(name)
         many = [found for found in alike.values() if len(found) >= _MANY]
         if not many:
             return names
@@ -296,7 +298,7 @@ class QueryTables:
 
     def written(self, frames: Iterable[pl.DataFrame]) -> Names:
         with self._store.file("queries") as writer:
-            return tuple([writer.write(frame) for frame in packed(frames)])
+            return tuple([writer.write(part) for frame in packed(frames) for part in frame.iter_slices(_LARGEST)])
 
     def _filtered(self, name: str, gone: Collection[int]) -> Names:
         rows = self._store.read(name)
@@ -306,12 +308,12 @@ class QueryTables:
         return self._edit([kept])
 
 
-def _selected_by(group: Group, shape: Shape, rows: pl.DataFrame) -> Sequence[Hashable]:
+def _selected_by(group: Group, shape: Shape, rows: NewRows) -> Sequence[Hashable]:
     """What queries of a shape select; where they have constants in what is made of that, with these."""
-    selected = keys_of(shape.condition).of_rows(rows, len(shape.parameters))
+    selected = rows.selected(keys_of(shape.condition), len(shape.parameters))
     if not group.split.parameters:
         return selected
-    own = rows.select(value_column(index) for index in group.split.parameters).iter_rows()
+    own = zip(*(rows.constants(index) for index in group.split.parameters), strict=True)
     return [(one, *map(repr, values)) for one, values in zip(selected, own, strict=True)]
 
 

@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from types import MappingProxyType
 from typing import Any
 
 from millstream.engine.commits import Commits
@@ -32,8 +31,9 @@ from millstream.engine.epochs.task import EpochTask
 from millstream.engine.groups.admission import Admission, NewQueries
 from millstream.engine.groups.group import Group, RowsByShape, halves, numbers_of, only_queries
 from millstream.engine.groups.groups import Groups
+from millstream.engine.history.group_moves import GroupMoves
 from millstream.engine.history.merge_producers import Merger, Newcomers
-from millstream.engine.history.move import Move, after_move
+from millstream.engine.history.move import GroupMove, Move, after_move
 from millstream.engine.history.replay import HistoryRun, Replay
 from millstream.engine.history.slices import arrivals
 from millstream.engine.past import Pasts, common
@@ -45,7 +45,7 @@ from millstream.kernel.first_counted import counting_from
 from millstream.kernel.pipeline import Pipeline
 from millstream.plan.grouping import QUERY_ROWS
 from millstream.state.faults import reach
-from millstream.state.snapshot import Snapshot
+from millstream.state.snapshot import Catalog, Snapshot
 from millstream.state.written import Written
 
 _SMALLEST_SLICE, _LARGEST_SLICE = 1_000, 4_000_000  # rows
@@ -93,8 +93,10 @@ class Backfills:
     ) -> None:
         self._commits, self._sources, self._replay, self._pasts = commits, sources, replay, pasts
         self._groups, self._admission, self._merger, self._runner = groups, admission, merger, runner
+        self.group_moves = GroupMoves(commits, groups, admission)
         self._lock = threading.Lock()  # of what follows; taken after the engine's, never before
         self._waiting: dict[str, Pipeline] = {}  # by edge
+        self._put_off: dict[str, Pipeline] = {}  # by edge: until an epoch comes, or somebody asks
         self._waiting_groups: dict[str, tuple[Group, list[set[int]]]] = {}  # all together, or in these parts
         self._moves: dict[str, Move] = {}  # by the edge that queries move to
         self._job: Job | None = None
@@ -117,8 +119,14 @@ class Backfills:
             waits = edge in self._waiting or edge in self._waiting_groups or edge in self._moves
             return waits or (self._job is not None and edge in self._job.run.shown)
 
+    def is_put_off(self, edge: str) -> bool:
+        """Whether the past of an edge is short, and nobody has asked for it yet."""
+        return edge in self._put_off
+
     def pipeline_of(self, edge: str) -> Pipeline | None:
         with self._lock:
+            if edge in self._put_off:
+                return self._put_off[edge]
             if self._job is not None and edge in self._job.run.shown:
                 return self._job.run.pipeline
             if edge in self._moves:
@@ -159,20 +167,20 @@ class Backfills:
     def needed_from(self, source: str) -> int:
         """The first instant of a source's history that a query still needs whose past is not worked through."""
         firsts, groups = self._pasts.firsts, self._groups
-        waiting = [firsts[edge].get(source, 0) for edge in [*firsts] if edge in self]
+        waiting = [firsts[edge].get(source, 0) for edge in [*firsts] if edge in self or self.is_put_off(edge)]
         for group in groups:
             if group.filling or groups.is_waited_for(group):
                 waiting += [past.kept.get(source, 0) for past in self._pasts.all_of(group.edge)] or [0]
         return min(waiting, default=INF)
 
-    def is_due(self, pipeline: Pipeline, queries: RowsByShape = MappingProxyType({})) -> bool:
+    def is_due(self, pipeline: Pipeline, queries: Callable[[], RowsByShape] = dict) -> bool:
         """Whether the history that a pipeline reads, for some queries of a group, is too long to be worked through at
         once."""
         snapshot = self._commits.snapshot
         kept = sum(file.rows for source in pipeline.sources for file in snapshot.history.get(source, ()))
         if not kept or kept < self.least_rows:
             return False
-        rows = self._replay.rows_left(HistoryRun(pipeline, frozenset(), queries=queries), snapshot)
+        rows = self._replay.rows_left(HistoryRun(pipeline, frozenset(), queries=queries()), snapshot)
         return rows > 0 and rows >= self.least_rows
 
     # Coming and going
@@ -197,8 +205,8 @@ class Backfills:
     def move(self, move: Move) -> None:
         """Work through the past of a plan that a query is to go on by, and then have it do so."""
         with self._lock:
-            self._moves[move.after] = move
-            self._pasts.firsts[move.after] = move.firsts
+            self._moves |= dict.fromkeys(move.afters, move)
+            self._pasts.firsts |= dict.fromkeys(move.afters, move.firsts)
         if self._is_started:
             self._wake()
 
@@ -217,12 +225,15 @@ class Backfills:
     def cancel(self, edge: str) -> None:
         """Nobody asks for an edge any more, or wants to move to it."""
         with self._lock:
-            move = self._moves.pop(edge, None)
+            move = self._moves.get(edge)
+            for after in () if move is None else move.afters:
+                self._moves.pop(after, None)
+                self._pasts.firsts.pop(after, None)
         if move is not None:
-            self._pasts.firsts.pop(edge, None)
             move.ended(None)
         with self._lock:
             self._waiting.pop(edge, None)
+            self._put_off.pop(edge, None)
             self._waiting_groups.pop(edge, None)
             self._broken.pop(edge, None)
             if self._job is None or edge not in self._job.run.shown:
@@ -245,16 +256,59 @@ class Backfills:
 
     # Short pasts, under the engine's lock
 
-    def fill(self, edge: str, pipeline: Pipeline, changed: Callable[[Snapshot], Snapshot]) -> None:
-        """Work through the past of an edge and let it take part at once, with what else is `changed` in the snapshot;
-        raises what it fails with."""
-        run = HistoryRun(pipeline, frozenset([edge]), firsts=self._pasts.firsts.pop(edge, {}))
+    def fill(
+        self, edges: Mapping[str, Pipeline], firsts: Mapping[str, int], changed: Callable[[Snapshot], Snapshot]
+    ) -> None:
+        """Work through the past of edges and let them take part at once, with what else is `changed` in the snapshot;
+        raises what one of them fails with."""
+        pipeline = Pipeline().with_steps(*(pipeline.steps for pipeline in edges.values()))
+        run = HistoryRun(pipeline, frozenset(edges), firsts=firsts)
+        for edge in edges:
+            self._pasts.firsts.pop(edge, None)
         with self._commits.writing() as written:
             self._finish(run)
             written.add(run.names())
-            if edge in run.failures:
-                raise run.failures[edge]
+            for failure in run.failures.values():
+                raise failure
             self._merger.admit(Newcomers(pipeline, run.shown, dict(run.states), run.results), changed)
+
+    def begin(
+        self, edges: Mapping[str, Pipeline], firsts: Mapping[str, int], catalog: Catalog, *, put_off: bool
+    ) -> None:
+        """Have edges with their past, by one commit with a catalog: in the background where it is long, else at once;
+        or, where it may be put off, before the next epoch or when somebody asks, so that a query that comes to a group
+        before that has not been run for nothing."""
+        commits = self._commits
+        long = {edge: pipeline for edge, pipeline in edges.items() if self.is_due(pipeline)}
+        short = {edge: pipeline for edge, pipeline in edges.items() if edge not in long}
+        waiting = {edge: pipeline for edge, pipeline in short.items() if put_off and self._has_past(pipeline)}
+        now = {edge: pipeline for edge, pipeline in short.items() if edge not in waiting}
+
+        def changed(snapshot: Snapshot) -> Snapshot:
+            return snapshot.with_catalog(catalog).with_backfills({**long, **waiting})
+
+        if now:
+            self.fill(now, firsts, changed)
+        else:
+            commits.commit(changed(commits.snapshot))
+        for edge, pipeline in long.items():
+            self.add(edge, pipeline)
+        self._put_off |= waiting
+
+    def _has_past(self, pipeline: Pipeline) -> bool:
+        return any(self._commits.snapshot.history.get(source) for source in pipeline.sources)
+
+    def fill_put_off(self) -> None:
+        """Work through what was put off, and let it take part."""
+        while self._put_off:
+            edge, pipeline = next(iter(self._put_off.items()))
+            run = HistoryRun(pipeline, frozenset([edge]), firsts=self._pasts.firsts.get(edge, {}))
+            with self._commits.writing() as written:
+                self._finish(run)
+                written.add(run.names())
+                self._publish_edges(run, run.shown)
+            del self._put_off[edge]
+            self._pasts.firsts.pop(edge, None)
 
     def admit(self, waiting: Sequence[tuple[Group, RowsByShape]]) -> None:
         """Let queries of groups take part that wait and that nobody is busy with: all of them by one commit, but for
@@ -281,7 +335,9 @@ class Backfills:
         """The past of queries of a group."""
         run = self._run_for(group, group.pipeline, rows, "admission/")
         written.add(run.names())
-        if run.once or any(self._commits.snapshot.history.get(source) for source in run.sources):
+        # Over nothing there may be rows too, once instants are final: a COUNT of 0.
+        begun = (source for source in run.sources if source in self._sources and self._sources.frontier(source) >= 0)
+        if run.once or any(begun) or any(self._commits.snapshot.history.get(source) for source in run.sources):
             self._finish(run)
         written.add(run.names())
         return run
@@ -340,13 +396,19 @@ class Backfills:
                     pipeline = pipeline.with_steps(self._waiting.pop(edge).steps)
                 self._job = Job(HistoryRun(pipeline, frozenset(alike), owner, firsts))
             elif not self._waiting_groups:
-                edge, move = next(iter(self._moves.items()))
-                del self._moves[edge]
-                self._job = Job(HistoryRun(move.pipeline, frozenset([edge]), owner, move.firsts), move=move)
+                move = next(iter(self._moves.values()))
+                for after in move.afters:
+                    self._moves.pop(after, None)
+                self._job = Job(self._run_of_move(move, owner), move=move)
             else:
                 self._job = Job(self._next_of(next(iter(self._waiting_groups)), owner))
             self._background_runner = self._runner.background_runner(self._pause)
             return self._job
+
+    def _run_of_move(self, move: Move, owner: str) -> HistoryRun:
+        if isinstance(move, GroupMove):
+            return self.group_moves.run(move, owner)
+        return HistoryRun(move.pipeline, frozenset(move.afters), owner, move.firsts)
 
     def _next_of(self, edge: str, owner: str) -> HistoryRun:
         """For the queries of a group that wait, or for a part of them."""
@@ -486,19 +548,24 @@ class Backfills:
 
     def _publish_move(self, job: Job, move: Move) -> None:
         """From this commit on the query runs by its new plan; that of its past stays which the new one cannot tell."""
-        run, catalog = job.run, move.catalog()
-        if move.after in run.failures:
-            job.error = run.failures[move.after]
-        elif catalog is not None and run.shown:
-            with self._commits.writing() as written:
-                self._merger.admit(
-                    Newcomers(run.pipeline, run.shown, dict(run.states), run.results),
-                    lambda snapshot: after_move(snapshot, move, self._commits.store, written).with_catalog(catalog),
-                )
-            with self._lock:
-                self._job = None  # whoever asks for the edge need not wait any more
-            reach("plan-moved")
-            move.moved()
+        run, failed = job.run, [job.run.failures[edge] for edge in move.afters if edge in job.run.failures]
+        if failed:
+            job.error = failed[0]
+        elif run.shown >= {*move.afters} and (catalog := move.catalog()) is not None:
+            if isinstance(move, GroupMove):
+                is_done = self.group_moves.publish(move, run, catalog, self._finish)
+            else:
+                with self._commits.writing() as written:
+                    self._merger.admit(
+                        Newcomers(run.pipeline, run.shown, dict(run.states), run.results),
+                        lambda snapshot: after_move(snapshot, move, self._commits.store, written).with_catalog(catalog),
+                    )
+                is_done = True
+            if is_done:
+                with self._lock:
+                    self._job = None  # whoever asks for the edge need not wait any more
+                reach("plan-moved")
+                move.moved()
 
     def _publish_queries(self, run: HistoryRun, group: Group) -> None:
         """The queries that are still there take part, or have failed; where it may be one of several, they go on

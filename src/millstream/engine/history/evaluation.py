@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
@@ -11,19 +11,25 @@ import polars as pl
 
 from millstream.engine.commits import Commits
 from millstream.engine.epochs.runner import Runner
-from millstream.engine.epochs.task import EpochOutcome, StateNames
+from millstream.engine.epochs.task import EpochOutcome, EpochTask, StateNames
+from millstream.engine.groups.group import Group
 from millstream.engine.history.replay import HistoryRun, Replay
 from millstream.engine.limits import Limits
+from millstream.engine.measures import Measures
 from millstream.engine.plans import lowered
-from millstream.engine.reports import OperatorReport, report
+from millstream.engine.reports import OperatorReport, count, report
 from millstream.engine.sources import Sources
 from millstream.kernel.batch import START, Batch, empty_batch
 from millstream.kernel.columns import only
+from millstream.kernel.operator import Segment, State
 from millstream.kernel.pipeline import Pipeline, run
 from millstream.kernel.scalar.value_size import limited_values
+from millstream.kernel.sharing.parameters import QUERIES, QUERY
 from millstream.kernel.storage.segments import numbers
 from millstream.plan import nodes as lo
-from millstream.plan.lowering.lower import CLOCK, Options
+from millstream.plan.grouping import QUERY_ROWS
+from millstream.plan.lowering.lower import CLOCK
+from millstream.plan.lowering.options import Options
 from millstream.state.snapshot import HistoryFile, Snapshot
 from millstream.state.written import Written
 from millstream.types import Schema
@@ -66,7 +72,7 @@ class Evaluation:
     ) -> Batch:
         """The same by the history of a snapshot, which must be there as long as it takes."""
         like = empty_batch(schema)
-        with self._run(edge, pipeline, until, snapshot, firsts) as (run, _):
+        with self._run(HistoryRun(pipeline, frozenset([edge]), firsts=firsts), until, snapshot) as (run, _, _):
             read(run.states)
             names = run.results.get(edge, ())
             return pl.concat([like, *(self._commits.store.read(name).select(like.columns) for name in names)])
@@ -76,50 +82,85 @@ class Evaluation:
     ) -> Batch:
         """A pipeline's rows from the history of a snapshot, from some instants on, as far as that is final: computed
         here from rows in memory, or by a job where these are too many for one process."""
+        if not self.is_small(pipeline, snapshot, firsts):
+            return self.evaluated(edge, pipeline, schema, -1, snapshot, firsts)
+        arrived, final = self._kept(pipeline, snapshot, firsts)
+        return computed(edge, pipeline, arrived, final, snapshot.clock, schema, self._limits.value_bytes)
+
+    def answer_of_many(
+        self, group: Group, tables: Sequence[Segment], snapshot: Snapshot, firsts: Mapping[str, int]
+    ) -> Iterator[Sequence[Batch]]:
+        """What the pipeline of a group, which nobody else runs, shows for the queries of one query table, and of the
+        next. Rows of history are read once."""
+        pipeline, edge, most = group.pipeline, group.edge, self._limits.value_bytes
+        if not self.is_small(pipeline, snapshot, firsts):
+            yield from (self._shown_by_job(group, table, snapshot, firsts) for table in tables)
+            return
+        arrived, final = self._kept(pipeline, snapshot, firsts)
+        reading = [step for step in pipeline.steps if (step.table_of or step.name) == group.selection]
+        for table in tables:
+            given = {**arrived, **group.rows_of_queries(table[QUERY])}
+            far = {**dict.fromkeys(given, max(final.values(), default=-1)), **final}
+            states: dict[str, State] = {step.name: {QUERIES: (table,)} for step in reading}
+            yield [made(edge, pipeline, given, far, snapshot.clock, most, states)]
+
+    def _shown_by_job(
+        self, group: Group, table: Segment, snapshot: Snapshot, firsts: Mapping[str, int]
+    ) -> Sequence[Batch]:
+        with self._commits.store.file("queries") as writer:
+            tables = {group.selection: (writer.write(table),)}
+        run = HistoryRun(group.pipeline, frozenset([group.edge]), firsts=firsts, tables=tables)
+        with self._run(run, -1, snapshot) as (run, _, _):
+            return [self._commits.store.read(name) for name in run.results.get(group.edge, ())]
+
+    def is_small(self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int]) -> bool:
+        """Whether what a pipeline needs of history is computed here."""
+        return self._runner.runs_here or self.height(pipeline, snapshot, firsts) <= HERE
+
+    def height(self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int]) -> int:
+        """About how many rows of history a pipeline needs."""
+        files = ((source, file) for source in pipeline.sources for file in snapshot.history.get(source, ()))
+        return sum(file.rows for source, file in files if file.last >= firsts.get(source, 0))
+
+    def _kept(
+        self, pipeline: Pipeline, snapshot: Snapshot, firsts: Mapping[str, int]
+    ) -> tuple[dict[str, Batch], dict[str, int]]:
+        """The rows of sources from some instants on, and how far these are final."""
 
         def is_needed(source: str, file: HistoryFile) -> bool:
             return file.last >= firsts.get(source, 0)
 
-        read = pipeline.sources
-        height = sum(f.rows for source in read for f in snapshot.history.get(source, ()) if is_needed(source, f))
-        if not self._runner.runs_here and height > HERE:
-            return self.evaluated(edge, pipeline, schema, -1, snapshot, firsts)
+        read = [source for source in pipeline.sources if not source.startswith(QUERY_ROWS)]
         arrived = {source: self._sources.kept_rows(source, snapshot, partial(is_needed, source)) for source in read}
         arrived = {source: _from(rows, firsts.get(source, 0)) for source, rows in arrived.items()}
-        final = {source: self._sources.frontier(source, snapshot) for source in read}
-        return computed(edge, pipeline, arrived, final, snapshot.clock, schema, self._limits.value_bytes)
+        return arrived, {source: self._sources.frontier(source, snapshot) for source in read}
 
     def measure(self, plan: lo.Node, options: Options, until: int) -> list[OperatorReport]:
         """What the operators of a plan do over the kept history."""
         edge, pipeline = lowered(plan, options)
         with (
             self._commits.reading(pipeline.sources) as snapshot,
-            self._run(edge, pipeline, until, snapshot) as (_, outcome),
+            self._run(HistoryRun(pipeline, frozenset([edge])), until, snapshot) as (_, task, outcome),
         ):
-            done = outcome.rows, outcome.seconds, outcome.memory, outcome.states
-            return report(pipeline, edge, *done, {edge: 1}, self._commits.store)
+            count(measures := Measures(), pipeline, outcome, task.arrived)
+            return report(pipeline, [edge], measures, outcome.memory, outcome.states, {edge: 1}, self._commits.store)
 
     @contextmanager
     def _run(
-        self,
-        edge: str,
-        pipeline: Pipeline,
-        until: int,
-        snapshot: Snapshot,
-        firsts: Mapping[str, int] = MappingProxyType({}),
-    ) -> Iterator[tuple[HistoryRun, EpochOutcome]]:
-        """A pipeline run over the history of a snapshot, final up to `until`; what it made is removed when the block
-        ends. Epochs go on meanwhile."""
+        self, run: HistoryRun, until: int, snapshot: Snapshot
+    ) -> Iterator[tuple[HistoryRun, EpochTask, EpochOutcome]]:
+        """A run through the history of a snapshot, final up to `until`; what it made is removed when the block ends.
+        Epochs go on meanwhile."""
         final = {source: max(until, frontier) for source, frontier in self._sources.frontiers(snapshot).items()}
-        run = HistoryRun(pipeline, frozenset([edge]), firsts=firsts)
-        task = self._replay.rest(run, snapshot, final)
         with Written(self._commits.store) as written:
+            written.add(run.names())
+            task = self._replay.rest(run, snapshot, final)
             outcome = self._runner.fork().run(task)
             written.add(outcome.names())
             self._replay.take(run, task, outcome)
-            if edge in run.failures:
-                raise run.failures[edge]
-            yield run, outcome
+            for error in run.failures.values():
+                raise error
+            yield run, task, outcome
 
 
 def computed(
@@ -132,15 +173,27 @@ def computed(
     most: int,
 ) -> Batch:
     """What a pipeline makes of rows in memory from nothing, without values of more than so many bytes."""
-    like = empty_batch(schema)
+    like, found = empty_batch(schema), made(edge, pipeline, arrived, final, clock, most)
+    return found if found.columns == like.columns else found.select(like.columns)
+
+
+def made(
+    edge: str,
+    pipeline: Pipeline,
+    arrived: Mapping[str, Batch],
+    final: Mapping[str, int],
+    clock: int,
+    most: int,
+    states: Mapping[str, State] = MappingProxyType({}),
+) -> Batch:
+    """The same with all columns; some steps have query tables."""
     if CLOCK in pipeline.sources:
         arrived, final = {**arrived, CLOCK: empty_batch(())}, {**final, CLOCK: max(clock, 0)}
     with limited_values(most):
-        outcome = run(pipeline, arrived, {}, dict.fromkeys(final, -1), final)
+        outcome = run(pipeline, arrived, states, dict.fromkeys(final, -1), final)
     if edge in outcome.failures:
         raise outcome.failures[edge]
-    found = outcome.batches[edge]
-    return found if found.columns == like.columns else found.select(like.columns)
+    return outcome.batches[edge]
 
 
 def _from(rows: Batch, first: int) -> Batch:

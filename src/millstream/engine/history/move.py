@@ -1,9 +1,10 @@
-"""Moves: a query goes on by another plan, whose past is worked through beside the one that runs.
+"""Moves: queries go on by another plan, whose past is worked through beside the one that runs.
 
-    the old plan's rows before an instant, the new plan's from there on  ──one commit──▶  what the query shows
+    the old plan's rows before an instant, the new plan's from there on  ──one commit──▶  what is shown
 
 Both plans say the same of all instants that history covers. Where it was cut, the new plan is right from an instant on,
-and what came before stays as the old plan has said it.
+and what came before stays as the old plan has said it. Of matches (mode LAZY), which have no instants but those of
+their elements, the old ones stay whose youngest element came before.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from millstream.engine.groups.group import Group
 from millstream.errors import Error
 from millstream.kernel.batch import END, START
 from millstream.kernel.columns import only, with_columns
+from millstream.kernel.lazy.matches import is_matches, youngest_of
 from millstream.kernel.pipeline import Pipeline
 from millstream.kernel.storage.segments import numbers
 from millstream.state.snapshot import Catalog, Names, Snapshot
@@ -26,11 +29,10 @@ from millstream.state.written import Written
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """From the edge that a query shows to that of another plan, which is right from the instant `start` on when it is
-    run over the elements from `firsts` on. All calls come under the engine's lock."""
+    """From the edges that a query shows to those of another plan, in pairs, which is right from the instant `start` on
+    when it is run over the elements from `firsts` on. All calls come under the engine's lock."""
 
-    before: str
-    after: str
+    edges: tuple[tuple[str, str], ...]
     pipeline: Pipeline
     firsts: Mapping[str, int]
     start: int
@@ -38,22 +40,43 @@ class Move:
     moved: Callable[[], None]  # it is committed
     ended: Callable[[Error | None], None]  # it will not be
 
+    @property
+    def befores(self) -> tuple[str, ...]:
+        return tuple(before for before, _ in self.edges)
+
+    @property
+    def afters(self) -> tuple[str, ...]:
+        return tuple(after for _, after in self.edges)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMove(Move):
+    """Of a group as a whole: it goes on by the plan of another one, which is of the same queries."""
+
+    group: Group
+    target: Group
+
 
 def after_move(snapshot: Snapshot, move: Move, store: Store, written: Written) -> Snapshot:
-    """The snapshot in which the edge that a query moves to shows what the query does: the old rows of instants before
+    """The snapshot in which the edges that a query moves to show what the query does: the old rows of instants before
     `start`, and the new ones of those from there on."""
-    old, new, start = snapshot.results.get(move.before, ()), snapshot.results.get(move.after, ()), move.start
-    if start <= 0:
+    if move.start <= 0:
         return snapshot
+    found: dict[str, Names] = {}
     with store.file("moves") as writer:
-        found = (*_before(old, start, store, writer), *_after(new, start, store, writer))
-    written.add(found)
-    return snapshot.with_results_of({move.after: found})
+        for before, after in move.edges:
+            old, new = snapshot.results.get(before, ()), snapshot.results.get(after, ())
+            found[after] = (*_before(old, move.start, store, writer), *_after(new, move.start, store, writer))
+            written.add(found[after])
+    return snapshot.with_results_of(found)
 
 
 def _before(names: Names, start: int, store: Store, writer: Writer) -> Iterator[str]:
     for name in names:
         rows = store.read_once(name)
+        if START not in rows.columns:
+            yield from _chosen(name, rows, youngest_of(rows) < start, writer)
+            continue
         ends = numbers(rows, END)
         if (ends <= start).all():
             yield name
@@ -67,6 +90,9 @@ def _before(names: Names, start: int, store: Store, writer: Writer) -> Iterator[
 def _after(names: Names, start: int, store: Store, writer: Writer) -> Iterator[str]:
     for name in names:
         rows = store.read_once(name)
+        if START not in rows.columns:
+            yield from _chosen(name, rows, youngest_of(rows) >= start, writer)
+            continue
         starts = numbers(rows, START)
         if (starts >= start).all():
             yield name
@@ -75,3 +101,13 @@ def _after(names: Names, start: int, store: Store, writer: Writer) -> Iterator[s
         rows = only(rows, numbers(rows, END) > start)
         if rows.height:
             yield writer.write(rows)
+
+
+def _chosen(name: str, rows: pl.DataFrame, chosen: np.ndarray, writer: Writer) -> Iterator[str]:
+    """Some of a segment of matches."""
+    if not is_matches(rows):
+        raise AssertionError("neither rows nor matches")
+    if chosen.all():
+        yield name
+    elif chosen.any():
+        yield writer.write(only(rows, chosen))

@@ -73,7 +73,7 @@ def contributions(points: pl.DataFrame, accumulators: Iterable[Accumulator]) -> 
     by_argument: dict[int, list[Accumulator]] = {}
     for accumulator in accumulators:
         if accumulator.summed is not None:
-            sums = _numbers(points.get_column(value_column(accumulator.summed)), None)
+            sums = numbers_of(points.get_column(value_column(accumulator.summed)))
             result[accumulator] = exact_sum.multiplied(sums, weight)
         elif accumulator.argument is None:
             result[accumulator] = exact_sum.from_integers(weight)
@@ -103,7 +103,7 @@ def _argument_contributions(
                 true = column.cast(pl.Boolean).fill_null(False).to_numpy()
                 result[accumulator] = exact_sum.from_integers(np.where(true, weight, 0))
             case "sum" | "square":
-                numbers = _numbers(column, doubles) if numbers is None else numbers
+                numbers = numbers_of(column, doubles) if numbers is None else numbers
                 addend = numbers if accumulator.kind == "sum" else exact_sum.squared(numbers)
                 result[accumulator] = exact_sum.multiplied(addend, weight)
             case kind:
@@ -112,7 +112,8 @@ def _argument_contributions(
     return result
 
 
-def _numbers(column: pl.Series, doubles: Float64s | None) -> Limbs:
+def numbers_of(column: pl.Series, doubles: Float64s | None = None) -> Limbs:
+    """A column as exact numbers, 0 for NULL; given as doubles without NULLs where it has such."""
     if doubles is not None:
         return exact_sum.from_doubles(np.where(np.isfinite(doubles), doubles, 0.0))
     if column.dtype.is_decimal():

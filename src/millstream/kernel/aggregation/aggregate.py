@@ -38,7 +38,7 @@ from millstream.kernel.aggregation.group_table import DEAD, EXISTS, GROUP, TABLE
 from millstream.kernel.aggregation.instants import AT, GroupInstants, PointOrder, make_instants
 from millstream.kernel.aggregation.origins import ORIGIN, resolve
 from millstream.kernel.aggregation.replacement import replacements
-from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, Batch, empty_batch, value_column
+from millstream.kernel.batch import ARRIVAL, END, INF, INSTANT, START, WEIGHT, Batch, empty_batch, value_column
 from millstream.kernel.columns import (
     ascending,
     frame_of,
@@ -110,7 +110,7 @@ class Aggregate(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
-        work = Work(self.plan, progress.low_before, progress.low, state, _has_arrival(batch, state))
+        work = Work(self.plan, progress.low_before, progress.low, state, _ties(batch, state))
         arrivals = self.groups.identify(batch, state)
         rows = self._rows(batch, arrivals)
         until = _last_changes(rows, arrivals) if self.keys else np.zeros(0, np.int64)
@@ -160,8 +160,8 @@ class Aggregate(Operator):
     def _rows(self, batch: Batch, arrivals: Arrivals) -> pl.DataFrame:
         """The input with the numbers of its groups and the columns that the calls need."""
         columns = [*self.plan.columns, START, END, WEIGHT]
-        if self.plan.by_time and ARRIVAL in batch.columns:
-            columns.append(ARRIVAL)
+        if self.plan.by_time:
+            columns += [name for name in TIES if name in batch.columns]
         number = pl.Series(GROUP, arrivals.number[arrivals.owner])
         # In one piece, since they are looked at as arrays again and again.
         return frame_of([*(one_zero(batch.get_column(name).rechunk()) for name in columns), number])
@@ -184,13 +184,13 @@ class Aggregate(Operator):
             panes.append(due)
             sums_ahead += [later.to_segment()] if len(later) else []
         elif rows.height:
-            columns = [name for name in (*self.plan.columns, ORIGIN, ARRIVAL) if name in rows.columns]
+            columns = [name for name in (*self.plan.columns, ORIGIN, *TIES) if name in rows.columns]
             arrived, ahead = change_points.split(change_points.row_points(rows, columns), work.low)
             raw += arrived
         work.push(POINTS, *([stacked(ahead)] if ahead else []))
         work.push(PANES, *sums_ahead)
         if self.plan.bags:
-            work.raw = stacked_diagonally([self.plan.empty_points(work.arrival), *raw])
+            work.raw = stacked_diagonally([self.plan.empty_points(work.ties), *raw])
             raw = [work.raw]
         elif len(raw) > 1:
             raw = [stacked(raw)]
@@ -265,15 +265,19 @@ class Aggregate(Operator):
         return empty
 
 
+# By which rows go that have come at the same instant: that of the element itself, and its arrival number.
+TIES = (INSTANT, ARRIVAL)
+
+
 def _exists(state: State) -> bool:
     """Whether the group of everything is there."""
     return any(run.get_column(EXISTS).any() for run in state.get(TABLE, ()))
 
 
-def _has_arrival(batch: Batch, state: State) -> bool:
-    """Do rows carry their arrival number? An empty batch may say nothing about it."""
-    kept = (segment for segments in state.values() for segment in segments)
-    return ARRIVAL in batch.columns or any(ARRIVAL in segment.columns for segment in kept)
+def _ties(batch: Batch, state: State) -> tuple[str, ...]:
+    """What rows carry beside their values by which they go. An empty batch may say nothing about it."""
+    kept = {name for segments in state.values() for segment in segments for name in segment.columns}
+    return tuple(name for name in TIES if name in batch.columns or name in kept)
 
 
 def _last_changes(rows: pl.DataFrame, arrivals: Arrivals) -> Int64s:

@@ -36,12 +36,16 @@ ALIASES: Mapping[str, str] = {
     "first_value": "first",
     "last_value": "last",
     "any_value": "first",
+    "string_agg": "listagg",
 }
 # The best row by some order: by value, or by time.
-EXTREMES = ("min", "max", "first", "last", "single_value")
+EXTREMES = ("min", "max", "first", "last", "single_value", "max_by", "min_by")
 VARIANCES = ("stddev", "stddev_pop", "variance", "var_pop")
 BOOLEANS = ("any", "every", "count_if")
-FUNCTIONS = ("count", "sum", "avg", *EXTREMES, *VARIANCES, *BOOLEANS)
+# Computed from all values of a group, in their order.
+OF_ALL_VALUES = ("percentile_cont", "percentile_disc", "mode", "listagg")
+FUNCTIONS = ("count", "sum", "avg", *EXTREMES, *VARIANCES, *BOOLEANS, *OF_ALL_VALUES)
+Option = str | float | bool
 
 
 class UserAggregate(Protocol):
@@ -60,7 +64,8 @@ class UserAggregate(Protocol):
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """One aggregate of a SELECT list: a function over a column of the input row (None for COUNT(*))."""
+    """One aggregate of a SELECT list: a function over a column of the input row (None for COUNT(*)), perhaps over
+    others too, with constants that it takes."""
 
     function: str
     argument: int | None
@@ -68,6 +73,8 @@ class AggregateCall:
     type: DataType
     definition: Callable[[], UserAggregate] | None = None
     gives_error: bool = False  # not its value, but what is to say where it cannot be computed: NULL where it can
+    others: tuple[int, ...] = ()
+    options: tuple[Option, ...] = ()
 
     @property
     def name(self) -> str:
@@ -75,8 +82,8 @@ class AggregateCall:
         return self.function if self.definition is not None else canonical(self.function)
 
     def show(self, columns: tuple[str, ...]) -> str:
-        argument = "*" if self.argument is None else columns[self.argument]
-        return f"{self.function}({'DISTINCT ' if self.distinct else ''}{argument})"
+        shown = ["*" if self.argument is None else columns[self.argument], *(columns[other] for other in self.others)]
+        return f"{self.function}({'DISTINCT ' if self.distinct else ''}{', '.join(shown)})"
 
 
 def canonical(name: str) -> str:
@@ -88,7 +95,7 @@ def can_overflow(name: str, argument: DataType | None) -> bool:
     """Whether a built-in aggregate may have no value for a group, or one that its type cannot hold. Of narrower
     integers, and of decimals with room for ten digits more, nobody waits for so many rows."""
     match canonical(name):
-        case "single_value":
+        case "single_value" | "listagg":
             return True
         case "sum":
             wide = argument is not None and argument.is_decimal and argument.precision + 10 > MAX_DECIMAL_PRECISION

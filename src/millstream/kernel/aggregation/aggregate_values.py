@@ -10,9 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from millstream.errors import EvaluationError
-from millstream.kernel.aggregation import accumulators, change_points, exact_sum
+from millstream.kernel.aggregation import accumulators, all_values, change_points, exact_sum
 from millstream.kernel.aggregation.accumulators import COPIES, Accumulator, Totals, accumulators_of
-from millstream.kernel.aggregation.aggregate_calls import EXTREMES, AggregateCall
+from millstream.kernel.aggregation.aggregate_calls import EXTREMES, OF_ALL_VALUES, AggregateCall
 from millstream.kernel.aggregation.exact_sum import Limbs
 from millstream.kernel.aggregation.extremes import Order, Staircase, order_of
 from millstream.kernel.aggregation.group_table import GROUP
@@ -21,9 +21,10 @@ from millstream.kernel.aggregation.ordered_bag import BagChanges, OrderedBag
 from millstream.kernel.aggregation.origins import ORIGIN
 from millstream.kernel.aggregation.sorted_runs import SortedRuns
 from millstream.kernel.aggregation.user_aggregate import UserAggregation
-from millstream.kernel.batch import ARRIVAL, END, INF, START, WEIGHT, value_column
+from millstream.kernel.batch import END, INF, START, WEIGHT, value_column
 from millstream.kernel.columns import frame_of, is_null, nulls, only, stacked
 from millstream.kernel.operator import Segment, State
+from millstream.kernel.scalar.value_size import value_limit
 from millstream.kernel.storage import time_queue
 from millstream.kernel.storage.time_queue import TIME
 from millstream.types import STRING, Schema, to_polars
@@ -32,6 +33,7 @@ Bools = NDArray[np.bool_]
 
 SEVERAL = "scalar subquery returned more than one row"
 SEVERAL_HINT = "aggregate it, or make its condition stricter"
+LARGER_HINT = "SET max_value_bytes says how large a value may be"
 # What lies ahead: change points as rows and as sums, and rows that have not started, where rows are wanted whole.
 POINTS, PANES, ROWS = "points", "panes", "rows"
 
@@ -43,7 +45,9 @@ class AggregatePlan:
         self.schema, self.calls = schema, calls
         names = tuple(column.name for column in schema)
         self.shown = [call.show(names) for call in calls]
-        arguments = dict.fromkeys(call.argument for call in calls if call.argument is not None)
+        arguments = dict.fromkeys(
+            place for call in calls if call.argument is not None for place in (call.argument, *call.others)
+        )
         self.columns = {value_column(argument): to_polars(schema[argument].type) for argument in arguments}
         self.users = {
             i: UserAggregation(call, self.shown[i])
@@ -64,6 +68,11 @@ class AggregatePlan:
             for i, call in enumerate(calls)
             if call.definition is None and call.name in EXTREMES and not call.gives_error
         ]
+        self.of_all = [
+            i
+            for i, call in enumerate(calls)
+            if call.definition is None and call.name in OF_ALL_VALUES and not call.gives_error
+        ]
         self.by_time = any(calls[i].name in ("first", "last") for i in self.extremes)
         self.by_origin = self.by_time and retractions
         self.staircases = [] if retractions else self.extremes
@@ -72,21 +81,21 @@ class AggregatePlan:
         self.only_rows = bool(self.staircases) and not sums
         wanted: dict[Accumulator, None] = {} if self.only_rows else {COPIES: None}
         for i, call in enumerate(calls):
-            if i not in self.users and i not in self.extremes and not call.gives_error:
+            if i not in self.users and i not in self.extremes and i not in self.of_all and not call.gives_error:
                 wanted |= dict.fromkeys(accumulators_of(call, schema))
         self.summed = tuple(total for total in wanted if not total.distinct)
         self.sets = tuple(total for total in wanted if total.distinct)
-        self.bags = bool(self.sets or self.users or (self.extremes and retractions))
+        self.bags = bool(self.sets or self.users or self.of_all or (self.extremes and retractions))
 
-    def empty_points(self, arrival: bool) -> pl.DataFrame:
+    def empty_points(self, ties: Sequence[str]) -> pl.DataFrame:
         """Change points as rows, of which there are none."""
         origin = {ORIGIN: pl.Int64()} if self.by_origin else {}
-        number = {ARRIVAL: pl.Int64()} if self.by_time and arrival else {}
+        number = dict.fromkeys(ties, pl.Int64()) if self.by_time else {}
         fixed = {TIME: pl.Int64(), GROUP: pl.Int64(), WEIGHT: pl.Int64()}
         return pl.DataFrame(schema={**fixed, **self.columns, **origin, **number})
 
-    def order(self, call: AggregateCall, arrival: bool) -> Order:
-        return order_of(call, arrival=arrival, started=ORIGIN if self.by_origin else START)
+    def order(self, call: AggregateCall, ties: Sequence[str]) -> Order:
+        return order_of(call, ties=ties, started=ORIGIN if self.by_origin else START)
 
 
 @dataclass(eq=False)
@@ -97,7 +106,7 @@ class Work:
     before: int
     low: int
     state: State
-    arrival: bool
+    ties: tuple[str, ...]  # by which rows go that have come at the same instant
     raw: pl.DataFrame = field(default_factory=pl.DataFrame)  # the change points as rows, for bags
     rows: pl.DataFrame = field(default_factory=pl.DataFrame)  # the rows that start, for staircases
     kept: list[pl.DataFrame] = field(default_factory=list)  # of these, what staircases take over
@@ -124,11 +133,13 @@ class Work:
         return {name: runs for name, runs in {**self.state, **self.synopses}.items() if runs}
 
     def bag(
-        self, by: Sequence[str], instants: GroupInstants, *, nulls: bool
+        self, by: Sequence[str], instants: GroupInstants, *, unless: str | None
     ) -> tuple[OrderedBag, SortedRuns, BagChanges]:
-        """The bag over columns as it was, and its changes; calls over the same columns share it."""
-        name = f"bag {' '.join(by)}{' with nulls' if nulls else ''}"
-        bag, runs = OrderedBag(by, nulls=nulls), self.runs(name)
+        """The bag over columns as it was, and its changes; calls over the same columns share it. Rows that have NULL
+        in the column `unless` are not in it."""
+        kind = "" if unless == by[0] else " with nulls" if unless is None else f" unless {unless}"
+        name = f"bag {' '.join(by)}{kind}"
+        bag, runs = OrderedBag(by, unless=unless), self.runs(name)
         if name not in self.bag_changes:
             self.bag_changes[name] = bag.changes(self.raw, instants)
             self.synopses[name] = bag.added(runs, self.bag_changes[name])
@@ -136,7 +147,7 @@ class Work:
 
     def transitions(self, column: str, instants: GroupInstants) -> pl.DataFrame:
         """Where values of a column come to a group and leave it, as a set."""
-        bag, runs, changes = self.bag((column,), instants, nulls=False)
+        bag, runs, changes = self.bag((column,), instants, unless=column)
         return changes.transitions(bag.copies(runs, changes.pairs))
 
 
@@ -174,6 +185,9 @@ def values_at(
             values[i], present = _undominated(work, i, instants)
         elif i in work.plan.extremes:
             values[i] = _best_of_bag(work, i, instants, records)
+        elif i in work.plan.of_all:
+            values[i], wrong = _of_all_values(work, i, instants)
+            said, hint = f"{work.plan.shown[i]} is larger than {value_limit():,} bytes", LARGER_HINT
         else:
             values[i], wrong = accumulators.attempted(call, totals, work.plan.schema, work.plan.shown[i])
         if i in work.plan.extremes and call.name == "single_value":
@@ -195,7 +209,7 @@ def values_at(
 
 
 def _undominated(work: Work, i: int, instants: GroupInstants) -> tuple[pl.Series, Bools]:
-    stairs = Staircase(work.plan.order(work.plan.calls[i], work.arrival))
+    stairs = Staircase(work.plan.order(work.plan.calls[i], work.ties))
     runs = work.runs(f"kept{i}")
     value, present = stairs.best(runs, work.rows, instants, work.before, work.low)
     if work.plan.only_rows:
@@ -205,8 +219,8 @@ def _undominated(work: Work, i: int, instants: GroupInstants) -> tuple[pl.Series
 
 
 def _best_of_bag(work: Work, i: int, instants: GroupInstants, records: pl.DataFrame) -> pl.Series:
-    order = work.plan.order(work.plan.calls[i], work.arrival)
-    bag, runs, changes = work.bag(order.by, instants, nulls=not order.null_is_worst)
+    order = work.plan.order(work.plan.calls[i], work.ties)
+    bag, runs, changes = work.bag(order.by, instants, unless=order.unless)
     kept = {column: f"top{i} {column}" for column in order.by}
     tops = work.raw.clear()[bag.key]
     if kept[order.by[0]] in records.columns:
@@ -218,11 +232,19 @@ def _best_of_bag(work: Work, i: int, instants: GroupInstants, records: pl.DataFr
     return value
 
 
+def _of_all_values(work: Work, i: int, instants: GroupInstants) -> tuple[pl.Series, Bools | None]:
+    call = work.plan.calls[i]
+    value = value_column(call.argument or 0)
+    bag, runs, changes = work.bag(all_values.columns_of(call), instants, unless=value)
+    there = all_values.presence(bag, runs, changes, instants, distinct=call.distinct)
+    return all_values.evaluate(call, there, to_polars(call.type))
+
+
 def _user(work: Work, i: int, instants: GroupInstants, records: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
     """The values, and the errors where there is a place for them."""
     user = work.plan.users[i]
     distinct = user.call.distinct
-    bag, runs, bag_changes = work.bag((user.column,), instants, nulls=not distinct)
+    bag, runs, bag_changes = work.bag((user.column,), instants, unless=user.column if distinct else None)
     changes = work.transitions(user.column, instants) if distinct else bag_changes.net_changes()
     kept = f"user{i}"
     none = pl.Series(kept, [None] * records.height, dtype=pl.Binary)

@@ -19,8 +19,9 @@ from millstream.kernel.aggregation.accumulators import Accumulator, Totals
 from millstream.kernel.aggregation.aggregate import Aggregate, Bools, Int64s
 from millstream.kernel.aggregation.aggregate_calls import AggregateCall
 from millstream.kernel.aggregation.exact_sum import Limbs, concatenated, grouped, normalized, zeros
+from millstream.kernel.aggregation.extremes import best_of_groups, order_of
 from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, value_column
-from millstream.kernel.columns import are_equal, constant, frame_of, joined, one_zero, only, taken
+from millstream.kernel.columns import are_equal, constant, frame_of, joined, nulls, one_zero, only, taken
 from millstream.kernel.keys import Positions, first_of_equal, key_codes
 from millstream.kernel.operator import State
 from millstream.types import INT, SMALLINT, TINYINT, Schema, to_polars
@@ -44,7 +45,7 @@ class CellAggregate(Aggregate):
     """
 
     def _presence(self, totals: Totals, present: Bools) -> Bools:
-        return _are_some(totals, len(present))
+        return are_some(totals, len(present))
 
     def of_queries(self, state: State, queries: pl.Series) -> State:
         """All of it: queries that are gone, or not asked for, are in cells that do no harm."""
@@ -52,14 +53,15 @@ class CellAggregate(Aggregate):
 
 
 class CombinedAggregate(Aggregate):
-    """Aggregate `calls` by the first columns, `keys` many, given columns of the rows with totals.
+    """Aggregate `calls` by the first columns, `keys` many, given columns of the rows with totals and extremes.
 
-    `arguments` follow the keys in what the calls refer to; `sums` has the column with each total that they need. With
-    `always` there is a row of a group wherever its key is, though no part has copies.
+    `arguments` follow these in what the calls refer to, but for calls of extremes, which refer to those; `sums` has the
+    column with each total that is needed. With `always` there is a row of a group wherever its key is, though no part
+    has copies.
 
     >>> rows = integers("k", "copies", "sum")
-    >>> calls = AggregateCall("count", None, False, BIGINT), AggregateCall("sum", 1, False, BIGINT)
-    >>> sums = {Accumulator("copies"): 1, Accumulator("count", 1): 1, Accumulator("sum", 1): 2}
+    >>> calls = AggregateCall("count", None, False, BIGINT), AggregateCall("sum", 3, False, BIGINT)
+    >>> sums = {Accumulator("copies"): 1, Accumulator("count", 3): 1, Accumulator("sum", 3): 2}
     >>> run = Run(CombinedAggregate(rows, 1, integers("v"), calls, sums))
     >>> run.step(batch((7, 2, 30, 0, 9, +1), (7, 1, 5, 3, 6, +1)), to=4)
     (7, 2, 30, [0, 3), +1)
@@ -76,16 +78,24 @@ class CombinedAggregate(Aggregate):
         *,
         always: bool = False,
     ) -> None:
-        super().__init__((*rows[:keys], *arguments), tuple(range(keys)), calls)
+        super().__init__((*rows, *arguments), tuple(range(keys)), calls)
         self.always = always
         self._partial = rows
         self.plan.summed = tuple(replace(total, summed=sums[total]) for total in self.plan.summed)
-        columns = sorted({sums[total] for total in self.plan.summed})
+        self.extremes = {place: calls[place].argument or 0 for place in self.plan.extremes}
+        columns = sorted({*(sums[total] for total in self.plan.summed), *self.extremes.values()})
         self.plan.columns = {value_column(column): to_polars(rows[column].type) for column in columns}
 
     def parts_of(self, rows: Batch) -> PartialTotals:
         """Rows as they are put together again and again, for one query after the other."""
-        return PartialTotals(rows, self._codes(rows, self.groups.inputs[1:]), self._contributions(rows))
+        extremes = (rows.get_column(value_column(column)) for column in self.extremes.values())
+        whole = {
+            column.name: column.to_numpy()
+            for column in extremes
+            if column.dtype.is_signed_integer() and not column.null_count()
+        }
+        weight = rows.get_column(WEIGHT).to_numpy()
+        return PartialTotals(rows, self._codes(rows, self.groups.inputs[1:]), self._contributions(rows), weight, whole)
 
     def at(self, parts: Sequence[tuple[PartialTotals, Positions]], query: int, instant: int) -> Batch:
         """What a step makes for a query of some rows that all hold at an instant, which is the only one asked for:
@@ -95,14 +105,15 @@ class CombinedAggregate(Aggregate):
         if self._are_codes_exact:
             keys = [self._decoded(codes[heads]) for _ in self.groups.inputs[1:]]
         else:
-            columns = [self._column(name, parts) for name in self.groups.inputs[1:]]
+            columns = [_column(name, self._kind(name), parts) for name in self.groups.inputs[1:]]
             owner, heads = _checked(owner, heads, columns)
             keys = taken(columns, heads)
         sums = {
             total: grouped(_limbs([part.totals[total].take(rows) for part, rows in parts]), owner, len(heads))
             for total in self.plan.summed
         }
-        return self._row_of_each(sums, [constant(value_column(0), query, len(heads)), *keys], instant)
+        best = self._best(parts, owner, len(heads))
+        return self._row_of_each(sums, best, [constant(value_column(0), query, len(heads)), *keys], instant)
 
     def of_many(
         self, parts: Sequence[tuple[PartialTotals, Positions, Positions]], queries: Int64s, instant: int
@@ -113,24 +124,25 @@ class CombinedAggregate(Aggregate):
     def added_up(
         self, parts: Sequence[tuple[PartialTotals, Positions, Positions]], queries: Int64s, instant: int
     ) -> Batch:
-        """Rows of totals, from an instant on, that stand for those of many queries."""
-        totals, keys = self._side_by_side(parts, queries)
+        """Rows of totals, from an instant on, that stand for those of many queries. Extremes do not add up."""
+        totals, _, keys = self._side_by_side(parts, queries)
         columns = {total.summed: total for total in self.plan.summed}
         sums = [
             partial_sums.encoded(totals[columns[place]], self._partial[place].type)
             for place in range(len(keys), len(self._partial))
         ]
         made = _in_rows([*keys, *sums], instant)
-        return only(made, _are_some(totals, made.height))
+        return only(made, are_some(totals, made.height))
 
     def _side_by_side(
         self, parts: Sequence[tuple[PartialTotals, Positions, Positions]], queries: Int64s
-    ) -> tuple[Totals, list[pl.Series]]:
-        """Totals of each query and group, and the query and key of each. Groups are found once for all queries."""
+    ) -> tuple[Totals, dict[int, pl.Series], list[pl.Series]]:
+        """Totals and extremes of each query and group, and the query and key of each. Groups are found once for all
+        queries."""
         whole = [(part, np.arange(part.rows.height)) for part, _, _ in parts]
         codes, names = _joined([part.codes for part, _, _ in parts]), self.groups.inputs[1:]
         owner, heads = _groups(codes) if names else _one_group(codes, self.always)
-        keys = [self._column(name, whole) for name in names]
+        keys = [_column(name, self._kind(name), whole) for name in names]
         owner, heads = _checked(owner, heads, keys)
         starts = np.cumsum([0, *(part.rows.height for part, _, _ in parts)])
         mine = [owner[start + rows] for start, (_, rows, _) in zip(starts, parts, strict=False)]
@@ -142,8 +154,9 @@ class CombinedAggregate(Aggregate):
             total: grouped(_limbs([part.totals[total].take(rows) for part, rows, _ in parts]), place, len(there))
             for total in self.plan.summed
         }
+        best = self._best([(part, rows) for part, rows, _ in parts], place, len(there))
         query, group = np.divmod(there, max(len(heads), 1))
-        return sums, [pl.Series(value_column(0), queries[query]), *taken(keys, heads[group])]
+        return sums, best, [pl.Series(value_column(0), queries[query]), *taken(keys, heads[group])]
 
     def _contributions(self, rows: Batch) -> Totals:
         return accumulators.contributions(rows, self.plan.summed)
@@ -166,19 +179,45 @@ class CombinedAggregate(Aggregate):
         column = pl.Series(np.where(is_null, 0, codes)).cast(to_polars(self.schema[1].type))
         return column.set(pl.Series(is_null), None) if is_null.any() else column
 
-    def _column(self, name: str, parts: Sequence[tuple[PartialTotals, Positions]]) -> pl.Series:
-        kind = to_polars(self.schema[self.groups.inputs.index(name)].type)
-        columns = (part.rows.get_column(name)[pl.Series(rows.astype(np.uint32))] for part, rows in parts)
-        return joined([pl.Series(name, [], kind), *map(one_zero, columns)])
+    def _kind(self, key: str) -> pl.DataType:
+        return to_polars(self.schema[self.groups.inputs.index(key)].type)
 
-    def _row_of_each(self, totals: Totals, keys: Sequence[pl.Series], instant: int) -> Batch:
+    def _best(
+        self, parts: Sequence[tuple[PartialTotals, Positions]], owner: Int64s, count: int
+    ) -> dict[int, pl.Series]:
+        """The extremes of groups, by the place of the call."""
+        if not self.extremes:
+            return {}
+        weight = _joined([part.weight[rows] for part, rows in parts])
+        found = {}
+        for place, column in self.extremes.items():
+            name, kind = value_column(column), to_polars(self._partial[column].type)
+            if all(name in part.whole_numbers for part, _ in parts):
+                values = pl.Series(name, _joined([part.whole_numbers[name][rows] for part, rows in parts]), kind)
+            else:
+                values = _column(name, kind, parts)
+            order = order_of(self.plan.calls[place])
+            found[place] = best_of_groups(values, weight, owner, count, order)
+        return found
+
+    def _row_of_each(
+        self, totals: Totals, best: Mapping[int, pl.Series], keys: Sequence[pl.Series], instant: int
+    ) -> Batch:
         """A row for each group that is there."""
-        values = (
-            accumulators.evaluate(call, totals, self.plan.schema, shown)
-            for call, shown in zip(self.plan.calls, self.plan.shown, strict=True)
-        )
-        made = _in_rows([*keys, *values], instant)
+        made = _in_rows([*keys, *self._values(totals, best, len(keys[0]))], instant)
         return only(made, self._presence(totals, np.zeros(made.height, np.bool_)))
+
+    def _values(self, totals: Totals, best: Mapping[int, pl.Series], count: int) -> list[pl.Series]:
+        """What the calls make of totals, and extremes; errors are left for the queries that they stop."""
+        values = [nulls("", pl.String(), count)] * len(self.plan.calls)
+        for place, (call, shown) in enumerate(zip(self.plan.calls, self.plan.shown, strict=True)):
+            if place in best:
+                values[place] = best[place]
+            elif place in self.plan.errors:
+                values[place], _ = accumulators.attempted(call, totals, self.plan.schema, shown)
+            elif not call.gives_error:
+                values[place] = accumulators.evaluate(call, totals, self.plan.schema, shown)
+        return values
 
     def _presence(self, totals: Totals, present: Bools) -> Bools:
         return np.ones(len(present), np.bool_) if self.always else super()._presence(totals, present)
@@ -186,16 +225,24 @@ class CombinedAggregate(Aggregate):
 
 @dataclass(frozen=True, eq=False)
 class PartialTotals:
-    """Rows with totals of parts of groups: codes of their keys, and what each row adds to each total."""
+    """Rows with totals of parts of groups: codes of their keys, what each row adds to each total, its weight, and
+    extremes as arrays, by column, where they are whole numbers without NULL."""
 
     rows: Batch
     codes: Int64s
     totals: Totals
+    weight: Int64s
+    whole_numbers: Mapping[str, Int64s]
 
     @property
     def size(self) -> int:
         """In bytes, beside the rows."""
         return self.codes.nbytes * (1 + sum(len(limbs.parts) for limbs in self.totals.values()))
+
+
+def _column(name: str, kind: pl.DataType, parts: Sequence[tuple[PartialTotals, Positions]]) -> pl.Series:
+    columns = (part.rows.get_column(name)[pl.Series(rows.astype(np.uint32))] for part, rows in parts)
+    return joined([pl.Series(name, [], kind), *map(one_zero, columns)])
 
 
 def _in_rows(columns: Sequence[pl.Series], instant: int) -> Batch:
@@ -206,7 +253,7 @@ def _in_rows(columns: Sequence[pl.Series], instant: int) -> Batch:
     return frame_of([*named, *intervals])
 
 
-def _are_some(totals: Totals, count: int) -> Bools:
+def are_some(totals: Totals, count: int) -> Bools:
     """Where some total is not 0."""
     there = np.zeros(count, np.bool_)
     for total in totals.values():

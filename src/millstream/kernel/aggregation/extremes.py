@@ -26,42 +26,49 @@ from millstream.kernel.aggregation.group_table import GROUP
 from millstream.kernel.aggregation.instants import GroupInstants
 from millstream.kernel.aggregation.ordinals import combined, heads, ordinals
 from millstream.kernel.aggregation.sorted_runs import SortedRuns, add_run, bisect_within, expand
-from millstream.kernel.batch import ARRIVAL, END, START, value_column
-from millstream.kernel.columns import ascending, is_null, is_small, nulls, only, stacked, take, taken
+from millstream.kernel.batch import END, START, value_column
+from millstream.kernel.columns import ascending, chosen, frame_of, is_null, is_small, nulls, only, stacked, take, taken
 from millstream.kernel.operator import Segment
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+_COUNTED = 1 << 16  # values of groups for which there is room, though some are not there
+
 
 @dataclass(frozen=True)
 class Order:
-    """What makes a row better: its columns `by`, compared one after the other. `value` is the column that is shown."""
+    """What makes a row better: its columns `by`, compared one after the other, NULL being the least. `value` is the
+    column that is shown; a row with NULL in the column `unless` is worse than all others, and of it NULL is shown."""
 
     value: str
     by: tuple[str, ...]
     least: bool  # the least is best, and not the greatest
-    null_is_worst: bool  # else NULL is the least value
+    unless: str | None
 
     def quality(self, rows: pl.DataFrame) -> tuple[Int64s, int]:
         """A number for each row, below the second result: equal for rows equally good, greater for better ones."""
         codes, span = ordinals(rows, self.by)
-        if not self.least:
-            return codes, span
-        if not self.null_is_worst:
-            return span - 1 - codes, span
-        missing = is_null(rows.get_column(self.value))
-        return np.where(missing, 0, span - codes), span + 1
+        if self.unless is None:
+            return (span - 1 - codes if self.least else codes), span
+        if not self.least and self.unless == self.by[0]:
+            return codes, span  # where NULL comes first already
+        missing = is_null(rows.get_column(self.unless))
+        return np.where(missing, 0, span - codes if self.least else codes + 1), span + 1
 
 
-def order_of(call: AggregateCall, *, arrival: bool, started: str = START) -> Order:
-    """The order of a call; `started` is the column that says since when a row is there."""
+def order_of(call: AggregateCall, *, ties: Sequence[str] = (), started: str = START) -> Order:
+    """The order of a call; `started` is the column that says since when a row is there, `ties` those by which rows go
+    that have come at the same instant."""
     assert call.argument is not None
     value = value_column(call.argument)
+    others = tuple(map(value_column, call.others))
     if call.name in ("first", "last"):
-        by = (started, ARRIVAL, value) if arrival else (started, value)
-        return Order(value, by, call.name == "first", null_is_worst=False)
-    return Order(value, (value,), call.name != "max", null_is_worst=True)
+        by = tuple(dict.fromkeys((started, *ties, value, *others)))
+        return Order(value, by, call.name == "first", unless=others[0] if others else None)
+    if call.name in ("max_by", "min_by"):  # among equals the greatest value, or the least
+        return Order(value, tuple(dict.fromkeys((*others, value))), call.name == "min_by", unless=others[0])
+    return Order(value, (value,), call.name != "max", unless=value)
 
 
 def cover(start: Int64s, stop: Int64s, size: int) -> Int64s:
@@ -94,6 +101,45 @@ def best_items(items: pl.DataFrame, order: Order, start: Int64s, stop: Int64s, s
     places = ascending(order.quality(items)[0])
     best = cover(start[places], stop[places], size)
     return np.where(best >= 0, places[np.maximum(best, 0)], -1) if len(places) else best
+
+
+def best_of_groups(column: pl.Series, weight: Int64s, owner: Int64s, count: int, order: Order) -> pl.Series:
+    """The best value of each of so many groups, among those that their rows come to more than 0 copies of."""
+    counted = _best_by_counting(column, weight, owner, count, order)
+    if counted is not None:
+        return counted
+    quality, span = order.quality(frame_of([column.alias(order.value)]))
+    codes, rows, place = np.unique(owner * span + quality, return_index=True, return_inverse=True)
+    there = np.flatnonzero(np.bincount(place, weight, len(codes)) > 0)
+    last = np.searchsorted(codes[there], np.arange(1, count + 1) * span) - 1
+    if not len(there):
+        return nulls(column.name, column.dtype, count)
+    best = there[np.maximum(last, 0)]
+    return gathered(column, np.where((last >= 0) & (codes[best] // span == np.arange(count)), rows[best], -1))
+
+
+def _best_by_counting(column: pl.Series, weight: Int64s, owner: Int64s, count: int, order: Order) -> pl.Series | None:
+    """The same of whole numbers that lie close together: to count them is faster than to sort."""
+    if not column.dtype.is_signed_integer() or order.unless is None:
+        return None
+    if column.null_count():
+        known = np.flatnonzero(column.is_not_null().to_numpy())
+        column, weight, owner = taken([column], known)[0], weight[known], owner[known]
+    if not len(column):
+        return nulls(column.name, column.dtype, count)
+    values = column.to_numpy().astype(np.int64, copy=False)
+    least, greatest = int(values.min()), int(values.max())
+    span = greatest - least + 1
+    if span * count > 4 * len(values) + _COUNTED:
+        return None
+    # The first of a group that is there is its best.
+    places = values - least if order.least else greatest - values
+    copies = np.bincount(owner * span + places, weight, span * count).reshape(count, span)
+    there = copies > 0
+    first = np.argmax(there, axis=1)
+    best = pl.Series(column.name, first + least if order.least else greatest - first, column.dtype)
+    missing = ~there[np.arange(count), first]
+    return best.set(pl.Series(missing), None) if missing.any() else best
 
 
 def gathered(column: pl.Series, places: Int64s) -> pl.Series:
@@ -131,7 +177,7 @@ class Staircase:
     ) -> tuple[pl.Series, Bools]:
         """The value at each instant, and whether there is any row; `rows` started after `before` and up to `low`."""
         carried, carried_owner = self._carried(runs, instants, before, low)
-        fresh = rows[self.columns]
+        fresh = chosen(rows, self.columns)
         fresh_owner = instants.owners(fresh.get_column(GROUP).to_numpy())
         items = stacked([*carried, fresh])
         owner = np.concatenate((carried_owner, fresh_owner))
@@ -143,7 +189,11 @@ class Staircase:
         )
         stop = instants.place(owner, items.get_column(END).to_numpy())
         best = best_items(items, self.order, start, stop, len(instants))
-        return gathered(items.get_column(self.order.value), best), best >= 0
+        shown = best
+        if self.order.unless not in (None, self.order.value) and items.height:
+            missing = is_null(items.get_column(self.order.unless))
+            shown = np.where(missing[np.maximum(best, 0)], -1, best)
+        return gathered(items.get_column(self.order.value), shown), best >= 0
 
     def _carried(
         self, runs: SortedRuns, instants: GroupInstants, before: int, low: int
@@ -157,13 +207,13 @@ class Staircase:
             since = bisect_within(end, first, stop, before)
             until = np.minimum(bisect_within(end, first, stop, low) + 1, stop)
             places, owner = expand(since, until)
-            pieces.append(take(run[self.columns], places))
+            pieces.append(take(chosen(run, self.columns), places))
             owners.append(owner)
         return pieces, np.concatenate(owners) if owners else np.zeros(0, np.int64)
 
     def kept(self, rows: pl.DataFrame, low: int) -> pl.DataFrame:
         """What must be remembered of the rows that started up to `low`."""
-        return undominated(self._alive(rows[self.columns], low), self.order)
+        return undominated(self._alive(chosen(rows, self.columns), low), self.order)
 
     def _alive(self, rows: pl.DataFrame, low: int) -> pl.DataFrame:
         return only(rows, rows.get_column(END).to_numpy() > low)
@@ -171,7 +221,7 @@ class Staircase:
     def added(self, runs: SortedRuns, rows: pl.DataFrame, low: int) -> SortedRuns:
         """The runs with what must be remembered of rows that started up to `low`."""
         if len(runs) <= 1 and is_small(rows.height, *(run.height for run in runs)):
-            left = undominated(self._alive(stacked([*runs, rows[self.columns]]), low), self.order)
+            left = undominated(self._alive(stacked([*runs, chosen(rows, self.columns)]), low), self.order)
             return (left,) if left.height else ()
 
         def merge(merged: Sequence[Segment], oldest: bool) -> Segment:

@@ -179,6 +179,24 @@ class GroupTable:
         order[np.concatenate(places)] = np.arange(len(number))
         return take(records, order)
 
+    def all_records(self, state: State) -> pl.DataFrame:
+        """The records of all groups that are there."""
+        runs = state.get(TABLE, ())
+        return _newest(runs, True) if runs else self.record
+
+    def rebuilt(self, records: pl.DataFrame, state: State) -> dict[str, SortedRuns]:
+        """The synopses with these records in the place of all others; those at the end without a number get one."""
+        number = records.get_column(GROUP).to_numpy(writable=True)
+        fresh = np.flatnonzero(number < 0)
+        following = self._next(state)
+        number[fresh] = following + np.arange(len(fresh))
+        records = with_columns(records, pl.Series(GROUP, number))
+        entries = self._by_key(records[self.directory.columns])
+        counter = pl.DataFrame({NEXT: [following + len(fresh)]})
+        if not records.height:
+            return {TABLE: (), DIRECTORY: (), NEXT: (counter,)}
+        return {TABLE: (records,), DIRECTORY: (entries,), NEXT: (counter,)}
+
     def _new(self, number: Int64s, fresh: pl.DataFrame) -> pl.DataFrame:
         """Records of groups that were not there; `fresh` has their keys, numbers ascending."""
         count = len(number)

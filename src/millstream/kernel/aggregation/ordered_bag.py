@@ -22,7 +22,7 @@ from millstream.kernel.aggregation.instants import AT, GroupInstants
 from millstream.kernel.aggregation.ordinals import combined, heads, ordinals
 from millstream.kernel.aggregation.sorted_runs import SortedRuns, add_run, expand, find
 from millstream.kernel.batch import WEIGHT
-from millstream.kernel.columns import ascending, frame_of, is_null, only, stacked, take, with_columns
+from millstream.kernel.columns import ascending, chosen, frame_of, is_null, only, stacked, take, with_columns
 from millstream.kernel.operator import Segment
 
 Int64s = NDArray[np.int64]
@@ -82,18 +82,18 @@ class BagChanges:
 
 
 class OrderedBag:
-    """Counts by group and the columns `by`."""
+    """Counts by group and the columns `by`, without rows that have NULL in the column `unless`."""
 
-    def __init__(self, by: Sequence[str], *, nulls: bool) -> None:
+    def __init__(self, by: Sequence[str], *, unless: str | None) -> None:
         self.by = list(by)
-        self.nulls = nulls
+        self.unless = unless
         self.key = [GROUP, *by]
 
     def changes(self, points: pl.DataFrame, instants: GroupInstants) -> BagChanges:
         """The changes at points, which know their instants."""
-        wanted = points[[*self.key, WEIGHT, AT]]
-        if not self.nulls:
-            wanted = only(wanted, ~np.logical_or.reduce([is_null(wanted.get_column(name)) for name in self.by]))
+        wanted = chosen(points, [*self.key, WEIGHT, AT])
+        if self.unless is not None:
+            wanted = only(wanted, ~is_null(wanted.get_column(self.unless)))
         return BagChanges(wanted, self.key, len(instants))
 
     def copies(self, runs: SortedRuns, pairs: pl.DataFrame) -> Int64s:

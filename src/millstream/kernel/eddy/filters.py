@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from millstream.kernel.columns import frame_of, numbered
 from millstream.kernel.eddy.policies import drawn
 from millstream.kernel.operator import Segment
 
@@ -24,7 +25,7 @@ _FADING = 0.5  # what one lesson leaves of those before
 _SHARPNESS = 2.0
 _MODULE = "module"
 # Two columns keep the names under which seconds were kept before.
-_SCHEMA = {_MODULE: pl.String, "tickets": pl.Float64, "cost": pl.Float64, "time": pl.Float64, "leaving": pl.Float64}
+_LEARNT = "tickets", "cost", "time", "leaving"
 
 
 @dataclass
@@ -77,8 +78,10 @@ class EddyMemory:
         return int(np.array([each.learnt for each in self._known.values()]).view(np.uint64).sum()) >> 1
 
     def segments(self) -> tuple[Segment, ...]:
-        rows = [(module, *each.learnt) for module, each in sorted(self._known.items())]
-        return (pl.DataFrame(rows, schema=_SCHEMA, orient="row"),)
+        modules = sorted(self._known)
+        learnt = np.array([self._known[module].learnt for module in modules], np.float64).reshape(-1, len(_LEARNT))
+        columns = numbered({name: learnt[:, place] for place, name in enumerate(_LEARNT)})
+        return (frame_of([pl.Series(_MODULE, modules, pl.String), *columns]),)
 
 
 class Draws:

@@ -10,7 +10,9 @@ No answer depends on any of this.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import accumulate
 from typing import Protocol
 
@@ -82,7 +84,22 @@ class Hindsight(Policy):
 POLICIES: dict[str, Policy] = {"ticket": Ticket(), "fixed": Fixed(), "random": Random(), "hindsight": Hindsight()}
 
 
+_chosen: ContextVar[str] = ContextVar("routing", default="")
+
+
+@contextmanager
+def routing_by(name: str) -> Iterator[None]:
+    """Within the block all eddies route by a policy, whatever they were made with; by nothing, as they were."""
+    before = _chosen.set(name)
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
+
+
 def policy(name: str) -> Policy:
+    """The policy of an eddy that was made with this one, or the one that all route by for now."""
+    name = _chosen.get() or name
     if name not in POLICIES:
         raise InputError(f'there is no routing policy "{name}"', hint=f"there are {', '.join(POLICIES)}")
     return POLICIES[name]

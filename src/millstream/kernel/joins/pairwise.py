@@ -9,6 +9,7 @@ Stored rows lie in segments sorted by a 64-bit key, where rows find their partne
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import reduce
 
@@ -28,24 +29,26 @@ from millstream.kernel.batch import (
     value_column,
     value_columns,
 )
-from millstream.kernel.columns import frame_of, is_plain, is_small, numbered, positions, stacked, with_columns
+from millstream.kernel.columns import chosen, frame_of, is_plain, is_small, numbered, positions, stacked, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.joins.stem import Arrangement, arranged_by
+from millstream.kernel.joins.unwanted import FEW, parted_by_queries, retained_as_they_came
 from millstream.kernel.keys import Positions, Ticks, are_codes_exact
 from millstream.kernel.operator import Horizons, KeptInput, Operator, Progress, Segment, State
 from millstream.kernel.scalar.evaluate import select_attempted
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.kernel.sharing.input_lineage import InputLineage, InputSelections
-from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.signature_classes import SIGNATURE
 from millstream.kernel.storage.identified import Identified, completed
 from millstream.kernel.storage.probing import Pairs, equal_pairs, equal_values, find_band, pairs_of_runs
 from millstream.kernel.storage.segments import codes_of, gather, horizon_of, numbers, released, summed
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, is_over, lets_go, retain, retained
 from millstream.kernel.storage.time_queue import is_due
+from millstream.kernel.windows.imposed import Imposed, imposing
 from millstream.types import Schema
 
 _ROW = "_row"
+_SIDES, _UNWANTED = ("left", "right"), " unwanted"  # synopses
 
 
 class KeyedJoin(Operator):
@@ -130,10 +133,12 @@ class InnerJoin(KeyedJoin):
     other side's frontier has passed the start of the retraction. Rows whose key is NULL are not kept unless
     keys are null-safe.
 
-    With the `selections` of a group's queries only pairs are made that one of these may want (`input_lineage`).
+    With the `selections` of a group's queries only pairs are made that one of these may want (`input_lineage`). Rows of
+    inputs that are `lasting`, never taken back, lie apart while no query wants them (`unwanted`).
 
     `_born` of a result is the greatest of its components; a side without the column has no say in it. Where rows that
     leave a side come without some columns (`found`), these are found in what is kept of it, by the arrival numbers.
+    Where `windows` are imposed on sides, these come and are kept as elements of streams.
 
     >>> run = Run(InnerJoin(integers("k", "a"), integers("k", "b"), keys=((0, 0),)))
     >>> run.step(batch((1, 10, 0, 9, +1)), batch((1, 20, 4, 12, +1), (2, 30, 0, 9, +1)), to=4)
@@ -152,29 +157,102 @@ class InnerJoin(KeyedJoin):
         synopses: tuple[Synopsis, Synopsis] = (Consolidated(), Consolidated()),
         selections: InputSelections | None = None,
         found: tuple[Collection[int], Collection[int]] = ((), ()),
+        windows: Sequence[Imposed] = (),
+        lasting: tuple[bool, bool] = (False, False),
     ) -> None:
         self._found = [[value_column(index) for index in sorted(columns)] for columns in found]
         super().__init__(left_schema, right_schema, keys, residual, null_safe)
         self.synopses = tuple(Identified() if found[side] else synopses[side] for side in (0, 1))
         self.selections = selections
+        self.windows = imposing(windows, 2)
+        self._lasting = [lasting[side] and isinstance(self.synopses[side], Consolidated) for side in (0, 1)]
+        self.base: InnerJoin | None = None  # which this is for other queries
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        before = state.get("left", ()), state.get("right", ())
-        left, right = (self._whole(self._arrange(inputs[side], side), before[side], side) for side in (0, 1))
-        lineage = self.selections.at(state.get(QUERIES, ())) if self.selections is not None else None
-        sent = (left, right) if lineage is None else (lineage.wanted(0, left), lineage.wanted(1, right))
+        lineage = self.selections.of(state) if self.selections is not None else None
+        before = [state.get(name, ()) for name in _SIDES]
+        unwanted = [state.get(f"{name}{_UNWANTED}", ()) for name in _SIDES]
+        for side in (0, 1):
+            if unwanted[side] and (lineage is None or side in progress.shared):
+                before[side] += tuple(self._arrange(segment, side) for segment in unwanted[side])
+                unwanted[side] = ()
+        came = [self._arrived(inputs[side], side, before[side], lineage, progress) for side in (0, 1)]
+        (left, sent_left, _), (right, sent_right, _) = came
         pieces: list[Batch] = []
-        for stored in (*before[1], *([right] if right.height else [])) if sent[0].height else ():
-            pieces += self._product(sent[0], stored, 1, lineage)
-        for stored in before[0] if sent[1].height else ():
-            pieces += self._product(stored, sent[1], 0, lineage)
-        after = {
-            kept.synopsis: retained(
-                self.synopses[side], before[side], (left, right)[side], kept, progress.shared.get(side)
-            )
-            for side, kept in self.kept_inputs(progress).items()
-        }
+        for stored in self._found_by(
+            sent_left, 1, (*before[1], *([right] if right.height else [])), unwanted[1], lineage
+        ):
+            pieces += self._product(sent_left, stored, 1, lineage)
+        for stored in self._found_by(sent_right, 0, before[0], unwanted[0], lineage):
+            pieces += self._product(stored, sent_right, 0, lineage)
+        after: dict[str, tuple[Segment, ...]] = {}
+        for side, kept in self.kept_inputs(progress).items():
+            arrived, _, apart = came[side]
+            after[kept.synopsis] = retained(self.synopses[side], before[side], arrived, kept, progress.shared.get(side))
+            if lineage is not None and (unwanted[side] or apart is not None):
+                after[f"{kept.synopsis}{_UNWANTED}"] = retained_as_they_came(
+                    unwanted[side], apart, kept.horizons.after, side, lineage
+                )
         return concat(pieces, self._empty(BORN in left.columns or BORN in right.columns)), after
+
+    def _arrived(
+        self, batch: Batch, side: int, stored: Sequence[Segment], lineage: InputLineage | None, progress: Progress
+    ) -> tuple[Segment, Segment, Segment | None]:
+        """The rows that came, sorted by key, those of them that are sent, and those apart that no query wants. What
+        others keep as well is sorted whole."""
+        if lineage is None:
+            arrived = self._whole(self._arrange(batch, side), stored, side)
+            return arrived, arrived, None
+        if self._lasting[side] and batch.height > FEW and side not in progress.shared:
+            parts = parted_by_queries(batch, side, lineage, self._arrangements[side])
+            if parts is not None:
+                sent = self._arrange_signed(parts.wanted, side)
+                return chosen(sent, [name for name in sent.columns if name != SIGNATURE]), sent, parts.others
+        arrived = self._whole(self._arrange(batch, side), stored, side)
+        return arrived, lineage.wanted(side, arrived), None
+
+    def _found_by(
+        self,
+        probe: Segment,
+        side: int,
+        stored: Sequence[Segment],
+        unwanted: Sequence[Segment],
+        lineage: InputLineage | None,
+    ) -> Iterator[Segment]:
+        """What is stored of a side as far as the rows that came may meet it, and some query may want it."""
+        if not probe.height:
+            return
+        first, window = int(numbers(probe, START).min()), self.windows[side]
+        reached = (segment for segment in stored if window.reaches(segment, first))
+        if lineage is None:
+            yield from reached
+            return
+        for segment in reached:
+            yield lineage.wanted(side, segment)
+        for segment in unwanted:
+            if window.reaches(segment, first):
+                yield lineage.wanted(side, segment, lambda rows: self._arrange_signed(rows, side))
+
+    def _arrange_signed(self, rows: Segment, side: int) -> Segment:
+        how = self._arrangements[side]
+        signed = (SIGNATURE,) if SIGNATURE in rows.columns else ()
+        return arranged_by(rows, replace(how, columns=(*how.columns, *signed)))
+
+    def for_selections(self, selections: InputSelections) -> InnerJoin:
+        """The same for other queries."""
+        join = copy(self)
+        join.selections, join.base = selections, self
+        return join
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all that pairs have in common are keys, none of them NULL, and rows come whole."""
+        return not self._is_restricted and not self.null_safe and bool(self.keys) and not any(self._found)
+
+    @property
+    def rows_come_whole(self) -> bool:
+        """Whether rows that leave an input come with all their columns."""
+        return not any(self._found)
 
     def _whole(self, arrived: Segment, stored: Sequence[Segment], side: int) -> Segment:
         return completed(arrived, stored, self._found[side]) if self._found[side] else arrived
@@ -186,6 +264,7 @@ class InnerJoin(KeyedJoin):
     def is_idle(self, state: State, progress: Progress) -> bool:
         return not any(
             lets_go(self.synopses[side], state.get(kept.synopsis, ()), kept, progress.shared.get(side))
+            or any(is_over(rows, kept.horizons.after) for rows in state.get(f"{kept.synopsis}{_UNWANTED}", ()))
             for side, kept in self.kept_inputs(progress).items()
         )
 
@@ -193,9 +272,11 @@ class InnerJoin(KeyedJoin):
         """A row is of use as long as the other input may still bring partners for it."""
         return {
             side: KeptInput(
-                ("left", "right")[side],
+                _SIDES[side],
                 (self._arrangements[side], self.synopses[side]),
-                Horizons(horizon_of(progress.before[1 - side]), horizon_of(progress.after[1 - side])),
+                self.windows[side].horizons(
+                    Horizons(horizon_of(progress.before[1 - side]), horizon_of(progress.after[1 - side]))
+                ),
             )
             for side in (0, 1)
         }
@@ -204,17 +285,14 @@ class InnerJoin(KeyedJoin):
         self, left: Segment, right: Segment, stored_side: int, lineage: InputLineage | None
     ) -> Iterator[Batch]:
         probe, stored = (left, right) if stored_side == 1 else (right, left)
-        if lineage is not None:
-            stored = lineage.wanted(stored_side, stored)
-            left, right = (left, stored) if stored_side == 1 else (stored, right)
-            if not stored.height:
-                return
+        if not stored.height:
+            return
         candidates = lineage.candidates(probe, stored, stored_side) if lineage is not None and self.keys else None
         paired = lineage if candidates is None and SIGNATURE in left.columns else None
         for probing, found in candidates or self._candidates(probe, stored, stored_side):
             i, j = (probing, found) if stored_side == 1 else (found, probing)
             start = np.maximum(numbers(left, START)[i], numbers(right, START)[j])
-            end = np.minimum(numbers(left, END)[i], numbers(right, END)[j])
+            end = np.minimum(self.windows[0].ends(left, i), self.windows[1].ends(right, j))
             kept = self._agreeing(left, right, i, j, (start < end).nonzero()[0])
             if paired is not None and kept.size:
                 both = numbers(left, SIGNATURE)[i[kept]], numbers(right, SIGNATURE)[j[kept]]
@@ -241,7 +319,10 @@ class InnerJoin(KeyedJoin):
             return frame_of([*self._values(left, right, i, j), *numbered(intervals)])
         # Integers are made together with the intervals: to make a series of an array is what costs most.
         values = {value_column(place): column.to_numpy()[rows] for place, (column, rows) in enumerate(columns)}
-        return frame_of(numbered({**values, **intervals}))
+        made = numbered({**values, **intervals})
+        for place, (column, _) in enumerate(columns):
+            made[place] = made[place].cast(column.dtype)
+        return frame_of(made)
 
 
 class NonRetroactiveJoin(KeyedJoin):

@@ -60,12 +60,13 @@ def arranged_by(batch: Batch, how: Arrangement) -> Segment:
         lacks = any(batch.get_column(column).null_count() for column in how.required)
         frame = batch.drop_nulls(how.required) if lacks else batch
         codes, positions = _sorted(frame, how.order)
-        return frame_of([*gather(frame, _kept(how, frame.columns), positions), pl.Series(KEY, codes)])
+        return frame_of([*gather(frame, kept_columns(how, frame.columns), positions), pl.Series(KEY, codes)])
 
     return once(arrange, [batch], how)
 
 
-def _kept(how: Arrangement, columns: Collection[str]) -> list[str]:
+def kept_columns(how: Arrangement, columns: Collection[str]) -> list[str]:
+    """What is kept of rows with some columns."""
     return [*how.columns, *INTERVAL_COLUMNS, *([BORN] if BORN in columns else [])]
 
 
@@ -73,7 +74,7 @@ def _kept(how: Arrangement, columns: Collection[str]) -> list[str]:
 def _nothing(how: Arrangement, columns: tuple[str, ...], dtypes: tuple[pl.DataType, ...]) -> Segment:
     """No rows, as they are kept; most inputs have none in most steps."""
     given = dict(zip(columns, dtypes, strict=True))
-    return pl.DataFrame(schema={name: given[name] for name in _kept(how, columns)} | {KEY: pl.UInt64()})
+    return pl.DataFrame(schema={name: given[name] for name in kept_columns(how, columns)} | {KEY: pl.UInt64()})
 
 
 class Probe:

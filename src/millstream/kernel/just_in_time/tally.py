@@ -35,6 +35,11 @@ class Tally:
     def of(cls, kept: Sequence[Segment]) -> Tally:
         return cls(*kept[0].row(0)) if kept else cls()
 
+    @classmethod
+    def is_of(cls, segment: Segment) -> bool:
+        """Whether it is a tally: windows and set operations have counts, too, which are others."""
+        return segment.columns == [f.name for f in fields(cls)][: segment.width]
+
     def segment(self) -> Segment:
         return pl.DataFrame([pl.Series(f.name, [getattr(self, f.name)]) for f in fields(self)])
 

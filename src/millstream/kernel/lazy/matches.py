@@ -91,6 +91,14 @@ def oldest_of(segment: Segment) -> Ticks:
     return numbers(segment, OLDEST if OLDEST in segment.columns else instant_column(0))
 
 
+def youngest_of(segment: Segment) -> Ticks:
+    """When the last of its elements came, of each row."""
+    found = numbers(segment, instant_column(0))
+    for index in range(1, sum(name.startswith("_t") and name[2:].isdigit() for name in segment.columns)):
+        found = np.maximum(found, numbers(segment, instant_column(index)))
+    return found
+
+
 def is_matches(segment: pl.DataFrame) -> bool:
     return instant_column(0) in segment.columns
 

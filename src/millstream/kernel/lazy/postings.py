@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from millstream.kernel.aggregation.sorted_runs import bisect_within, expand
 from millstream.kernel.keys import Positions
 from millstream.kernel.lazy.matches import OLDEST, instant_column, is_time, oldest_of
 from millstream.kernel.operator import Segment
@@ -199,6 +200,11 @@ class Postings:
         names = [name for name in self.row_columns if columns is None or name in columns or is_time(name)]
         return pl.DataFrame([self.column(name)[chosen] for name in names])
 
+    def of_many(self, queries: Queries, first: int, last: int) -> PostedRanges:
+        """Where the matches of some queries are, which are in order, whose oldest element lies between two instants."""
+        begin, past = np.searchsorted(self.oldest, first), np.searchsorted(self.oldest, last, side="right")
+        return PostedRanges(self, queries, int(begin), max(int(begin), int(past)))
+
     def pairs(self) -> tuple[Positions, Queries]:
         """(row, query) of all matches."""
         ends = self.column(LIST_END).to_numpy()
@@ -257,6 +263,51 @@ class Postings:
     @property
     def rows(self) -> pl.DataFrame:
         return pl.DataFrame([self.column(name) for name in self.row_columns])
+
+
+class PostedRanges:
+    """The matches of many queries in a range of the rows of a segment."""
+
+    def __init__(self, postings: Postings, queries: Queries, begin: int, past: int) -> None:
+        self._postings, self._begin, self._past = postings, begin, past
+        listed, ends = (postings.column(name).to_numpy() for name in (LISTED, LIST_END))
+        self._list = postings.column(LIST).to_numpy()
+        self._listed, owner = _among(queries, listed)
+        starts = np.append(0, ends)[owner]
+        self._low = bisect_within(self._list, starts, ends[owner], begin - 1)
+        self._high = bisect_within(self._list, self._low, ends[owner], past - 1)
+        dense, height = postings.column(DENSE).to_numpy(), postings.oldest.size
+        self._dense, owner = _among(queries, dense)
+        bits = postings.column(BITS).to_numpy().reshape(dense.size, _bitmap_bytes(height))
+        # Only the bytes of the range are taken apart, and of these the bits at the ends do not count.
+        self._first = begin // 8
+        self._bits = bits[owner, self._first : (past + 7) // 8]
+        if self._bits.shape[1]:
+            self._bits[:, 0] &= np.uint8(0xFF << begin % 8 & 0xFF)
+            self._bits[:, -1] &= np.uint8(0xFF >> -past % 8)
+        self.counts = np.zeros(queries.size, np.int64)  # of each query
+        self.counts[self._listed] = self._high - self._low
+        self.counts[self._dense] = np.bitwise_count(self._bits).sum(axis=1, dtype=np.int64)
+
+    def rows(self, low: int, high: int, columns: Sequence[str]) -> tuple[pl.DataFrame, Positions]:
+        """Those of the queries from a place up to another: the rows, with some value columns, and the places of their
+        queries."""
+        one, two = (slice(*np.searchsorted(places, [low, high])) for places in (self._listed, self._dense))
+        at, owner = expand(self._low[one], self._high[one])
+        bits = self._bits[two]
+        number, place = np.divmod(_bits_of(bits, bits.shape[1] * 8), max(bits.shape[1] * 8, 1))
+        positions = np.concatenate([self._list[at].astype(np.uint32), (place + self._first * 8).astype(np.uint32)])
+        queries = np.concatenate([self._listed[one][owner], self._dense[two][number]])
+        postings, chosen = self._postings, pl.Series(positions)
+        names = [name for name in postings.row_columns if name in columns or is_time(name)]
+        return pl.DataFrame([postings.column(name)[chosen] for name in names]), queries
+
+
+def _among(queries: Queries, posted: Queries) -> tuple[Positions, Positions]:
+    """Of queries in order, the places of those that are among others in order, and their places there."""
+    at = np.searchsorted(posted, queries)
+    places = np.flatnonzero(np.append(posted, -1)[at] == queries)
+    return places, at[places]
 
 
 def _appended(found: Sequence[Postings], queries: Queries) -> npt.NDArray[np.uint8]:

@@ -77,7 +77,7 @@ class TreeShape:
     def orders(self) -> dict[str, Order]:
         """The extremes that are kept, by name."""
         found = (call for call in self.calls if _is_extreme(call))
-        return {_extreme(call): order_of(call, arrival=False) for call in found}
+        return {_extreme(call): order_of(call) for call in found}
 
     @property
     def result(self) -> Schema:
@@ -255,39 +255,45 @@ class _Tree:
             self.extremes.append({name: nodes.get_column(name) for name in shape.orders})
             level += 1
 
-    def groups(self, query: int | None) -> tuple[Int64s, Int64s]:
-        """Where the groups begin and end; of one query, where the tree is of many."""
-        if query is None or self.places is None:
-            return self.firsts, self.stops
-        own = slice(*np.searchsorted(self.queries, [query, query + 1]))
-        return self.firsts[own], self.stops[own]
+    def groups(self, queries: Int64s | None) -> tuple[Int64s, Int64s, Int64s]:
+        """Where the groups begin and end; where the tree is of many queries, those of some of them, which are in order,
+        and the place of the query of each."""
+        if queries is None or self.places is None:
+            return self.firsts, self.stops, np.zeros(self.firsts.size, np.int64)
+        own = np.searchsorted(self.queries, queries), np.searchsorted(self.queries, queries, side="right")
+        if queries.size == 1:
+            range_ = slice(int(own[0][0]), int(own[1][0]))
+            return self.firsts[range_], self.stops[range_], np.zeros(range_.stop - range_.start, np.int64)
+        chosen, owner = expand(*own)
+        return self.firsts[chosen], self.stops[chosen], owner
 
     def rows_at(self, leaves: Int64s) -> Int64s:
         """The places of leaves among the rows."""
         return leaves if self.places is None else self.places[leaves].astype(np.int64)
 
-    def ranges(self, first: int, last: int, query: int | None) -> tuple[Int64s, Int64s, Int64s]:
-        """The first leaf of each group that has elements between two instants, and its range of leaves then."""
+    def ranges(self, first: int, last: int, queries: Int64s | None) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        """The first leaf of each group that has elements between two instants, its range of leaves then, and the place
+        of its query."""
         if not self.shape.keys and self.places is None:
             low, high = (np.searchsorted(self.oldest, first), np.searchsorted(self.oldest, last, side="right"))
-            firsts, found = self.firsts, (np.array([low]), np.array([high]))
+            firsts, owner, found = self.firsts, np.zeros(1, np.int64), (np.array([low]), np.array([high]))
         else:
-            firsts, stops = self.groups(query)
+            firsts, stops, owner = self.groups(queries)
             begin = bisect_within(self.times, firsts, stops, first - 1)  # type: ignore[arg-type]
             found = begin, bisect_within(self.times, firsts, stops, last)  # type: ignore[arg-type]
         there = found[0] < found[1]
-        return firsts[there], found[0][there], found[1][there]
+        return firsts[there], found[0][there], found[1][there], owner[there]
 
-    def covered(self, first: int, last: int, query: int | None) -> tuple[Int64s, list[_Piece]]:
-        """The first row of each group that has rows in a window, and what makes these up."""
-        firsts, low, high = self.ranges(first, last, query)
+    def covered(self, first: int, last: int, queries: Int64s | None) -> tuple[Int64s, Int64s, list[_Piece]]:
+        """The first row of each group that has rows in a window, the place of its query, and what makes these up."""
+        firsts, low, high, query = self.ranges(first, last, queries)
         if self.last <= last or self.shape.instants == 1:
-            return self.rows_at(firsts), list(self.pieces(low, high))
+            return self.rows_at(firsts), query, list(self.pieces(low, high))
         leaves, owner = expand(low, high)
         there = self.youngest[self.rows_at(leaves)] <= last
         groups, owner = np.unique(owner[there], return_inverse=True)
         pieces = [(*self._taken(0, leaves[there]), owner)] if groups.size else []
-        return self.rows_at(firsts[groups]), pieces
+        return self.rows_at(firsts[groups]), query[groups], pieces
 
     def pieces(self, low: Int64s, high: Int64s) -> Iterator[_Piece]:
         """What makes up ranges of leaves."""
@@ -337,28 +343,47 @@ def aggregate(
 ) -> Batch:
     """What the calls say of the elements between two instants, as rows that hold at the instant `at`; for one of many
     queries, where the trees are of many."""
+    _, columns = _aggregated(segments, shape, first, last, None if query is None else np.array([query]))
+    return _rows(columns, at)
+
+
+def aggregate_of_many(
+    segments: Sequence[Segment], shape: TreeShape, first: int, last: int, at: int, queries: Int64s
+) -> Batch:
+    """The same for some of the many queries that trees are of, which are in order, behind the number of each."""
+    owner, columns = _aggregated(segments, shape, first, last, queries)
+    return _rows([pl.Series("query", queries[owner], pl.Int64), *columns], at)
+
+
+def _aggregated(
+    segments: Sequence[Segment], shape: TreeShape, first: int, last: int, queries: Int64s | None
+) -> tuple[Int64s, list[pl.Series]]:
+    """The places of queries, and the columns: keys, and what the calls say."""
     keys = value_columns(shape.keys)
-    found = [_open(segment, shape) for segment in segments]
     pieces: list[_Piece] = []
     groups: list[pl.DataFrame] = []
-    size = 0
-    for tree in found:
-        firsts, own = tree.covered(first, last, query)
+    owners, size = [np.empty(0, np.int64)], 0
+    for tree in [_open(segment, shape) for segment in segments]:
+        firsts, query, own = tree.covered(first, last, queries)
         if keys:
             groups.append(pl.DataFrame(gather(tree.rows, keys, firsts)))
         pieces += ((totals, extremes, owner + size) for totals, extremes, owner in own)
+        owners.append(query)
         size += firsts.size
+    owner = np.concatenate(owners)
     if not shape.keys:
-        values = _evaluated(pieces, np.zeros(size, np.int64), 1, shape)
-        return _rows([], values, shape, at)
+        count = 1 if queries is None else queries.size
+        return np.arange(count), _evaluated(pieces, owner, count, shape)
     if not size:
-        return empty_batch(shape.result)
+        return owner, empty_batch(shape.result)[value_columns(len(shape.result))].get_columns()
     together = pl.concat(groups)
     codes, _ = ordinals(together, keys)
+    if queries is not None and queries.size > 1:
+        codes = codes + owner * (int(codes.max()) + 1)
     _, place, number = np.unique(codes, return_index=True, return_inverse=True)
     values = _evaluated(pieces, number, place.size, shape)
     chosen = pl.Series(place.astype(np.uint32))
-    return _rows([together[key][chosen] for key in keys], values, shape, at)
+    return owner[place], [*(together[key][chosen] for key in keys), *values]
 
 
 def _evaluated(pieces: Sequence[_Piece], group: Int64s, count: int, shape: TreeShape) -> list[pl.Series]:
@@ -381,8 +406,8 @@ def _evaluated(pieces: Sequence[_Piece], group: Int64s, count: int, shape: TreeS
     return values
 
 
-def _rows(keys: Sequence[pl.Series], values: Sequence[pl.Series], shape: TreeShape, at: int) -> Batch:
-    columns = [each.alias(value_column(index)) for index, each in enumerate([*keys, *values])]
+def _rows(values: Sequence[pl.Series], at: int) -> Batch:
+    columns = [each.alias(value_column(index)) for index, each in enumerate(values)]
     height = len(columns[0])
     times = {START: at, END: at + 1, WEIGHT: 1}
     rest = [pl.Series(name, np.full(height, value, np.int64)) for name, value in times.items()]
@@ -395,8 +420,17 @@ def leaves_of(segment: Segment, shape: TreeShape, query: int | None = None) -> p
     tree = _open(segment, shape)
     if tree.places is None or query is None:
         return tree.rows
-    leaves, _ = expand(*tree.groups(query))
+    firsts, stops, _ = tree.groups(np.array([query]))
+    leaves, _ = expand(firsts, stops)
     return pl.DataFrame(gather(tree.rows, tree.rows.columns, tree.rows_at(leaves)))
+
+
+def leaves_of_many(segment: Segment, shape: TreeShape, queries: Int64s) -> tuple[pl.DataFrame, Int64s]:
+    """The rows of some of many queries, which are in order, and the places of these."""
+    tree = _open(segment, shape)
+    firsts, stops, owner = tree.groups(queries)
+    leaves, group = expand(firsts, stops)
+    return pl.DataFrame(gather(tree.rows, tree.rows.columns, tree.rows_at(leaves))), owner[group]
 
 
 def last_instant(segment: Segment) -> int:

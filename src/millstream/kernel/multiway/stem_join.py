@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import reduce
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from millstream.kernel.batch import (
+    ARRIVAL,
     BORN,
-    END,
     INF,
-    START,
-    WEIGHT,
     Batch,
     batch_schema,
     concat,
     value_column,
     value_columns,
 )
-from millstream.kernel.columns import frame_of, numbered, only, stacked
-from millstream.kernel.eddy.policies import policy
-from millstream.kernel.eddy.stems import StemExperience, StemProspects
+from millstream.kernel.columns import frame_of, numbered, only
+from millstream.kernel.distribution import Distribution, by_key
+from millstream.kernel.eddy.stems import StemExperience
 from millstream.kernel.joins.graph import InputSet, JoinGraph
-from millstream.kernel.joins.stem import Arrangement, Probe, arranged, arranged_by
+from millstream.kernel.joins.stem import Arrangement, arranged, arranged_by
 from millstream.kernel.just_in_time.blacklist import IN, Blacklist
 from millstream.kernel.just_in_time.consumers import Alternatives, ConsumerDemand
 from millstream.kernel.just_in_time.gates import (
@@ -44,23 +43,21 @@ from millstream.kernel.just_in_time.producers import OTHER, Producer, admit_alik
 from millstream.kernel.just_in_time.resuspension import Resuspension, ResuspensionRange, waits_of
 from millstream.kernel.just_in_time.tally import COUNTS, Tally
 from millstream.kernel.just_in_time.tree_shape import TreeJoin
-from millstream.kernel.keys import Positions
+from millstream.kernel.multiway.joined_rows import JoinedRows
+from millstream.kernel.multiway.stem_eddy import StemEddy
 from millstream.kernel.operator import Horizons, KeptInput, Progress, Segment, State
-from millstream.kernel.scalar.evaluate import attempt
-from millstream.kernel.scalar.expressions import TRUE, Expression, columns_used, conjunction
-from millstream.kernel.sharing.input_lineage import InputLineage, InputSelections
-from millstream.kernel.sharing.parameters import QUERIES
+from millstream.kernel.scalar.expressions import TRUE, Expression
+from millstream.kernel.sharing.input_lineage import InputSelections
 from millstream.kernel.sharing.signature_classes import SIGNATURE
-from millstream.kernel.storage.segments import gather, horizon_of, numbers
+from millstream.kernel.storage.identified import Identified, completed
+from millstream.kernel.storage.segments import horizon_of
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis, lets_go, merged, retained
+from millstream.kernel.windows.imposed import Imposed, imposing
 from millstream.types import Schema
 
 CHUNK = 8192  # rows that one route is chosen for
-_TRIED = 256  # rows that try what nothing is known of, or what seems worse than the best
-_MOST_TOGETHER = 1 << 18  # combinations that go on together: bounds the memory of large results
-_ROUTING, _RESUSPENSION = "routing", "turns"  # synopses
-
-Numbers = npt.NDArray[np.int64]
+_WORTH_TAKING = 1 / 8  # of the rows that come, those that must be wanted for their pairs to be taken from another join
+ROUTING, _RESUSPENSION = "routing", "turns"  # synopses
 
 
 class StemJoin(Producer):
@@ -77,7 +74,14 @@ class StemJoin(Producer):
     A row is forgotten once the frontiers of all other inputs have reached its end - 1: no partner can start in time any
     more, whichever input it would come from. Rows that lack a value which an equality or a comparison needs are not
     kept. With `jit`, rows that another SteM has nothing for are kept, but neither sent nor met until it has. With the
-    `selections` of a group's queries only combinations are made that one of these may want (`input_lineage`).
+    `selections` of a group's queries only combinations are made that one of these may want (`input_lineage`). Where
+    `windows` are imposed on inputs, these come and are kept as elements of streams. Where rows that leave an input come
+    without some columns (`found`), these are found in its SteM.
+
+    Where another join makes the pairs of two of the inputs, its new pairs may be an input as well (`taken`): they go on
+    to the other SteMs, and the rows of those two are not routed.
+
+        change = change(A1 join A2) join (A3 .. An)_before + (A1 join A2)_after join change(A3) join ... + ...
 
     `_born` of a result is the greatest of its components; an input without the column has no say in it.
 
@@ -101,13 +105,18 @@ class StemJoin(Producer):
         retracting: InputSet = frozenset(),
         alternatives: Alternatives | None = None,
         selections: InputSelections | None = None,
+        windows: Sequence[Imposed] = (),
+        found: Sequence[Collection[int]] = (),
     ) -> None:
         if alternatives is not None and jit is None:
             raise AssertionError("consumers of a join that makes everything")
         self.schemas, self.jit, self.retracting = tuple(schemas), jit, retracting
         self.schema = tuple(chain(*schemas))
         self.condition, self.selections = condition, selections
-        self.synopses = tuple(synopses or [Consolidated()] * len(schemas))
+        given = tuple(synopses or [Consolidated()] * len(schemas))
+        self._found = [[value_column(index) for index in sorted(columns)] for columns in found or [()] * len(schemas)]
+        self.synopses = tuple(Identified() if f else own for f, own in zip(self._found, given, strict=True))
+        self.windows = imposing(windows, len(schemas))
         self.policy, self.chunk = policy, chunk
         self.graph = JoinGraph([len(schema) for schema in schemas], condition)
         self.columns = [value_columns(len(schema)) for schema in schemas]
@@ -118,6 +127,21 @@ class StemJoin(Producer):
         self.gates = self._gates(jit, retracting) if jit is not None else []
         self.again = self._again(jit)
         self.is_adaptive = jit is not None and jit.adaptive
+        self.taken: tuple[int, ...] = ()
+        self.base: StemJoin | None = None  # which this is with pairs as an input
+
+    def taking(self, inputs: tuple[int, int]) -> StemJoin:
+        """The same where the new pairs of two inputs, which another join makes, are a further input."""
+        join = copy(self)
+        join.taken, join.base = inputs, self
+        return join
+
+    @property
+    def distribution(self) -> Distribution:
+        usual = super().distribution
+        if not self.taken or usual.keys is None:
+            return usual
+        return by_key([*usual.keys, usual.keys[self.taken[0]]], *usual.copies, ())
 
     def _gates(self, jit: JustInTime, retracting: InputSet) -> list[Gate]:
         inputs = range(len(self.schemas))
@@ -153,10 +177,11 @@ class StemJoin(Producer):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         everyone = range(len(self.schemas))
-        new = {i: arranged_by(inputs[i], self._arrangement(i)) for i in set(self.stem_of)}
-        arrived = [new[stem] for stem in self.stem_of]
+        progress = self._own(progress)
         before = [state.get(f"stem {stem}", ()) for stem in self.stem_of]
-        routing = state.get(_ROUTING, ())
+        new = {i: self._whole(i, arranged_by(inputs[i], self._arrangement(i)), before[i]) for i in set(self.stem_of)}
+        arrived = [new[stem] for stem in self.stem_of]
+        routing = state.get(ROUTING, ())
         experience = StemExperience.of(len(everyone), routing)
         for one in self.consumer_inputs:
             arrived.append(arranged(inputs[one.source], one.columns, [], one.usual))
@@ -165,21 +190,28 @@ class StemJoin(Producer):
         admitted = arrived if held is None else held.admitted
         stored: list[list[Stored]] = [[(segment, None) for segment in stem] for stem in before]
         stored = stored if held is None else held.stored_rows
-        lineage = self.selections.at(state.get(QUERIES, ())) if self.selections is not None else None
+        lineage = self.selections.of(state) if self.selections is not None else None
         if lineage is not None:
             admitted = [lineage.wanted(i, rows) for i, rows in enumerate(admitted)]
-        if lineage is not None and any(rows.height for rows in admitted):
+        if lineage is not None and any(rows.height for rows in (*admitted, *inputs[len(everyone) :])):
             stored = [[(lineage.wanted(i, rows), None) for rows, _ in stem] for i, stem in enumerate(stored)]
         pieces: list[Batch] = []
-        for origin, rows in enumerate(admitted[: len(everyone)]):
-            stems = [[*stored[i], (admitted[i], None)] if i < origin else stored[i] for i in everyone]
-            eddy = _Eddy(self, origin, stems, experience, lineage)
+        # Where few of the rows are wanted here, most pairs are for others only, and the own ones are found again.
+        came, sent = (sum(rows[i].height for i in self.taken) for rows in (arrived, admitted))
+        taken = self.taken if sent >= _WORTH_TAKING * came else ()
+        if taken:
+            eddy = StemEddy(self, taken[0], stored, experience, lineage)
+            pieces += (self._side_by_side(found) for found in eddy.go_on(inputs[-1], taken))
+        for origin in (i for i in everyone if i not in taken):
+            there = {*range(origin), *taken}
+            stems = [[*stored[i], (admitted[i], None)] if i in there else stored[i] for i in everyone]
+            eddy, rows = StemEddy(self, origin, stems, experience, lineage), admitted[origin]
             pieces += (self._side_by_side(found) for found in eddy.run(rows))
         after = {} if held is None else held.after()
         for i, kept in self.kept_inputs(progress).items():
             shared = progress.shared.get(i)
             after[kept.synopsis] = retained(self.synopses[i], before[i], arrived[i], kept, shared)
-        after[_ROUTING] = (experience.segment(),) if experience.is_new else routing
+        after[ROUTING] = (experience.segment(),) if experience.is_new else routing
         return concat(pieces, self._empty(any(BORN in rows.columns for rows in arrived[: len(everyone)]))), after
 
     def is_idle(self, state: State, progress: Progress) -> bool:
@@ -189,22 +221,41 @@ class StemJoin(Producer):
             for i, kept in self.kept_inputs(progress).items()
         )
 
+    def _own(self, progress: Progress) -> Progress:
+        """How far the inputs are, without pairs of them."""
+        if not self.taken:
+            return progress
+        count = len(self.schemas)
+        return replace(progress, before=progress.before[:count], after=progress.after[:count])
+
     def _arrangement(self, source: int) -> Arrangement:
         required = tuple(self.graph.never_null(source))
-        return Arrangement(tuple(self.columns[source]), required, self.usual[source].order)
+        numbered_by = (ARRIVAL,) if self._found[source] else ()
+        return Arrangement((*self.columns[source], *numbered_by), required, self.usual[source].order)
+
+    @property
+    def rows_come_whole(self) -> bool:
+        """Whether rows that leave an input come with all their columns."""
+        return not any(self._found)
+
+    def _whole(self, source: int, arrived: Segment, stored: Sequence[Segment]) -> Segment:
+        return completed(arrived, stored, self._found[source]) if self._found[source] else arrived
 
     def kept_inputs(self, progress: Progress) -> dict[int, KeptInput]:
         """Not where rows are held back: others have no use for what is wanted here."""
+        progress = self._own(progress)
         return {
-            i: KeptInput(
-                f"stem {i}",
-                (self._arrangement(i), self.synopses[i]),
-                Horizons(_horizon(progress.before, i), _horizon(progress.after, i)),
-            )
+            i: KeptInput(f"stem {i}", (self._arrangement(i), self.synopses[i]), self._horizons(i, progress))
             for i in (set(self.stem_of) if not self.gates else ())
         }
 
-    def _side_by_side(self, found: _Combinations) -> Batch:
+    def _horizons(self, stem: int, progress: Progress) -> Horizons:
+        """Of a SteM: those of the inputs that it is for."""
+        inputs = [source for source, own in enumerate(self.stem_of) if own == stem]
+        each = [Horizons(_horizon(progress.before, i), _horizon(progress.after, i)) for i in inputs]
+        return reduce(Horizons.least, (self.windows[i].horizons(own) for i, own in zip(inputs, each, strict=True)))
+
+    def _side_by_side(self, found: JoinedRows) -> Batch:
         """The values of all inputs, in their order."""
         columns = [
             series.alias(value_column(start + number))
@@ -350,176 +401,3 @@ def _number(side: TreeJoin | int) -> int:
     if not isinstance(side, int):
         raise AssertionError("a SteM is of an input")
     return side
-
-
-@dataclass(frozen=True)
-class _Combinations:
-    """Rows of some inputs put together. Of each input there is a frame, and which of its rows take part (None: all of
-    them, in order), so that values are copied when a row is found and when a result is made, but not in between."""
-
-    parts: Mapping[int, tuple[pl.DataFrame, Positions | None]]
-    measures: Mapping[str, Numbers]  # start, end, weight, and born and the signatures of inputs where there are such
-
-    @property
-    def height(self) -> int:
-        return int(self.measures[START].size)
-
-    @property
-    def joined(self) -> InputSet:
-        return frozenset(self.parts)
-
-    def values(self, source: int, columns: Sequence[str]) -> list[pl.Series]:
-        frame, rows = self.parts[source]
-        return [frame.get_column(name) for name in columns] if rows is None else gather(frame, columns, rows)
-
-    def only(self, rows: Positions) -> _Combinations:
-        parts = {
-            source: (frame, rows if chosen is None else chosen[rows]) for source, (frame, chosen) in self.parts.items()
-        }
-        return _Combinations(parts, {name: measure[rows] for name, measure in self.measures.items()})
-
-
-class _Eddy:
-    """Routes the new rows of one input through the SteMs of all others."""
-
-    def __init__(
-        self,
-        join: StemJoin,
-        origin: int,
-        stems: Sequence[Sequence[Stored]],
-        experience: StemExperience,
-        lineage: InputLineage | None = None,
-    ) -> None:
-        self.lineage = lineage
-        self.join, self.graph, self.origin, self.experience = join, join.graph, origin, experience
-        self.stems = [[(segment, flags) for segment, flags in stem if segment.height] for stem in stems]
-        self.policy, self.prospects = policy(join.policy), StemProspects(experience, origin)
-
-    def run(self, rows: Segment) -> Iterator[_Combinations]:
-        """All combinations with the rows, in pieces."""
-        if not all(stem for source, stem in enumerate(self.stems) if source != self.origin):
-            return
-        low = 0
-        while low < rows.height:
-            chunk = rows.slice(low, self.join.chunk if self.experience.knows(self.origin) else _TRIED)
-            low += chunk.height
-            measures = {name: numbers(chunk, name) for name in (START, END, WEIGHT, BORN) if name in chunk.columns}
-            if SIGNATURE in chunk.columns:
-                measures[_signature(self.origin)] = numbers(chunk, SIGNATURE)
-            self.experience.fade(self.origin)
-            waiting = [_Combinations({self.origin: (chunk, None)}, measures)]
-            while waiting:
-                found = waiting.pop()
-                if len(found.parts) == len(self.stems):
-                    yield found
-                else:
-                    waiting += (more for more in self._routed(found) if more.height)
-
-    def _routed(self, found: _Combinations) -> Iterator[_Combinations]:
-        options = self.graph.options(found.joined)
-        if len(options) == 1:
-            yield from self._probed(found, options[0])
-            return
-        chosen = self.policy.choose(options, self.prospects)
-        usual = self.prospects.usual(chosen, options) if self.policy.explores else chosen
-        if chosen != usual and found.height > _TRIED:
-            yield from self._probed(found.only(np.arange(_TRIED)), chosen)
-            yield from self._probed(found.only(np.arange(_TRIED, found.height)), usual)
-        else:
-            yield from self._probed(found, chosen)
-
-    def _probed(self, found: _Combinations, stem: int) -> Iterator[_Combinations]:
-        """The combinations with the rows that a SteM has for them, in pieces."""
-        access = self.graph.access(stem, found.joined)
-        probe = Probe(self._frame(found, access.read), access, self.join.usual[stem])
-        condition = conjunction(self.graph.decided(found.joined, stem))
-        returned, work, together = 0, found.height * len(self.stems[stem]), 0
-        matches: list[_Matches] = []
-        for stored, flags in self.stems[stem]:
-            for i, j in probe.candidates(stored):
-                if flags is not None:
-                    kept = flags[j]
-                    i, j = i[kept], j[kept]
-                matches.append(self._wanted(self._matching(found, probe, stored, i, j), found, stem))
-                work += i.size
-                together += matches[-1].rows.size
-                if together >= _MOST_TOGETHER:
-                    more = self._satisfying(self._combined(found, stem, matches), condition)
-                    returned += more.height
-                    yield more
-                    matches, together = [], 0
-        if together:
-            more = self._satisfying(self._combined(found, stem, matches), condition)
-            returned += more.height
-            yield more
-        if len(self.stems) > 2:
-            self.experience.add(self.origin, stem, found.height, returned, work)
-
-    def _matching(self, found: _Combinations, probe: Probe, stored: Segment, i: Positions, j: Positions) -> _Matches:
-        """Those of the pairs (combination, stored row) that live at the same time and have equal keys."""
-        start = np.maximum(found.measures[START][i], numbers(stored, START)[j])
-        end = np.minimum(found.measures[END][i], numbers(stored, END)[j])
-        kept = probe.agreeing(stored, i, j, np.flatnonzero(start < end))
-        i, j = i[kept], j[kept]
-        measures = {START: start[kept], END: end[kept], WEIGHT: found.measures[WEIGHT][i] * numbers(stored, WEIGHT)[j]}
-        births = [found.measures[BORN][i]] if BORN in found.measures else []
-        births += [numbers(stored, BORN)[j]] if BORN in stored.columns else []
-        if births:
-            measures[BORN] = np.maximum(births[0], births[-1])
-        return _Matches(i, stored, j, measures)
-
-    def _wanted(self, match: _Matches, found: _Combinations, stem: int) -> _Matches:
-        """Those that some query of the group may want, with the signatures of their rows."""
-        signed = {name: each[match.rows] for name, each in found.measures.items() if name.startswith(SIGNATURE)}
-        if SIGNATURE in match.stored.columns:
-            signed[_signature(stem)] = numbers(match.stored, SIGNATURE)[match.positions]
-        if self.lineage is None or not signed:
-            return match
-        wanted = self.lineage.together({int(name.removeprefix(SIGNATURE)): each for name, each in signed.items()})
-        measures = {**match.measures, **signed}
-        if wanted is None:
-            return _Matches(match.rows, match.stored, match.positions, measures)
-        kept = np.flatnonzero(wanted)
-        measures = {name: each[kept] for name, each in measures.items()}
-        return _Matches(match.rows[kept], match.stored, match.positions[kept], measures)
-
-    def _combined(self, found: _Combinations, stem: int, matches: Sequence[_Matches]) -> _Combinations:
-        columns = self.join.columns[stem]
-        frames = [frame_of(gather(match.stored, columns, match.positions)) for match in matches]
-        rows = np.concatenate([match.rows for match in matches])
-        parts: dict[int, tuple[pl.DataFrame, Positions | None]] = {
-            source: (frame, rows if chosen is None else chosen[rows]) for source, (frame, chosen) in found.parts.items()
-        }
-        parts[stem] = stacked(frames), None
-        names = matches[0].measures
-        return _Combinations(parts, {name: np.concatenate([m.measures[name] for m in matches]) for name in names})
-
-    def _satisfying(self, found: _Combinations, condition: Expression) -> _Combinations:
-        if condition == TRUE or not found.height:
-            return found
-        read = [value_column(index) for index in sorted(columns_used(condition))]
-        holds = attempt(self._frame(found, read), [condition], ["holds"]).to_series().fill_null(value=False).to_numpy()
-        return found if holds.all() else found.only(np.flatnonzero(holds))
-
-    def _frame(self, found: _Combinations, columns: Sequence[str]) -> pl.DataFrame:
-        """Columns of the row of all inputs."""
-        series = []
-        for name in dict.fromkeys(columns):
-            source, own = self.graph.places[name]
-            series.append(found.values(source, [own])[0].alias(name))
-        return frame_of(series) if series else pl.DataFrame(height=found.height)
-
-
-def _signature(source: int) -> str:
-    """The measure with the signatures of an input's rows."""
-    return f"{SIGNATURE}{source}"
-
-
-@dataclass(frozen=True)
-class _Matches:
-    """Pairs of combinations (by number) and rows of a stored segment (by position), and what becomes of each."""
-
-    rows: Positions
-    stored: Segment
-    positions: Positions
-    measures: Mapping[str, Numbers]

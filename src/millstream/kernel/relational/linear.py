@@ -167,3 +167,21 @@ class OneRow(Operator):
         first = progress.low_before < 0 <= progress.low
         rows = {name: [value] if first else [] for name, value in zip(INTERVAL_COLUMNS, (0, 2**63 - 1, 1), strict=True)}
         return pl.DataFrame(rows, schema=dict.fromkeys(INTERVAL_COLUMNS, pl.Int64)), NO_STATE
+
+
+class Values(Operator):
+    """Rows of constants, (row, 0, INF, +1) for each; its input is a source that never says anything.
+
+    >>> Run(Values(integers("a"), [[1], [2]])).step(batch(), to=0)
+    (1, [0, INF), +1)
+    (2, [0, INF), +1)
+    """
+
+    def __init__(self, schema: Schema, rows: Sequence[Sequence[object]]) -> None:
+        self.schema = schema
+        self.rows = rows
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        first = progress.low_before < 0 <= progress.low
+        rows = [(*row, 0, 2**63 - 1, 1) for row in self.rows] if first else []
+        return pl.DataFrame(rows, schema=batch_schema(self.schema), orient="row"), NO_STATE

@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from millstream.kernel.scalar import decimals, floats
+from millstream.kernel.scalar.calendar import days_of
 from millstream.kernel.scalar.outcome import by_column
 from millstream.types import (
     BINARY,
@@ -31,6 +32,7 @@ _NOT_FINITE = {
 _DAY = r"^([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})"
 _CLOCK = r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?"
 _ZONE = r" ?(?:(?:Z|UTC|GMT|UT)|(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?)"
+_WITH_OFFSET = r"^[+-]?[0-9]+-[0-9]+-[0-9]+[ T][0-9:.]+ ?(?:Z|UTC|GMT|UT|(?:UTC|GMT|UT)?[+-][0-9:]+)$"
 _SECOND, _MINUTE, _HOUR, _DAY_LENGTH = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
 
 
@@ -162,28 +164,12 @@ def _text_to_timestamp(texts: pl.Series, target: DataType) -> pl.Series:
     return parts.select(stamps).to_series()
 
 
+def has_offset(column: pl.Expr) -> pl.Expr:
+    """Whether a text that is a timestamp says how far from UTC it is."""
+    return column.str.strip_chars(_TRIMMED).str.contains(_WITH_OFFSET)
+
+
 def _part(index: int, missing: int | None = None) -> pl.Expr:
     """A number among the groups of a pattern; `missing` where it was left out."""
     value = pl.col(str(index)).cast(pl.Int64, strict=False)
     return value if missing is None else value.fill_null(missing)
-
-
-def days_of(year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar, for Int64 parts; NULL for a date that is not there.
-
-    Counts years from March, so that the leap day is a year's last, in eras of 400 years.
-    """
-    shifted = pl.when(month <= 2).then(year - 1).otherwise(year)
-    era = shifted // 400
-    year_of_era = shifted - era * 400
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    days = era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
-    leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
-    length = (
-        pl.when(month == 2)
-        .then(pl.when(leap).then(29).otherwise(28))
-        .when(month.is_in([4, 6, 9, 11]))
-        .then(30)
-        .otherwise(31)
-    )
-    return pl.when((month >= 1) & (month <= 12) & (day >= 1) & (day <= length)).then(days)

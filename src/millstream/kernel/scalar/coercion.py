@@ -20,9 +20,11 @@ import polars as pl
 
 from millstream.errors import TypeError as WrongTypeError
 from millstream.kernel.scalar.casts import cast_column
+from millstream.kernel.scalar.casts_in_zones import cast_in_zone, needs_zone
 from millstream.kernel.scalar.expressions import Call, Cast, Expression, Literal
 from millstream.kernel.scalar.literals import convert_instant, convert_number, from_column, to_expr
 from millstream.kernel.scalar.outcome import Outcome
+from millstream.kernel.scalar.zones import session_zone
 from millstream.types import (
     BIGINT,
     BINARY,
@@ -33,6 +35,7 @@ from millstream.types import (
     INTEGERS,
     INTERVAL,
     MAX_DECIMAL_PRECISION,
+    MONTHS,
     NULL,
     STRING,
     TIMESTAMP,
@@ -41,6 +44,8 @@ from millstream.types import (
     decimal,
 )
 
+# Casts that read or write a clock, with the zone as a second argument.
+CAST_IN_ZONE, TRY_CAST_IN_ZONE = "cast_in_zone", "try_cast_in_zone"
 _INSTANTS = (DATE, TIMESTAMP_NTZ, TIMESTAMP)  # from the less to the more exact
 
 
@@ -74,7 +79,7 @@ def _common_with_string(other: DataType) -> DataType | None:
         return BIGINT
     if other.is_numeric:
         return DOUBLE
-    return None if other == INTERVAL else other
+    return None if other in (INTERVAL, MONTHS) else other
 
 
 def _common_number(left: DataType, right: DataType) -> DataType:
@@ -97,7 +102,7 @@ def can_cast(source: DataType, target: DataType) -> bool:
     """Whether CAST(source AS target) exists, as in Spark's ANSI mode (strings are not parsed into intervals)."""
     if source in (target, NULL):
         return True
-    if target == NULL:
+    if target == NULL or MONTHS in (source, target):
         return False
     if target == STRING:
         return True
@@ -126,10 +131,13 @@ def cast(expression: Expression, target: DataType, *, lenient: bool = False) -> 
             detail="in Spark that depends on the units of the interval, and here all run from DAY TO SECOND",
             hint="a product does so in Spark too: multiply it by 1",
         )
+    zone = session_zone() if needs_zone(expression.type, target) else None
     if isinstance(expression, Literal):
-        folded = _fold(expression, target)
+        folded = _fold(expression, target, zone)
         if folded is not None:
             return folded
+    if zone is not None:
+        return Call(target, TRY_CAST_IN_ZONE if lenient else CAST_IN_ZONE, (expression, Literal(STRING, zone)))
     return Cast(target, expression, lenient)
 
 
@@ -145,15 +153,17 @@ def is_day_to_second(interval: Expression) -> bool:
     return interval.function in ("+", "-", "negative") and any(map(is_day_to_second, interval.arguments))
 
 
-def _fold(literal: Literal, target: DataType) -> Literal | None:
+def _fold(literal: Literal, target: DataType, zone: str | None) -> Literal | None:
     """The constant as a constant of another type; None where the cast fails, which is for the run to say."""
     if literal.value is None:
         return Literal(target, None)
     # By far the most frequent, and Python does it faster.
     quickly = convert_number(literal.value, target) if target.is_numeric else convert_instant(literal.value, target)
-    if quickly is not None:
+    if quickly is not None and zone is None:
         return Literal(target, quickly)
     outcome: Outcome = cast_column(to_expr(literal), literal.type, target)
+    if zone is not None:
+        outcome = cast_in_zone(to_expr(literal), literal.type, target, zone)
     failed = [failure.mask(outcome.value).any() for failure in outcome.failures]
     row = pl.DataFrame(height=1).select(outcome.value.alias("value"), *(f.alias(f"f{i}") for i, f in enumerate(failed)))
     if any(row.drop("value").row(0)):

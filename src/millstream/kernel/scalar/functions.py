@@ -16,12 +16,16 @@ from millstream.kernel.scalar import (
     functions_patterns,
     functions_text,
     functions_time,
+    functions_time_formats,
+    functions_time_zones,
 )
 from millstream.kernel.scalar.coercion import can_cast, cast
 from millstream.kernel.scalar.expressions import FACTORS, TERMS, TOTAL, Call, Expression
 from millstream.kernel.scalar.functions_logic import case, in_list
+from millstream.kernel.scalar.functions_time_zones import localised
 from millstream.kernel.scalar.functions_user import UserFunction
 from millstream.kernel.scalar.signature import Function, Rewrite
+from millstream.kernel.scalar.zones import session_zone
 from millstream.types import (
     BIGINT,
     BINARY,
@@ -37,7 +41,7 @@ from millstream.types import (
     DataType,
 )
 
-__all__ = ["REFUSED", "call", "case", "function", "function_names", "in_list"]
+__all__ = ["REFUSED", "call", "case", "function", "function_names", "in_list", "signatures"]
 
 # The answer of a continuous query is a function of its inputs alone: whoever asks, whenever, on however many shards.
 _CLOCK = "the answer would depend on when it is computed"
@@ -83,21 +87,34 @@ _MODULES = (
     functions_patterns,
     functions_text,
     functions_time,
+    functions_time_formats,
+    functions_time_zones,
 )
 _ENTRIES: tuple[Function | Rewrite, ...] = (
     *(entry for module in _MODULES for entry in module.FUNCTIONS),
     *functions_logic.REWRITES,
     *functions_time.REWRITES,
+    *functions_time_formats.REWRITES,
+    *functions_time_zones.REWRITES,
     *(_cast_function(name, target) for name, target in _CASTS.items()),
 )
 # What EXTRACT and long sums become; nobody writes these.
 _INTERNAL = {TOTAL, TERMS, FACTORS, "second_with_fraction", "interval_day", "interval_hour", "interval_minute"}
+_INTERNAL |= (
+    {functions_text.ROW_KEY, "seconds_since_1970"} | functions_time_formats.INTERNAL | functions_time_zones.INTERNAL
+)
 _BY_NAME: dict[str, Function | Rewrite] = {name: entry for entry in _ENTRIES for name in (entry.name, *entry.aliases)}
 
 
 def function_names(user_functions: Mapping[str, UserFunction] | None = None) -> list[str]:
     """The names of all functions (operators too), in alphabetical order."""
     return sorted({*_BY_NAME, *(user_functions or {})} - _INTERNAL)
+
+
+def signatures() -> dict[str, str]:
+    """What each function takes, in words; operators, which are no words, are left out."""
+    found = {name: entry for name, entry in _BY_NAME.items() if name.isidentifier() and name not in _INTERNAL}
+    return {name: entry.takes if isinstance(entry, Rewrite) else entry.rule.takes for name, entry in found.items()}
 
 
 def function(name: str) -> Function:
@@ -135,7 +152,9 @@ def call(
     if signature is None:
         raise _wrong_arguments(name, entry.rule.takes, arguments)
     converted = tuple(cast(a, kind) for a, kind in zip(arguments, signature.arguments, strict=True))
-    return Call(signature.result, entry.name, converted)
+    bound = Call(signature.result, entry.name, converted)
+    zone = session_zone() if entry.is_local else None
+    return bound if zone is None else localised(bound, zone)
 
 
 def _wrong_arguments(name: str, takes: str, arguments: Sequence[Expression]) -> errors.TypeError:

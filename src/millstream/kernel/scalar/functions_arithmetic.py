@@ -37,6 +37,7 @@ from millstream.types import (
     INT,
     INTEGER_BITS,
     INTERVAL,
+    MONTHS,
     NULL,
     STRING,
     DataType,
@@ -135,7 +136,7 @@ def _subtract(node: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr | Outcome:
 
 
 def _multiply(node: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr | Outcome:
-    if node.type == INTERVAL:
+    if node.type in (INTERVAL, MONTHS):
         return time_arithmetic.multiply(node, left, right)
     if node.type.is_decimal:
         one, other = _types(node)
@@ -170,7 +171,7 @@ def _of_divisor(node: Call, by_zero: Failure, overflow: Failure | None = None) -
 
 def _divide(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
     by_zero = _divides_by_zero(left, right)
-    if node.type == INTERVAL:
+    if node.type in (INTERVAL, MONTHS):
         return time_arithmetic.divide(node, left, right, by_zero)
     if node.type.is_decimal:
         digits = decimals.divide(decimals.unscaled(left), decimals.unscaled(right), _types(node), node.type)
@@ -267,7 +268,7 @@ def _absolute(node: Call, value: pl.Expr) -> pl.Expr | Outcome:
 
 def _without_lowest(node: Call, result: pl.Expr) -> Outcome:
     """Of all integers only the lowest has no opposite: its negation wraps around to itself."""
-    bits = INTEGER_BITS.get(node.type, 64)
+    bits = 32 if node.type == MONTHS else INTEGER_BITS.get(node.type, 64)
     failure = Failure(lambda value: value.to_physical() == -(2 ** (bits - 1)), f"{node.type} overflow", WIDER)
     return Outcome(result.cast(to_polars(node.type)), (failure,))
 
@@ -314,8 +315,8 @@ _BITS = TypeRule("(integer, integer)", _bind_bits)
 _SHIFTS = row(_SHIFTED, WHOLE, result=first_type)
 
 FUNCTIONS = (
-    Function("+", _binary("+"), _add),
-    Function("-", _binary("-"), _subtract),
+    Function("+", _binary("+"), _add, is_local=True),
+    Function("-", _binary("-"), _subtract, is_local=True),
     Function("*", _binary("*"), _multiply),
     Function("/", _binary("/"), _divide),
     Function("div", TypeRule("(integer or decimal, the same)", _bind_whole), _divide_whole),

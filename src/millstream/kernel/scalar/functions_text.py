@@ -9,9 +9,21 @@ import polars as pl
 from millstream.kernel.scalar.expressions import Call, Expression, Literal
 from millstream.kernel.scalar.growth import bytes_of, grown
 from millstream.kernel.scalar.outcome import Failure, Outcome
-from millstream.kernel.scalar.signature import TEXT, WHOLE, Evaluation, Function, Signature, Slot, TypeRule, many, row
-from millstream.types import BINARY, BOOLEAN, INT, STRING
+from millstream.kernel.scalar.signature import (
+    ANY,
+    TEXT,
+    WHOLE,
+    Evaluation,
+    Function,
+    Signature,
+    Slot,
+    TypeRule,
+    many,
+    row,
+)
+from millstream.types import BINARY, BOOLEAN, INT, STRING, DataType
 
+ROW_KEY = "row_key"  # of COUNT(DISTINCT a, b)
 _BYTES_OR_TEXT = Slot("string or binary", lambda kind: BINARY if kind == BINARY else TEXT.accept(kind))
 
 _ONLY_TEXT = Slot("string", lambda kind: None if kind == BINARY else TEXT.accept(kind))
@@ -102,6 +114,20 @@ def _joined_bytes(*values: pl.Expr) -> pl.Expr:
 
 def _all_bytes(*values: pl.Expr) -> pl.Expr:
     return pl.sum_horizontal(map(bytes_of, values))
+
+
+def _row_key(node: Call, *values: pl.Expr) -> pl.Expr:
+    """A text that is the same for equal rows of values, none of which is NULL, and for no others."""
+    texts = [_key_part(value, part.type) for value, part in zip(values, node.arguments, strict=True)]
+    return pl.concat_str([part for text in texts for part in (text.str.len_bytes(), pl.lit(":"), text)])
+
+
+def _key_part(value: pl.Expr, kind: DataType) -> pl.Expr:
+    if kind == BINARY:
+        return value.bin.encode("hex")
+    if kind.is_fractional:
+        value = value + 0.0  # of which there is one zero only
+    return (value if kind.is_decimal else value.to_physical()).cast(pl.String)
 
 
 def _concat_ws(node: Call, separator: pl.Expr, *values: pl.Expr) -> pl.Expr | Outcome:
@@ -222,6 +248,14 @@ def _split_part(node: Call, text: pl.Expr, delimiter: pl.Expr, index: pl.Expr) -
     return Outcome(value, (failure,))
 
 
+def _split_index(node: Call, text: pl.Expr, delimiter: pl.Expr, index: pl.Expr) -> pl.Expr:
+    """Flink's: a part by its number, counted from 0; NULL where it is not there."""
+    known = delimiter.is_not_null() & (index >= 0)
+    part = text.str.split(delimiter).list.get(index.fill_null(0).clip(0), null_on_oob=True)
+    whole = pl.when(index == 0).then(text)
+    return pl.when(known).then(pl.when(delimiter == "").then(whole).otherwise(part))
+
+
 def _initcap(node: Call, text: pl.Expr) -> pl.Expr:
     word = pl.element().str.slice(0, 1).str.to_uppercase() + pl.element().str.slice(1).str.to_lowercase()
     return text.str.split(" ").list.eval(word).list.join(" ")
@@ -282,6 +316,7 @@ FUNCTIONS = (
     Function("right", row(TEXT, WHOLE, result=STRING), _right),
     Function("concat", TypeRule("(string, ...)", _bind_concat), _concat),
     Function("||", TypeRule("(string, string)", _bind_concat), _concat),
+    Function(ROW_KEY, many(ANY, result=STRING), _row_key),
     Function("concat_ws", many(TEXT, first=TEXT, result=STRING), _concat_ws),
     Function("replace", row(TEXT, TEXT, TEXT, optional=1, result=STRING), _replace),
     Function("contains", _TWO_TEXTS, lambda node, a, b: a.str.contains(b, literal=True), reads_once=True),
@@ -293,6 +328,7 @@ FUNCTIONS = (
     Function("repeat", row(TEXT, WHOLE, result=STRING), _repeat),
     Function("lpad", _PADDED, _pad(left=True)),
     Function("rpad", _PADDED, _pad(left=False)),
+    Function("split_index", row(TEXT, TEXT, WHOLE, result=STRING), _split_index),
     Function("split_part", row(TEXT, TEXT, WHOLE, result=STRING), _split_part),
     Function("initcap", row(TEXT, result=STRING), _initcap, reads_once=True),
     Function("ascii", row(TEXT, result=INT), _ascii),

@@ -1,4 +1,4 @@
-"""Functions of dates, timestamps and intervals. Timestamps are in UTC, and so is the session."""
+"""Functions of dates, timestamps and intervals. Clocks are in UTC; `functions.call` gives them those of the session."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from millstream import errors
+from millstream.kernel.scalar.calendar import DAY as DAY_LENGTH
+from millstream.kernel.scalar.calendar import date_after_months, days_of, months_of
 from millstream.kernel.scalar.casts import SECOND, cast_column, truncated_quotient
-from millstream.kernel.scalar.casts_text import days_of
-from millstream.kernel.scalar.coercion import can_cast, cast
+from millstream.kernel.scalar.coercion import cast
 from millstream.kernel.scalar.expressions import Call, Expression, Literal
+from millstream.kernel.scalar.functions_time_zones import localised
 from millstream.kernel.scalar.outcome import Failure, Outcome, always, fails_where_null
 from millstream.kernel.scalar.signature import (
+    CONDITION,
     DAY,
     DAYS,
     INSTANT,
@@ -28,12 +31,15 @@ from millstream.kernel.scalar.signature import (
     TypeRule,
     row,
 )
+from millstream.kernel.scalar.zones import session_zone
 from millstream.types import (
     BIGINT,
     DATE,
+    DOUBLE,
     INT,
     INTERVAL,
     NULL,
+    SMALLINT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -57,12 +63,16 @@ _TRUNCATIONS = {
 }  # fmt: skip
 _DATE_TRUNCATIONS = {name: span for name, span in _TRUNCATIONS.items() if span in ("1y", "1q", "1mo", "1w")}
 _STAMP = pl.Datetime("us", "UTC")
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_WEEKDAY_NUMBERS = {name[:size]: number for number, name in enumerate(_WEEKDAYS) for size in (2, 3, len(name))}
 
 
 def _field(name: str, slot: Slot, part: Callable[[pl.Expr], pl.Expr], *aliases: str) -> Function:
     """A part of a date or time, as an INT."""
     rule = row(slot, result=INT)
-    return Function(name, rule, lambda node, value: part(value).cast(pl.Int32), aliases, reads_once=True)
+    return Function(
+        name, rule, lambda node, value: part(value).cast(pl.Int32), aliases, reads_once=True, is_local=slot is INSTANT
+    )
 
 
 def _truncate(node: Call, unit: pl.Expr, value: pl.Expr) -> pl.Expr:
@@ -151,6 +161,32 @@ def _make_date(node: Call, year: pl.Expr, month: pl.Expr, day: pl.Expr) -> Outco
     return Outcome(value, (fails_where_null((year, month, day), "no such date"),))
 
 
+def _add_months(node: Call, date: pl.Expr, months: pl.Expr) -> Outcome:
+    return Outcome(date_after_months(date, months), (fails_where_null((date, months), "DATE overflow"),))
+
+
+def _months_between(node: Call, end: pl.Expr, start: pl.Expr, rounded: pl.Expr | None = None) -> pl.Expr:
+    """Whole months between equal days of months, or last ones; else a month counts 31 days."""
+    last = [stamp.dt.date().dt.month_end() == stamp.dt.date() for stamp in (end, start)]
+    day = [stamp.dt.day().cast(pl.Int64) for stamp in (end, start)]
+    clock = [stamp.to_physical() % DAY_LENGTH // SECOND for stamp in (end, start)]
+    whole = (months_of(end) - months_of(start)).cast(pl.Float64)
+    seconds = (day[0] - day[1]) * 86_400 + clock[0] - clock[1]
+    exact = whole + seconds.cast(pl.Float64) / 2_678_400.0
+    nearest = (exact * 1e8 + 0.5).floor() / 1e8
+    fraction = nearest if rounded is None else pl.when(rounded).then(nearest).when(~rounded).then(exact)
+    return pl.when((day[0] == day[1]) | (last[0] & last[1])).then(whole).otherwise(fraction)
+
+
+def _next_day(node: Call, date: pl.Expr, name: pl.Expr) -> Outcome:
+    wanted = (
+        name.str.strip_chars().str.to_lowercase().replace_strict(_WEEKDAY_NUMBERS, default=None, return_dtype=pl.Int64)
+    )
+    days = date.to_physical().cast(pl.Int64)
+    value = (days + 1 + (wanted - 4 - days) % 7).cast(pl.Int32, strict=False).cast(pl.Date)  # 1970 began on a Thursday
+    return Outcome(value, (fails_where_null((date, name), "no day of the week has this name"),))
+
+
 def _last_day(node: Call, date: pl.Expr) -> pl.Expr:
     return date.dt.month_end()
 
@@ -210,26 +246,17 @@ def _extract(arguments: Sequence[Expression]) -> Expression | None:
     accepted = slot.accept(source.type)
     if accepted is None:
         return None
-    return Call(_SECONDS if field == "second_with_fraction" else INT, field, (cast(source, accepted),))
-
-
-def _cast_to(target: DataType, *, via_text: bool = False) -> Callable[[Sequence[Expression]], Expression | None]:
-    def build(arguments: Sequence[Expression]) -> Expression | None:
-        if len(arguments) != 1:
-            return None
-        source = arguments[0]
-        if can_cast(source.type, target):
-            return cast(source, target)
-        return cast(cast(source, STRING), target) if via_text and can_cast(source.type, STRING) else None
-
-    return build
+    part = Call(_SECONDS if field == "second_with_fraction" else INT, field, (cast(source, accepted),))
+    return part if (zone := session_zone()) is None else localised(part, zone)
 
 
 _MOMENT = Slot(
     "timestamp, date or string",
     lambda kind: kind if kind in (DATE, TIMESTAMP, TIMESTAMP_NTZ, STRING) else TIMESTAMP if kind == NULL else None,
 )
+_MONTHS = Slot("integer", lambda kind: INT if kind in (TINYINT, SMALLINT, INT, STRING, NULL) else None)
 _NUMBER = Slot("number", lambda kind: kind if kind.is_numeric else BIGINT if kind == NULL else None)
+_BETWEEN = row(INSTANT, INSTANT, CONDITION, optional=1, result=DOUBLE)
 _INTERVALS = row(Slot("interval", lambda kind: kind if kind == INTERVAL else None), result=INT)
 _SECOND_RULE = row(Slot("timestamp", lambda kind: kind if kind == INTERVAL else INSTANT.accept(kind)), result=_SECONDS)
 
@@ -247,17 +274,22 @@ FUNCTIONS = (
     _field("hour", INSTANT, lambda value: value.dt.hour()),
     _field("minute", INSTANT, lambda value: value.dt.minute()),
     _field("second", INSTANT, lambda value: value.dt.second()),
-    Function("second_with_fraction", _SECOND_RULE, _second_with_fraction),
+    Function("second_with_fraction", _SECOND_RULE, _second_with_fraction, is_local=True),
     Function("interval_day", _INTERVALS, _interval_part(86_400 * SECOND, None, pl.Int32())),
     Function("interval_hour", _INTERVALS, _interval_part(3600 * SECOND, 24, pl.Int8())),
     Function("interval_minute", _INTERVALS, _interval_part(60 * SECOND, 60, pl.Int8())),
-    Function("date_trunc", _with_unit(TEXT, INSTANT, unit_at=0, result=TIMESTAMP), _truncate, reads_once=True),
+    Function(
+        "date_trunc", _with_unit(TEXT, INSTANT, unit_at=0, result=TIMESTAMP), _truncate, reads_once=True, is_local=True
+    ),
     Function("trunc", _with_unit(DAY, TEXT, unit_at=1, result=DATE), _truncate_date, reads_once=True),
     Function("last_day", row(DAY, result=DATE), _last_day, reads_once=True),
     Function("date_add", row(DAY, DAYS, result=DATE), _add_days(1), aliases=("dateadd",)),
     Function("date_sub", row(DAY, DAYS, result=DATE), _add_days(-1)),
+    Function("add_months", row(DAY, _MONTHS, result=DATE), _add_months),
+    Function("months_between", _BETWEEN, _months_between, is_local=True),
+    Function("next_day", row(DAY, TEXT, result=DATE), _next_day),
     Function("datediff", row(DAY, DAY, result=INT), _difference, aliases=("date_diff",), reads_once=True),
-    Function("unix_timestamp", row(_MOMENT, result=BIGINT), _unix_timestamp, aliases=("to_unix_timestamp",)),
+    Function("seconds_since_1970", row(_MOMENT, result=BIGINT), _unix_timestamp),
     Function("unix_seconds", row(STAMP, result=BIGINT), _since_epoch(SECOND), reads_once=True),
     Function("unix_millis", row(STAMP, result=BIGINT), _since_epoch(1000), reads_once=True),
     Function("unix_micros", row(STAMP, result=BIGINT), _since_epoch(1), reads_once=True),
@@ -270,6 +302,4 @@ FUNCTIONS = (
 
 REWRITES = (
     Rewrite("extract", "(constant string, date, timestamp or interval)", _extract, aliases=("date_part", "datepart")),
-    Rewrite("to_date", "(string, date or timestamp)", _cast_to(DATE, via_text=True)),
-    Rewrite("to_timestamp", "(string, number, date or timestamp)", _cast_to(TIMESTAMP, via_text=True)),
 )

@@ -3,9 +3,13 @@
     DATE ± days                   DATE            DATE - DATE, timestamp - timestamp    INTERVAL
     DATE or timestamp ± INTERVAL  timestamp       INTERVAL ± INTERVAL                   INTERVAL
     INTERVAL * or / number        INTERVAL (rounded half up to a microsecond)
+    DATE ± months                 DATE            timestamp ± months                    timestamp
+    months ± months               months          months * or / number                  months (rounded half up)
 
-Intervals are days to microseconds; there is no interval type for days alone, so a constant INTERVAL of whole days
-added to a DATE stays a DATE (as INTERVAL '1' DAY does in Spark), and any other INTERVAL makes it a timestamp.
+Months are intervals of years and months: the day of the month stays, or becomes the last one of a month that is
+shorter, and the time of day stays. Other intervals are days to microseconds; there is no interval type for days alone,
+so a constant INTERVAL of whole days added to a DATE stays a DATE (as INTERVAL '1' DAY does in Spark), and any other
+INTERVAL makes it a timestamp.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import numpy as np
 import polars as pl
 
 from millstream.kernel.scalar import decimals, floats
+from millstream.kernel.scalar.calendar import date_after_months, ticks_after_months
 from millstream.kernel.scalar.expressions import Call, Expression, Literal
 from millstream.kernel.scalar.outcome import Failure, Outcome, fails_where_null
 from millstream.kernel.scalar.signature import Signature
@@ -26,6 +31,7 @@ from millstream.types import (
     DOUBLE,
     INT,
     INTERVAL,
+    MONTHS,
     NULL,
     SMALLINT,
     STRING,
@@ -38,11 +44,12 @@ from millstream.types import (
 )
 
 TAKES = {
-    "+": "(number, number), (date, days), (timestamp, interval) or (interval, interval)",
+    "+": "(number, number), (date, days), (date or timestamp, interval) or (interval, interval)",
     "-": "(number, number), (date, days), (date, date), (timestamp, timestamp or interval) or (interval, interval)",
     "*": "(number, number) or (interval, number)",
     "/": "(number, number) or (interval, number)",
 }
+_SPANS = (INTERVAL, MONTHS)
 _STAMPS = (TIMESTAMP, TIMESTAMP_NTZ)
 _DAYS = (TINYINT, SMALLINT, INT)
 _DAY = 86_400_000_000
@@ -54,12 +61,15 @@ def bind(operator: str, arguments: Sequence[Expression]) -> Signature | None:
         return _bind_scaling(operator, left, right)
     if operator not in ("+", "-"):
         return None
-    if (left == INTERVAL and right in (INTERVAL, NULL)) or (right == INTERVAL and left == NULL):
-        return Signature((INTERVAL, INTERVAL), INTERVAL)
-    if operator == "+" and (right.is_temporal and left in (*_DAYS, INTERVAL, NULL)):
+    for kind in (INTERVAL, MONTHS):
+        if (left == kind and right in (kind, NULL)) or (right == kind and left == NULL):
+            return Signature((kind, kind), kind)
+    if operator == "+" and (right.is_temporal and left in (*_DAYS, INTERVAL, MONTHS, NULL)):
         # What is added may stand first; the date or timestamp decides.
         flipped = bind(operator, (arguments[1], arguments[0]))
         return flipped and Signature((flipped.arguments[1], flipped.arguments[0]), flipped.result)
+    if left.is_temporal and right == MONTHS:
+        return Signature((left, MONTHS), left)
     if left == DATE and right in _DAYS:
         return Signature((DATE, INT), DATE)
     if operator == "-" and (left.is_temporal or right.is_temporal):
@@ -86,16 +96,16 @@ def _bind_difference(left: DataType, right: DataType) -> Signature | None:
 
 
 def _bind_scaling(operator: str, left: DataType, right: DataType) -> Signature | None:
-    if operator == "*" and right == INTERVAL != left:
+    if operator == "*" and right in _SPANS and left not in _SPANS:
         flipped = _bind_scaling(operator, right, left)
         return flipped and Signature((flipped.arguments[1], flipped.arguments[0]), flipped.result)
-    if left != INTERVAL:
+    if left not in _SPANS:
         return None
     if right.is_integer:
-        return Signature((INTERVAL, BIGINT), INTERVAL)
+        return Signature((left, BIGINT), left)
     if right.is_decimal:
-        return Signature((INTERVAL, right), INTERVAL)
-    return Signature((INTERVAL, DOUBLE), INTERVAL) if right.is_fractional or right in (STRING, NULL) else None
+        return Signature((left, right), left)
+    return Signature((left, DOUBLE), left) if right.is_fractional or right in (STRING, NULL) else None
 
 
 def _is_whole_days(argument: Expression) -> bool:
@@ -106,8 +116,10 @@ def _is_whole_days(argument: Expression) -> bool:
 def add(node: Call, left: pl.Expr, right: pl.Expr, sign: int) -> Outcome | None:
     """left + sign * right where time is involved; None where it is not."""
     one, other = (argument.type for argument in node.arguments)
-    if not (one.is_temporal or other.is_temporal or INTERVAL in (one, other)):
+    if not (one.is_temporal or other.is_temporal or one in _SPANS or other in _SPANS):
         return None
+    if MONTHS in (one, other):
+        return _add_months(node, left, right, sign)
     if node.type == INTERVAL and one == DATE:
         days = left.to_physical().cast(pl.Int64) - right.to_physical().cast(pl.Int64)
         return Outcome((days * _DAY).cast(pl.Duration("us")))
@@ -124,6 +136,18 @@ def add(node: Call, left: pl.Expr, right: pl.Expr, sign: int) -> Outcome | None:
     return Outcome(total.cast(to_polars(node.type)), (Failure(overflows, f"{node.type} overflow"),))
 
 
+def _add_months(node: Call, left: pl.Expr, right: pl.Expr, sign: int) -> Outcome:
+    if node.type == MONTHS:
+        return _months(left.cast(pl.Int64) + sign * right.cast(pl.Int64), (left, right))
+    moment, months = (left, right) if node.arguments[1].type == MONTHS else (right, left)
+    months = sign * months.cast(pl.Int64)
+    if node.type == DATE:
+        value = date_after_months(moment, months)
+    else:
+        value = ticks_after_months(moment, months).cast(to_polars(node.type))
+    return Outcome(value, (fails_where_null((left, right), f"{node.type} overflow"),))
+
+
 def _add_days(left: pl.Expr, right: pl.Expr, one: DataType, other: DataType, sign: int) -> Outcome:
     def days_of(column: pl.Expr, kind: DataType) -> pl.Expr:
         days = column.to_physical().cast(pl.Int64)
@@ -136,7 +160,7 @@ def _add_days(left: pl.Expr, right: pl.Expr, one: DataType, other: DataType, sig
 
 def multiply(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
     kinds = [argument.type for argument in node.arguments]
-    span, factor, kind = (left, right, kinds[1]) if kinds[0] == INTERVAL else (right, left, kinds[0])
+    span, factor, kind = (left, right, kinds[1]) if kinds[0] in _SPANS else (right, left, kinds[0])
     ticks = span.to_physical()
     if kind == BIGINT:
         product = ticks.cast(pl.Int128) * factor.cast(pl.Int128)
@@ -144,8 +168,8 @@ def multiply(node: Call, left: pl.Expr, right: pl.Expr) -> Outcome:
         types = (decimal(20, 0), kind)
         product = decimals.multiply(ticks.cast(pl.Int128), decimals.unscaled(factor), types, decimal(38, 0))
     else:
-        return _rounded(ticks.cast(pl.Float64) * factor, (left, right))
-    return _interval(product, (left, right))
+        return _rounded(ticks.cast(pl.Float64) * factor, (left, right), node.type)
+    return _span(product, (left, right), node.type)
 
 
 def divide(node: Call, left: pl.Expr, right: pl.Expr, by_zero: Failure) -> Outcome:
@@ -153,17 +177,17 @@ def divide(node: Call, left: pl.Expr, right: pl.Expr, by_zero: Failure) -> Outco
     ticks = left.to_physical()
     nonzero = pl.when(right.to_physical() != 0).then(right)
     if kind.is_fractional:
-        outcome = _rounded(floats.divide(ticks.cast(pl.Float64), right), (left, nonzero))
+        outcome = _rounded(floats.divide(ticks.cast(pl.Float64), right), (left, nonzero), node.type)
     else:
         exact = kind if kind.is_decimal else decimal(20, 0)
         divisor = decimals.unscaled(right) if kind.is_decimal else right.cast(pl.Int128)
         quotient = decimals.divide(ticks.cast(pl.Int128), divisor, (decimal(20, 0), exact), decimal(38, 0))
-        outcome = _interval(quotient, (left, nonzero))
+        outcome = _span(quotient, (left, nonzero), node.type)
     return Outcome(outcome.value, (by_zero, *outcome.failures))
 
 
-def _rounded(microseconds: pl.Expr, arguments: Sequence[pl.Expr]) -> Outcome:
-    return _interval(floats.by_numpy(_half_away_from_zero, microseconds), arguments)
+def _rounded(number: pl.Expr, arguments: Sequence[pl.Expr], kind: DataType) -> Outcome:
+    return _span(floats.by_numpy(_half_away_from_zero, number), arguments, kind)
 
 
 def _half_away_from_zero(values: floats.Doubles) -> floats.Doubles:
@@ -172,6 +196,14 @@ def _half_away_from_zero(values: floats.Doubles) -> floats.Doubles:
     return whole + away
 
 
+def _span(number: pl.Expr, arguments: Sequence[pl.Expr], kind: DataType) -> Outcome:
+    return _interval(number, arguments) if kind == INTERVAL else _months(number, arguments)
+
+
 def _interval(microseconds: pl.Expr, arguments: Sequence[pl.Expr]) -> Outcome:
     value = microseconds.cast(pl.Int64, strict=False).cast(pl.Duration("us"))
     return Outcome(value, (fails_where_null(arguments, "INTERVAL overflow"),))
+
+
+def _months(months: pl.Expr, arguments: Sequence[pl.Expr]) -> Outcome:
+    return Outcome(months.cast(pl.Int32, strict=False), (fails_where_null(arguments, "INTERVAL overflow"),))

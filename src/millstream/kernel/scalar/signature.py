@@ -21,6 +21,7 @@ from millstream.types import (
     DOUBLE,
     INT,
     INTERVAL,
+    MONTHS,
     NULL,
     SMALLINT,
     STRING,
@@ -65,7 +66,8 @@ class Function:
 
     `reads_once` promises that the evaluation uses each argument once, so that nested calls become one Polars
     expression; other functions have their arguments computed into columns first. `proceeds` is for functions that
-    stop early: the rows on which, given one argument's value, the arguments after it are evaluated too.
+    stop early: the rows on which, given one argument's value, the arguments after it are evaluated too. `is_local` are
+    functions that read clocks: in a session that is not in UTC their TIMESTAMPs are those of its zone.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Function:
     aliases: tuple[str, ...] = ()
     reads_once: bool = False
     proceeds: Callable[[pl.Expr], pl.Expr] | None = None
+    is_local: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,9 @@ CONDITION = _slot("boolean", BOOLEAN)
 DAY = _slot("date", DATE, TIMESTAMP, TIMESTAMP_NTZ, to=DATE)
 INSTANT = _slot("timestamp", DATE, TIMESTAMP, TIMESTAMP_NTZ, to=TIMESTAMP)
 STAMP = Slot("timestamp", lambda kind: TIMESTAMP if kind in (TIMESTAMP, TIMESTAMP_NTZ, NULL) else None)
-NUMBER_OR_INTERVAL = Slot("number or interval", lambda kind: INTERVAL if kind == INTERVAL else _accept_number(kind))
+NUMBER_OR_INTERVAL = Slot(
+    "number or interval", lambda kind: kind if kind in (INTERVAL, MONTHS) else _accept_number(kind)
+)
 
 
 def first_type(types: tuple[DataType, ...]) -> DataType:

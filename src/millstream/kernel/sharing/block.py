@@ -9,7 +9,9 @@ over the attributes, so these queries have their bit with the first of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 
 import numpy as np
 import polars as pl
@@ -19,6 +21,8 @@ from millstream.kernel.scalar.expressions import Expression
 from millstream.kernel.sharing.identity import value_of
 from millstream.kernel.sharing.lineage import BLOCK_SIZE, WORD_BITS, WORDS, Bitmaps, Flags, bit_of, bitmap, word_of
 from millstream.kernel.sharing.predicates import AtomPosition, Entries, Module
+
+_serials = count()
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,11 @@ class LineageBlock:
     members: Bitmaps
     filters: tuple[ModuleFilter, ...]
     dictionaries: dict[Expression, pl.Series]
+    serial: int = field(default_factory=_serials.__next__)  # that no other block has, but for one by other dictionaries
+
+    @cached_property
+    def attributes(self) -> tuple[Expression, ...]:
+        return tuple(dict.fromkeys(side.attribute for each in self.filters for side in each.sides))
 
     @property
     def size(self) -> int:

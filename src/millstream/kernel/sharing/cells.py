@@ -11,23 +11,36 @@ out. So a cell is the same whatever queries come later, and cells of different s
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from millstream.kernel.batch import INTERVAL_COLUMNS, Batch, concat, empty_batch, value_column
+from millstream.kernel.batch import END, INTERVAL_COLUMNS, START, Batch, concat, empty_batch, value_column
+from millstream.kernel.columns import only, with_columns
 from millstream.kernel.distribution import Distribution, anywhere
 from millstream.kernel.hashing import mix_bits
 from millstream.kernel.keys import Positions
-from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.operator import Operator, Progress, Segment, State
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
-from millstream.kernel.sharing.lineage import BLOCK, BLOCK_SIZE, WORDS, Bitmaps, any_bit, lineage_of
+from millstream.kernel.sharing.lineage import (
+    BLOCK,
+    BLOCK_SIZE,
+    WORD_BITS,
+    WORDS,
+    Bitmaps,
+    any_bit,
+    bit_of,
+    expand,
+    lineage_of,
+)
+from millstream.kernel.sharing.parameters import QUERIES
+from millstream.kernel.sharing.query_windows import SizedWindow
 from millstream.kernel.sharing.selected import Room
 from millstream.kernel.storage.memory import can_keep_index
-from millstream.kernel.storage.segments import gather
+from millstream.kernel.storage.segments import gather, numbers
 from millstream.types import BIGINT, BINARY, Field, Schema
 
 CELL: Schema = (Field("span", BIGINT), Field("lineage", BINARY))
@@ -50,10 +63,11 @@ class CellSelection(Operator):
     (0, b'\x06\x00\x00\x00\x00\x00\x00\x00', 9, [2, 4), +1)
     """
 
-    def __init__(self, selection: GroupedSelection, projection: Operator) -> None:
+    def __init__(self, selection: GroupedSelection, projection: Operator, window: SizedWindow | None = None) -> None:
         self.schema = (*CELL, *projection.schema)
         self.selection = selection
         self.projection = projection
+        self.window = window  # of each query, where rows are elements
 
     @property
     def distribution(self) -> Distribution:
@@ -70,7 +84,7 @@ class CellSelection(Operator):
             numbered = pl.DataFrame(pl.Series(_ROW, np.arange(piece.height, dtype=np.uint32)))
             found, own = self.selection.select(piece, {**state, **learned}, errors, room, carried=numbered)
             learned = {**learned, **own}
-            pieces += self._cells(piece, found, progress)
+            pieces += self._cells(piece, found, state.get(QUERIES, ()), progress)
         return concat(pieces, empty_batch(self.schema)), {
             **learned,
             **self.selection.awaited(state, errors, progress),
@@ -79,7 +93,7 @@ class CellSelection(Operator):
     def of_queries(self, state: State, queries: pl.Series) -> State:
         return self.selection.of_queries(state, queries)
 
-    def _cells(self, batch: Batch, found: pl.DataFrame, progress: Progress) -> list[Batch]:
+    def _cells(self, batch: Batch, found: pl.DataFrame, table: Sequence[Segment], progress: Progress) -> list[Batch]:
         """The rows of a batch by span, given which of them are wanted in which blocks."""
         made: list[Batch] = []
         rows, blocks, bits = found[_ROW].to_numpy(), found[BLOCK].to_numpy(), lineage_of(found)
@@ -91,17 +105,31 @@ class CellSelection(Operator):
                 first = int(block) % _BLOCKS * WORDS
                 wide[rows[of_block], first : first + bits.shape[1]] = bits[of_block]
             wanted = np.flatnonzero(any_bit(wide))
-            chosen = pl.DataFrame(gather(batch, batch.columns, wanted))
+            wide, chosen = wide[wanted], pl.DataFrame(gather(batch, batch.columns, wanted))
+            if self.window is not None:
+                chosen, wide = _in_windows(chosen, wide, span * SPAN, self.window, table)
             values, _ = self.projection.step([chosen], {}, progress)
             columns = [values[name].alias(value_column(index + len(CELL))) for index, name in enumerate(self._names)]
-            spans = pl.Series(SPAN_COLUMN, np.full(wanted.size, span, np.int64))
+            spans = pl.Series(SPAN_COLUMN, np.full(len(wide), span, np.int64))
             intervals = [values[name] for name in INTERVAL_COLUMNS]
-            made.append(pl.DataFrame([spans, _as_bytes(wide[wanted]), *columns, *intervals]))
+            made.append(pl.DataFrame([spans, _as_bytes(wide), *columns, *intervals]))
         return made
 
     @property
     def _names(self) -> list[str]:
         return [value_column(index) for index in range(len(self.projection.schema))]
+
+
+def _in_windows(
+    elements: Batch, bitmaps: Bitmaps, first: int, window: SizedWindow, table: Sequence[Segment]
+) -> tuple[Batch, Bitmaps]:
+    """Elements and the queries that want them, from a number on: once for each window that these have."""
+    known = window.of_queries(table)
+    rows, windows, bits = known.taken_apart(bitmaps, first)
+    start, end = window.intervals(numbers(elements, START)[rows], known.sizes[windows])
+    there = np.flatnonzero(start < end)
+    shown = pl.DataFrame(gather(elements, elements.columns, rows[there]))
+    return with_columns(shown, pl.Series(START, start[there]), pl.Series(END, end[there])), bits[there]
 
 
 def _as_bytes(bitmaps: Bitmaps) -> pl.Series:
@@ -134,12 +162,38 @@ def _distinct(bitmaps: Bitmaps) -> tuple[Positions, Positions]:
 # From cells to their queries
 
 
+def cell_of(query: int) -> tuple[int, bytes]:
+    """The span and lineage of the cell of one query alone."""
+    bit = query % SPAN
+    return query // SPAN, (1 << bit).to_bytes((bit // WORD_BITS + 1) * 8, "little")
+
+
+def by_span(cells: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+    """Rows of cells, span by span."""
+    spans = cells.get_column(SPAN_COLUMN).to_numpy()
+    for span in np.unique(spans).tolist():
+        yield span, only(cells, spans == span)
+
+
+def members_of(cells: pl.DataFrame, span: int, queries: npt.NDArray[np.int64]) -> tuple[Positions, Positions]:
+    """A row and a query for each row of cells of a span and query that is in its cell, of some queries, sorted."""
+    first, past = np.searchsorted(queries, [span * SPAN, (span + 1) * SPAN])
+    own = queries[first:past]
+    bits = bitmaps_of(cells)
+    mask = np.zeros(SPAN // WORD_BITS, np.uint64)
+    np.bitwise_or.at(mask, own % SPAN // WORD_BITS, bit_of(own))
+    bits &= mask[: bits.shape[1]]
+    wanted = np.flatnonzero(any_bit(bits))
+    row, bit = expand(bits[wanted])
+    return wanted[row], span * SPAN + bit
+
+
 def cells_of(rows: pl.DataFrame, query: int) -> Positions:
     """Which rows are of cells that the query is in."""
     byte, bit = query % SPAN // 8, query % 8
     planes = _planes_of(rows)
     if byte < len(planes):
-        found = planes[byte] >> np.uint8(bit) & np.uint8(1)
+        found = (planes[byte] & np.uint8(1 << bit)) != 0
         spans = rows[SPAN_COLUMN].to_numpy()
         if spans.size and (spans[0] != query // SPAN or spans[0] != spans[-1] or (spans != spans[0]).any()):
             found &= spans == query // SPAN

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.batch import ARRIVAL, WEIGHT, Batch, concat
+from millstream.kernel.batch import ARRIVAL, INSTANT, WEIGHT, Batch, concat
 from millstream.kernel.distribution import Distribution
 from millstream.kernel.keys import Positions, key_codes, stable_order
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
@@ -71,8 +71,9 @@ class Expand(Operator):
     (2, 8, [2, 4), +1)
     """
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, in_order: bool = False) -> None:
         self.schema = with_query(schema)
+        self.in_order = in_order  # whether elements keep their arrival numbers, and so stay apart
         self._width = len(schema)
 
     @property
@@ -81,7 +82,8 @@ class Expand(Operator):
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
         batch = inputs[0]
-        kept = [name for name in batch.columns if name not in (BLOCK, LINEAGE, ARRIVAL)]
+        dropped = (BLOCK, LINEAGE) if self.in_order else (BLOCK, LINEAGE, ARRIVAL, INSTANT)
+        kept = [name for name in batch.columns if name not in dropped]
         empty = expanded(pl.Series([], dtype=pl.Int64), batch.clear().select(kept).get_columns())
         pieces = [_written(batch, kept, *sums) for sums in _sums(batch, kept)] if batch.height else []
         return concat(pieces, empty), NO_STATE

@@ -6,6 +6,7 @@ own intervals; where it has most of them, its bitmaps are spread out over all.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -54,6 +55,11 @@ class Axis:
             return None
         codes = np.arange(int(self.cuts[-1] - self._least) + 1, dtype=np.uint64) + self._least
         return self.cuts.searchsorted(codes, side="right").astype(np.intp)
+
+    @cached_property
+    def identity(self) -> bytes:
+        """The same for axes with the same cuts, as far as these are codes of their own."""
+        return hashlib.blake2b(self.cuts.tobytes(), digest_size=16).digest()
 
     @property
     def _least(self) -> np.uint64:
@@ -107,6 +113,10 @@ class Lookup:
     ends: Positions | None
     total: int
 
+    @property
+    def size(self) -> int:
+        return self.bits.nbytes + 2 * min(self.total, _MAP)
+
     @cached_property
     def _map(self) -> npt.NDArray[np.uint16] | None:
         return self._mapped().astype(np.uint16) if self.total <= _MAP else None
@@ -154,12 +164,14 @@ class Index:
 
     @property
     def size(self) -> int:
-        lookups = [lookup for block in self.blocks for f in block.filters for lookup in f.lookups]
-        return 4096 + sum(lookup.bits.nbytes + 2 * min(lookup.total, _MAP) for lookup in lookups)
+        return 4096 + sum(lookup.size for block in self.blocks for f in block.filters for lookup in f.lookups)
 
 
 _blocks: Recent[LineageBlock] = Recent(1 << 29, lambda made: made.size)  # by what is asked
 _blocks_of_pieces: Recent[LineageBlock] = Recent(1 << 29, lambda made: made.size)
+_filters_of_blocks: Recent[tuple[BlockFilter, ...]] = Recent(
+    1 << 28, lambda made: 256 + sum(lookup.size for each in made for lookup in each.lookups)
+)
 _indexes: Recent[Index] = Recent(1 << 30, lambda made: made.size)
 
 
@@ -233,7 +245,10 @@ def _assembled(found: Sequence[tuple[LineageBlock, Sequence[tuple[int, BlockPred
         for attribute, constants in block.dictionaries.items():
             texts.setdefault(attribute, []).append(constants)
     dictionaries = {attribute: dictionary(constants) for attribute, constants in texts.items()}
-    current = [replace(block, filters=_by_dictionaries(block, dictionaries)) for block, _ in found]
+    current = [
+        replace(block, filters=_by_dictionaries(block, dictionaries)) if block.dictionaries else block
+        for block, _ in found
+    ]
     cuts: dict[Expression, list[Codes]] = {}
     for block in current:
         for each in block.filters:
@@ -243,19 +258,12 @@ def _assembled(found: Sequence[tuple[LineageBlock, Sequence[tuple[int, BlockPred
         attribute: Axis(attribute, _constants(attribute, dictionaries), np.unique(np.concatenate(values)))
         for attribute, values in cuts.items()
     }
-    numbers = {attribute: number for number, attribute in enumerate(axes)}
+    numbered = {attribute: (number, axis) for number, (attribute, axis) in enumerate(axes.items())}
     indexed = [
         IndexedBlock(
             block.number,
             block.members,
-            tuple(
-                BlockFilter(
-                    str(each.module),
-                    tuple(_lookup(side, numbers[side.attribute], axes[side.attribute].cuts) for side in each.sides),
-                    each.relevant,
-                )
-                for each in block.filters
-            ),
+            _filters(block, numbered),
             tuple(
                 replace(residual, mask=residual.mask[: block.members.size])
                 for _, piece in pieces
@@ -265,6 +273,26 @@ def _assembled(found: Sequence[tuple[LineageBlock, Sequence[tuple[int, BlockPred
         for block, (_, pieces) in zip(current, found, strict=True)
     ]
     return Index(tuple(axes.values()), tuple(indexed))
+
+
+def _filters(block: LineageBlock, axes: Mapping[Expression, tuple[int, Axis]]) -> tuple[BlockFilter, ...]:
+    """The filters of a block, by the ranks of axes. Most blocks, and the cuts of most axes, are those of the time
+    before."""
+
+    def made() -> tuple[BlockFilter, ...]:
+        return tuple(
+            BlockFilter(
+                str(each.module),
+                tuple(_lookup(side, axes[side.attribute][0], axes[side.attribute][1].cuts) for side in each.sides),
+                each.relevant,
+            )
+            for each in block.filters
+        )
+
+    if block.dictionaries:
+        return made()
+    ranked = ((number, axis.identity) for number, axis in (axes[a] for a in block.attributes))
+    return _filters_of_blocks.get((block.serial, *ranked), made)
 
 
 def _constants(attribute: Expression, dictionaries: Mapping[Expression, pl.Series]) -> pl.Series | None:

@@ -16,7 +16,7 @@ long as the segment.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -27,7 +27,7 @@ import polars as pl
 
 from millstream.kernel.columns import only, with_columns
 from millstream.kernel.keys import Codes, Positions, key_codes
-from millstream.kernel.operator import Segment
+from millstream.kernel.operator import Segment, State
 from millstream.kernel.scalar.evaluate import evaluate
 from millstream.kernel.scalar.expressions import Expression, columns_used, shift_columns
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
@@ -35,6 +35,7 @@ from millstream.kernel.sharing.identity import Recent
 from millstream.kernel.sharing.index import Axis, BlockFilter, Index
 from millstream.kernel.sharing.keyed_selection import KeyedSelection, QueriesByKey
 from millstream.kernel.sharing.lineage import Bitmaps, Flags, any_bit
+from millstream.kernel.sharing.parameters import QUERIES
 from millstream.kernel.sharing.signature_classes import SIGNATURE, SignatureClasses, Signatures
 from millstream.kernel.storage.memory import can_keep_index
 from millstream.kernel.storage.probing import Pairs
@@ -47,7 +48,7 @@ _ROWS = 1 << 12  # rows whose bits are looked at together: they stay in the cach
 _SAMPLE = 1 << 10  # combinations that tell how many of them are wanted
 _PROBED = 256  # rows that tell how many partners a row has
 # Pairs, and pairs of each row, from which it is worth while to look for those that somebody wants by classes.
-_FEW_PAIRS, _FEW_PARTNERS = 1 << 12, 2
+_FEW_PAIRS, _FEW_PARTNERS = 1 << 9, 1
 _FLAGS_EACH = 4  # pairs of classes that may be compared for each pair that is looked at
 _VERSIONS = 256  # of query tables that are remembered
 _WORTH_IT = 0.75  # where more are wanted, looking for the others costs more than making them
@@ -59,12 +60,20 @@ class InputSelections:
     def __init__(self, step: str, widths: Sequence[int], selection: GroupedSelection | KeyedSelection) -> None:
         self.step, self.widths, self.selection = step, tuple(widths), selection
 
-    def at(self, table: tuple[Segment, ...]) -> InputLineage:
-        """For a version of the query table."""
+    @property
+    def is_indexed(self) -> bool:
+        """Whether queries are found by comparisons of any attributes, and not by a key that each has."""
+        return isinstance(self.selection, GroupedSelection)
+
+    def of(self, state: State) -> InputLineage:
+        """For the version of the query table that a step is given with its state."""
+        table = state.get(QUERIES, ())
         if isinstance(self.selection, KeyedSelection):
-            queries: Index | QueriesByKey | None = self.selection.queries(table)
-        else:
-            queries = self.selection.index(table)
+            return self.lineage(self.selection.queries(table))
+        return self.lineage(self.selection.index(table))
+
+    def lineage(self, queries: Index | QueriesByKey | None) -> InputLineage:
+        """What these queries want."""
         return _lineages.get((self.step, id(queries)), lambda: self._made(queries))
 
     def _made(self, queries: Index | QueriesByKey | None) -> InputLineage:
@@ -135,14 +144,15 @@ class _KeyedInput:
 
 @dataclass(frozen=True)
 class SignaturesByQueries:
-    """Signatures that the same queries want are of one class: the class of each, and one of each class."""
+    """Signatures that the same queries want are of one class: the class of each, and the queries of each class, a flag
+    for each bit of all blocks."""
 
     of: Positions
-    signatures: Signatures
+    queries: Flags
 
     @property
     def count(self) -> int:
-        return self.signatures.size
+        return len(self.queries)
 
 
 class IndexedInput:
@@ -151,7 +161,7 @@ class IndexedInput:
     def __init__(
         self, axes: Mapping[int, Axis], filters: Sequence[Sequence[BlockFilter]], members: Sequence[Bitmaps]
     ) -> None:
-        self.axes, self.filters = dict(axes), filters
+        self.axes, self.filters, self._members = dict(axes), filters, members
         sizes = [axis.cuts.size + 2 for axis in axes.values()]
         self.count = prod(sizes)
         self._places = {
@@ -186,11 +196,16 @@ class IndexedInput:
 
     def classes(self) -> SignaturesByQueries:
         every = np.arange(self.count)
-        bits = [self.bits(block, every) for block in range(len(self.filters))]
-        together = np.ascontiguousarray(np.hstack([each for each in bits if each is not None]))
+        found = [self.bits(block, every) for block in range(len(self.filters))]
+        parts = [
+            np.broadcast_to(members, (self.count, members.size)) if bits is None else bits
+            for bits, members in zip(found, self._members, strict=True)
+        ]
+        together = np.ascontiguousarray(np.hstack(parts))
         rows = together.view(np.dtype((np.void, together.itemsize * together.shape[1])))[:, 0]
-        _, signatures, of = np.unique(rows, return_index=True, return_inverse=True)
-        return SignaturesByQueries(of, signatures)
+        _, firsts, of = np.unique(rows, return_index=True, return_inverse=True)
+        queries = np.unpackbits(together[firsts].view(np.uint8), axis=1, bitorder="little")
+        return SignaturesByQueries(of, queries.view(np.bool_))
 
     def bits(self, block: int, signatures: Signatures) -> Bitmaps | None:
         """The queries of a block that want rows of these signatures; None where the input says nothing of any."""
@@ -254,19 +269,34 @@ class InputLineage:
         self._flags: dict[tuple[int, ...], Flags] = {}
         self._paired: SignatureClasses | None = None
 
-    def wanted(self, source: int, segment: Segment) -> Segment:
+    def flags(self, source: int, rows: Segment) -> tuple[Flags | None, Signatures | None]:
+        """Which rows of an input some query may want (None: all of them), and their signatures where pairs of rows are
+        looked at."""
+        flags, signatures = self.inputs[source].find(rows)
+        return flags, signatures if self._is_paired else None
+
+    def note_unwanted(self, source: int, segment: Segment, made_of: Sequence[Segment] = ()) -> None:
+        """No query wants any of the rows; unless they come from segments of which that is not known."""
+        if all(self._known_of(source, part) is _NOTHING for part in made_of):
+            _versions_of(segment)[self.step, source] = self, _NOTHING, 0
+
+    def _known_of(self, source: int, segment: Segment) -> Segment | None:
+        known = _wanted_rows.get(id(segment), {}).get((self.step, source))
+        return known[1] if known is not None and known[0] is self else None
+
+    def wanted(self, source: int, segment: Segment, arrange: Callable[[Segment], Segment] | None = None) -> Segment:
         """Of a segment of an input the rows that some query may want, with signatures where pairs of rows are looked
-        at; they are kept beside the segment."""
-        if not segment.height or isinstance(self.inputs[source], _Everything):
+        at; they are kept beside the segment. They are arranged first where the segment is not."""
+        if not segment.height or (arrange is None and isinstance(self.inputs[source], _Everything)):
             return segment
-        versions = _wanted_rows.get(id(segment))
-        if versions is None:
-            versions = _wanted_rows[id(segment)] = {}
-            weakref.finalize(segment, _wanted_rows.pop, id(segment), None)
+        versions = _versions_of(segment)
         before = versions.get((self.step, source))
         if before is not None and before[0] is self:
             return segment if before[1] is None else before[1]
         rows = self._rows(source, segment)
+        if arrange is not None:
+            rows = segment if rows is None else rows
+            rows = arrange(rows) if rows.height else _NOTHING
         size = 0 if rows is None else int(rows.estimated_size())
         counted = 0 if before is None else before[2]
         versions.pop((self.step, source), None)
@@ -281,6 +311,24 @@ class InputLineage:
             return None if flags is None or flags.all() else only(segment, flags)
         signed = with_columns(segment, pl.Series(SIGNATURE, signatures))
         return signed if flags is None else only(signed, flags)
+
+    def side_by_side(self, rows: Mapping[int, Segment]) -> tuple[Positions | None, dict[int, Signatures]]:
+        """Of rows of some inputs that stand side by side: those that some query may want (None: all), and the
+        signatures of their parts."""
+        flags: Flags | None = None
+        signatures: dict[int, Signatures] = {}
+        for source, part in rows.items():
+            own, signed = self.inputs[source].find(part)
+            flags = own if flags is None else flags if own is None else flags & own
+            if signed is not None and self._is_paired:
+                signatures[source] = signed
+        kept = None if flags is None or flags.all() else np.flatnonzero(flags)
+        signatures = signatures if kept is None else {source: each[kept] for source, each in signatures.items()}
+        wanted = self.together(signatures) if signatures else None
+        if wanted is None or wanted.all():
+            return kept, signatures
+        left = np.flatnonzero(wanted)
+        return left if kept is None else kept[left], {source: each[left] for source, each in signatures.items()}
 
     def together(self, signatures: Mapping[int, Signatures]) -> Flags | None:
         """Which combinations of rows of some inputs may be wanted; None where most of them are."""
@@ -330,11 +378,9 @@ class InputLineage:
             own = [own.classes() for own in inputs]
             if own[0].count * own[1].count > min(_FLAGS, _FLAGS_EACH * looked_at):
                 return None
-            places = np.arange(own[0].count * own[1].count)
-            ranks = places // own[1].count, places % own[1].count
-            parts = [(one, each.signatures[rank]) for one, each, rank in zip(inputs, own, ranks, strict=True)]
-            wanted = wanted_together(parts, self._blocks).reshape(own[0].count, own[1].count)
-            self._paired = SignatureClasses(own[0].of, own[1].of, wanted)
+            common = np.flatnonzero(own[0].queries.any(axis=0) & own[1].queries.any(axis=0))
+            wants = own[0].queries[:, common], own[1].queries[:, common]
+            self._paired = SignatureClasses(own[0].of, own[1].of, *wants)
         return self._paired
 
     def _grid(self, inputs: Sequence[IndexedInput]) -> Flags:
@@ -350,4 +396,14 @@ class InputLineage:
 _lineages: Recent[InputLineage] = Recent(_VERSIONS, lambda made: 1)
 # What is wanted of segments, by their identity and then by selection and input: the version, the rows (None: all of the
 # segment) and the bytes that are accounted for.
-_wanted_rows: dict[int, dict[tuple[str, int], tuple[InputLineage, Segment | None, int]]] = {}
+_WantedRows = dict[tuple[str, int], tuple[InputLineage, Segment | None, int]]
+_wanted_rows: dict[int, _WantedRows] = {}
+_NOTHING = pl.DataFrame()  # of rows that lie apart
+
+
+def _versions_of(segment: Segment) -> _WantedRows:
+    found = _wanted_rows.get(id(segment))
+    if found is None:
+        found = _wanted_rows[id(segment)] = {}
+        weakref.finalize(segment, _wanted_rows.pop, id(segment), None)
+    return found

@@ -8,13 +8,15 @@ all of them together.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import polars as pl
 
 from millstream.kernel.batch import Batch, concat
-from millstream.kernel.columns import with_columns
+from millstream.kernel.columns import frame_of
 from millstream.kernel.keys import Positions
-from millstream.kernel.sharing.lineage import BLOCK, Bitmaps, Flags, lineage_series
+from millstream.kernel.sharing.lineage import BLOCK, LINEAGE, Bitmaps, Flags, lineage_series, lineage_type
 from millstream.kernel.storage.segments import gather
 
 _PIECE = 1 << 25  # bytes of room at a time
@@ -79,25 +81,33 @@ class Selected:
     def frame(self) -> Batch:
         """All of it: the columns of the batch, `_block` and `_lineage`."""
         self._close()
-        lineage = lineage_series(np.empty((0, self._width), np.uint64))
-        empty = with_columns(self._batch.clear(), pl.Series(BLOCK, [], dtype=pl.UInt32), lineage)
-        return concat([*self._whole, *self._picked()], empty)
+        found = [part for part in (*self._whole, *self._picked()) if part.height]
+        if len(found) == 1:
+            return found[0]
+        return concat(found, _nothing(tuple(self._batch.columns), tuple(self._batch.dtypes), self._width))
 
     def _picked(self) -> list[Batch]:
         if not self._rows:
             return []
         columns = gather(self._batch, self._batch.columns, np.concatenate(self._rows))
         numbers = np.array(self._numbers, np.uint32).repeat([rows.size for rows in self._rows])
-        return [pl.DataFrame([*columns, pl.Series(BLOCK, numbers), lineage_series(np.concatenate(self._bits))])]
+        return [frame_of([*columns, pl.Series(BLOCK, numbers), lineage_series(np.concatenate(self._bits))])]
 
     def _close(self) -> None:
         if self._blocks:
             height, count = self._batch.height, len(self._blocks)
             bits = self._room[: height * self._width * count].reshape(-1, self._width)
             numbers = pl.Series(BLOCK, np.array(self._blocks, np.uint32).repeat(height))
-            rows = pl.concat([self._batch] * count, rechunk=False)
-            self._whole.append(pl.DataFrame([*rows.get_columns(), numbers, lineage_series(bits)]))
+            rows = self._batch if count == 1 else pl.concat([self._batch] * count, rechunk=False)
+            self._whole.append(frame_of([*rows.get_columns(), numbers, lineage_series(bits)]))
             self._blocks = []
+
+
+@lru_cache(maxsize=1024)
+def _nothing(columns: tuple[str, ...], dtypes: tuple[pl.DataType, ...], width: int) -> Batch:
+    """No rows; as it is in most steps of most selections."""
+    given = dict(zip(columns, dtypes, strict=True))
+    return pl.DataFrame(schema={**given, BLOCK: pl.UInt32(), LINEAGE: lineage_type(width)})
 
 
 def _fill(full: Bitmaps, bits: Bitmaps) -> Bitmaps:

@@ -1,13 +1,17 @@
 """Pairs of rows that some query wants, found without looking at the others.
 
 Signatures (`input_lineage`) that the same queries want are of one class. Of two inputs it is known which classes some
-query wants together. Stored rows are found by key and class, so that a row meets only those that are wanted with it.
+query wants together. Stored rows are found by key and class, so that a row meets only those that are wanted with it; or
+by key and query, where rows are wanted by few queries, and these are of many classes. A pair that several queries want
+is found for each of them then, and made for the first.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -22,70 +26,135 @@ from millstream.kernel.storage.segments import codes_of, numbers
 
 SIGNATURE = "_signature"
 _PROBES = 1 << 18  # look-ups that are made together
-_PROBE_COST = 1.5  # what a look-up costs, by what it costs to look at a pair
-_WORTH_IT = 0.75  # of the cost of looking at all pairs
+_PROBE_COST = 0.8  # what a look-up costs, by what it costs to look at a pair
+_WORTH_IT = 1.0  # of the cost of looking at all pairs
 _SALT, _POSITION = np.uint64(0x9E3779B97F4A7C15), "_position"
 
 Signatures = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class ClassMarks:
+    """By what rows of each class are found: the marks of class after class, and how many each class has."""
+
+    marks: Positions
+    counts: Positions
+
+    @property
+    def firsts(self) -> Positions:
+        return self.counts.cumsum() - self.counts
+
+    def of(self, rows: Positions, classes: Positions) -> tuple[Positions, Positions]:
+        """(row, mark) for each mark of the class of each row."""
+        counts = self.counts[classes]
+        ends = counts.cumsum()
+        within = np.arange(int(ends[-1]) if ends.size else 0) - (ends - counts).repeat(counts)
+        return rows.repeat(counts), self.marks[self.firsts[classes].repeat(counts) + within]
+
+
+@dataclass(frozen=True)
+class IndexWay:
+    """A way to find stored rows of one input: by which marks they are known, and by which others look for them."""
+
+    name: str
+    known: ClassMarks
+    looked_for: ClassMarks
+
+
 class SignatureClasses:
-    """The classes of the signatures of two inputs, and which of them some query may want together.
+    """The classes of the signatures of two inputs, and which queries want each: the flags of (class, query)."""
 
-    Stored rows are found by their key and class, so that a row meets only those that are wanted with it.
-    """
-
-    def __init__(self, of_left: Positions, of_right: Positions, wanted: Flags) -> None:
+    def __init__(self, of_left: Positions, of_right: Positions, left: Flags, right: Flags) -> None:
         self._of = of_left, of_right
-        self._wanted = wanted, wanted.T  # by the class of the row that looks, and of the one that is found
-        self._numbers = [np.count_nonzero(flags, axis=1) for flags in self._wanted]
-        self._partners = [np.nonzero(flags)[1] for flags in self._wanted]  # of class after class
-        self._salts = (np.arange(max(wanted.shape), dtype=np.uint64) + np.uint64(1)) * _SALT
+        # As numbers that are exact: how many queries want both classes.
+        self._together = left.astype(np.float32) @ right.T.astype(np.float32) > 0
+        self._wants = left, right
+        by_query = [_marks(flags) for flags in (left, right)]
+        self._ways = [
+            [
+                IndexWay("class", _themselves(wanted.shape[1]), _marks(wanted)),
+                IndexWay("query", by_query[source], by_query[1 - source]),
+            ]
+            for source, wanted in enumerate((self._together.T, self._together))
+        ]
 
     def candidates(self, probe: Segment, stored: Segment, source: int, looked_at: float) -> Iterator[Pairs] | None:
+        """(row of the probe, stored row of the input), as far as some query wants both; None where it costs less to
+        look at all of them, which are about so many."""
         looking, found = self._of[1 - source][numbers(probe, SIGNATURE)], self._of[source][numbers(stored, SIGNATURE)]
-        counts = self._numbers[1 - source][looking]
-        shares = np.bincount(found, minlength=self._wanted[1 - source].shape[1]) / stored.height
-        part = float((self._wanted[1 - source] @ shares)[looking].mean())
-        if counts.sum() * _PROBE_COST + part * looked_at > _WORTH_IT * looked_at:
-            return None
-        return self._found(probe, stored, looking, counts, self._index(stored, found), source)
+        chosen, least = None, _WORTH_IT * looked_at
+        for way, part in zip(self._ways[source], self._parts(looking, found, source), strict=True):
+            cost = float(way.looked_for.counts[looking].sum()) * _PROBE_COST + part * looked_at
+            if cost < least:
+                chosen, least = way, cost
+        return None if chosen is None else self._found(probe, stored, looking, found, chosen, source)
 
-    def _index(self, stored: Segment, classes: Positions) -> Segment:
+    @cached_property
+    def _first(self) -> Positions:
+        """Of each pair of classes the first query that wants both; where there is none, one that does not exist."""
+        left, right = self._wants
+        first = np.full((left.shape[0], right.shape[0]), left.shape[1], np.intp)
+        for query in range(left.shape[1] - 1, -1, -1):
+            first[np.ix_(left[:, query], right[:, query])] = query
+        return first
+
+    def _parts(self, looking: Positions, found: Positions, source: int) -> tuple[float, float]:
+        """Of all pairs, the part that is looked at by class, and by query."""
+        wanted = self._together if source == 1 else self._together.T
+        shares = [
+            np.bincount(classes, minlength=size) / max(classes.size, 1)
+            for classes, size in zip((looking, found), wanted.shape, strict=True)
+        ]
+        queries = shares[0] @ self._wants[1 - source], shares[1] @ self._wants[source]
+        return float(shares[0] @ wanted @ shares[1]), float(queries[0] @ queries[1])
+
+    def _index(self, stored: Segment, classes: Positions, way: IndexWay) -> Segment:
         known = _class_indexes.get(id(stored))
-        if known is None or known[0] is not self:
-            codes = codes_of(stored) ^ self._salts[classes]
-            positions = stable_order(codes)
-            index = pl.DataFrame({KEY: codes[positions], _POSITION: positions.astype(np.uint32)})
+        if known is None or known[0] is not self or known[1] != way.name:
+            rows, marks = way.known.of(np.arange(stored.height), classes)
+            codes = codes_of(stored)[rows] ^ _salts(marks)
+            order = stable_order(codes)
+            index = pl.DataFrame({KEY: codes[order], _POSITION: rows[order].astype(np.uint32)})
             if known is None:
                 weakref.finalize(stored, _class_indexes.pop, id(stored), None)
             if known is not None or can_keep_index(stored, int(index.estimated_size())):
-                _class_indexes[id(stored)] = self, index
+                _class_indexes[id(stored)] = self, way.name, index
             return index
-        return known[1]
+        return known[2]
 
     def _found(
-        self, probe: Segment, stored: Segment, looking: Positions, counts: Positions, index: Segment, source: int
+        self, probe: Segment, stored: Segment, looking: Positions, found: Positions, way: IndexWay, source: int
     ) -> Iterator[Pairs]:
-        partners, numbers_of = self._partners[1 - source], self._numbers[1 - source]
-        firsts = numbers_of.cumsum() - numbers_of
+        index = self._index(stored, found, way)
         own, other, positions = codes_of(probe), codes_of(stored), index[_POSITION].to_numpy()
-        ends = counts.cumsum()
+        ends = way.looked_for.counts[looking].cumsum()
         low = 0
         while low < probe.height:
-            # As many rows as have so many classes to look for, and at least one.
+            # As many rows as have so many marks to look for, and at least one.
             high = max(int(ends.searchsorted((ends[low - 1] if low else 0) + _PROBES, side="right")), low + 1)
-            rows = np.arange(low, high).repeat(counts[low:high])
-            within = np.arange(rows.size) - (ends[low:high] - counts[low:high] - (ends[low - 1] if low else 0)).repeat(
-                counts[low:high]
-            )
-            classes = partners[firsts[looking[rows]] + within]
-            for asked, places in equal_pairs(index, own[rows] ^ self._salts[classes]):
+            rows, marks = way.looked_for.of(np.arange(low, high), looking[low:high])
+            for asked, places in equal_pairs(index, own[rows] ^ _salts(marks)):
                 i, j = rows[asked], positions[places].astype(np.intp)
-                equal = np.flatnonzero(own[i] == other[j])
-                yield i[equal], j[equal]
+                kept = own[i] == other[j]
+                if way.name == "query":
+                    classes = (looking[i], found[j]) if source == 1 else (found[j], looking[i])
+                    kept &= self._first[classes] == marks[asked]
+                kept = np.flatnonzero(kept)
+                yield i[kept], j[kept]
             low = high
 
 
-# Rows by key and class, by the identity of the segment that has them.
-_class_indexes: dict[int, tuple[SignatureClasses, Segment]] = {}
+def _marks(flags: Flags) -> ClassMarks:
+    return ClassMarks(np.nonzero(flags)[1], np.count_nonzero(flags, axis=1))
+
+
+def _themselves(count: int) -> ClassMarks:
+    return ClassMarks(np.arange(count), np.ones(count, np.intp))
+
+
+def _salts(marks: Positions) -> npt.NDArray[np.uint64]:
+    return (marks.astype(np.uint64) + np.uint64(1)) * _SALT
+
+
+# Rows by key and mark, by the identity of the segment that has them; and in which way they are marked.
+_class_indexes: dict[int, tuple[SignatureClasses, str, Segment]] = {}

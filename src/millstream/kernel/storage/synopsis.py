@@ -19,6 +19,7 @@ from millstream.kernel.batch import END, START, WEIGHT
 from millstream.kernel.columns import frame_of, is_small, joined, taken, with_columns
 from millstream.kernel.keys import KEY, Ticks
 from millstream.kernel.operator import Horizons, KeptInput, Segment
+from millstream.kernel.storage.expiries import note_gone
 from millstream.kernel.storage.memory import can_merge
 from millstream.kernel.storage.segments import alive, codes_of, numbers, summed
 from millstream.kernel.storage.shared_work import once
@@ -53,8 +54,11 @@ def retained(
     that all who keep the same do the same to it whenever rows come."""
     horizons = shared or kept_input.horizons
     if shared is None and not arrived.height and isinstance(synopsis, TidiedSynopsis):
-        return synopsis.tidied(segments, horizons.after)
-    return synopsis.retain(segments, arrived, horizons.after, horizons.before)
+        kept = synopsis.tidied(segments, horizons.after)
+    else:
+        kept = synopsis.retain(segments, arrived, horizons.after, horizons.before)
+    note_gone(segments, arrived.height, kept)
+    return kept
 
 
 def lets_go(synopsis: Synopsis, segments: Sequence[Segment], kept_input: KeptInput, shared: Horizons | None) -> bool:

@@ -21,7 +21,7 @@ from millstream.types import Schema
 
 
 class Elements(Operator):
-    """An element for every copy at every instant; at most `max_rows` of them at once.
+    """An element for every copy at every instant that is a multiple of `every`; at most `max_rows` of them at once.
 
     >>> Run(Elements(integers("v"), max_rows=100)).step(batch((7, 0, 2, +2), (8, 1, 9, +1)), to=1)
     (7, [0, 1), +1)
@@ -31,9 +31,10 @@ class Elements(Operator):
     (8, [1, 2), +1)
     """
 
-    def __init__(self, schema: Schema, max_rows: int) -> None:
+    def __init__(self, schema: Schema, max_rows: int, every: int = 1) -> None:
         self.schema = schema
         self.max_rows = max_rows
+        self.every = every
         self.columns = value_columns(len(schema))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
@@ -57,14 +58,17 @@ class Elements(Operator):
         return self._one_by_one(runs), {"pending": pending, "alive": (still,) if still.height else ()}
 
     def _one_by_one(self, runs: Batch) -> Batch:
-        count = runs.select(((pl.col(END) - pl.col(START)) * pl.col(WEIGHT)).sum()).item() or 0
+        every = self.every
+        if every > 1:
+            runs = runs.with_columns((pl.col(START) + every - 1) // every * every).filter(pl.col(START) < pl.col(END))
+        count = runs.select((((pl.col(END) - pl.col(START) - 1) // every + 1) * pl.col(WEIGHT)).sum()).item() or 0
         if count > self.max_rows:
             raise EvaluationError(
                 f"a stream of {count} elements at once",
                 hint="RSTREAM repeats its rows at every tick: use a coarser TICK INTERVAL or [NOW], "
                 "or raise max_rstream_rows",
             )
-        ticks = runs.select(*self.columns, pl.int_ranges(START, END).alias(START), WEIGHT).explode(START)
+        ticks = runs.select(*self.columns, pl.int_ranges(START, END, every).alias(START), WEIGHT).explode(START)
         copies = (
             ticks.select(pl.exclude(WEIGHT).repeat_by(WEIGHT)).explode(*self.columns, START)
             if self._repeats(ticks)

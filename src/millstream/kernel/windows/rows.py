@@ -22,11 +22,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from millstream.kernel.batch import ARRIVAL, BORN, END, INF, START, WEIGHT, Batch, value_column, value_columns
+from millstream.kernel.batch import ARRIVAL, BORN, END, INF, INSTANT, START, WEIGHT, Batch, value_column, value_columns
 from millstream.kernel.columns import frame_of, only, stacked, stacked_diagonally, take, with_columns
 from millstream.kernel.distribution import Distribution, by_key, same_columns
 from millstream.kernel.keys import Positions, Ticks, first_of_equal
 from millstream.kernel.operator import Horizons, KeptInput, Operator, Progress, Segment, State
+from millstream.kernel.storage.expiries import note_gone
 from millstream.kernel.storage.segments import numbers, released
 from millstream.kernel.storage.shared_work import once
 from millstream.kernel.storage.time_queue import is_due
@@ -35,7 +36,7 @@ from millstream.kernel.windows.time import Rows
 from millstream.types import Schema
 
 COVERED, AT = "covered", "_at"
-RECENT, _COUNT = "recent", "_count"
+RECENT, COUNT = "recent", "_count"
 _NEVER = -1
 
 
@@ -61,10 +62,11 @@ class RowsWindow(Operator):
         since: int | None = None,
         before: int = 0,
         forgotten: Collection[int] = (),
+        timed: bool = False,
     ) -> None:
         self.schema = schema
         self.window = window
-        self.born = born
+        self.born, self.timed = born, timed
         self.since = since
         self.before = before
         self.columns = value_columns(len(schema))
@@ -102,6 +104,7 @@ class RowsWindow(Operator):
             shown, kept = self._of_partitions(recent, due, state.get("counts", ()), count)
         else:
             shown, kept = self._of_all(recent, due, state.get("counts", ()), count)
+        note_gone(recent, due.height, kept.get(RECENT, ()))
         return shown, {"pending": pending, **kept, **self._covered(due, state)}
 
     def _due(self, arrived: Batch, queue: tuple[Segment, ...], progress: Progress) -> tuple[Batch, tuple[Segment, ...]]:
@@ -118,7 +121,7 @@ class RowsWindow(Operator):
         self, recent: tuple[Segment, ...], due: Batch, counts: tuple[Segment, ...], count: int
     ) -> tuple[Batch, State]:
         """Without a partition it is known by their places which elements enter and leave: no other is looked at."""
-        counted = int(counts[0][_COUNT].item()) if counts else self.before
+        counted = int(counts[0][COUNT].item()) if counts else self.before
         now = counted + due.height
         first = counted + 1 - sum(segment.height for segment in recent)  # the number of the first that is kept
         entered, left = self._reached(counted)
@@ -128,8 +131,8 @@ class RowsWindow(Operator):
         known = [*self.remembered, START, ARRIVAL]
         elements = stacked_diagonally([take_from(recent, number - first, known), due])
         number = np.concatenate([number, np.arange(counted + 1, now + 1)])
-        arrivals = _Arrivals(np.array([due.height]), np.array([counted]), np.zeros(1, np.intp), numbers(due, START))
-        stored = _Arrivals(
+        arrivals = ElementTimes(np.array([due.height]), np.array([counted]), np.zeros(1, np.intp), numbers(due, START))
+        stored = ElementTimes(
             np.array([counted + 1 - first]),
             np.array([first - 1]),
             np.zeros(1, np.intp),
@@ -137,7 +140,7 @@ class RowsWindow(Operator):
         )
         shown = self._shown(elements, number, np.zeros(elements.height, np.intp), arrivals, stored)
         kept = once(lambda: appended(recent, due[known], count), [*recent, due], RECENT, count, *known)
-        return shown, {"counts": (pl.DataFrame({_COUNT: [now]}),), RECENT: kept}
+        return shown, {"counts": (pl.DataFrame({COUNT: [now]}),), RECENT: kept}
 
     def _of_partitions(
         self, recent: tuple[Segment, ...], due: Batch, counts: tuple[Segment, ...], count: int
@@ -149,9 +152,9 @@ class RowsWindow(Operator):
         came = np.bincount(partition[stored:], minlength=partitions.counted.size)
         ranks = ranks_from_the_last(partition)
         number = (partitions.counted + came)[partition] - ranks
-        arrivals = _Arrivals.of(numbers(due, START), partition[stored:], partitions.counted)
+        arrivals = ElementTimes.of(numbers(due, START), partition[stored:], partitions.counted)
         there = np.bincount(partition[:stored], minlength=partitions.counted.size)
-        before = _Arrivals.of(numbers(elements, START)[:stored], partition[:stored], partitions.counted - there)
+        before = ElementTimes.of(numbers(elements, START)[:stored], partition[:stored], partitions.counted - there)
         shown = self._shown(elements, number, partition, arrivals, before)
         kept = once(
             lambda: of_partitions(recent, due[known], ranks < count),
@@ -160,11 +163,11 @@ class RowsWindow(Operator):
             count,
             *known,
         )
-        now = with_columns(partitions.keys, pl.Series(_COUNT, partitions.counted + came))
+        now = with_columns(partitions.keys, pl.Series(COUNT, partitions.counted + came))
         return shown, {"counts": (now,), RECENT: kept}
 
     def _shown(
-        self, elements: Batch, number: Ticks, partition: Positions, arrivals: _Arrivals, stored: _Arrivals
+        self, elements: Batch, number: Ticks, partition: Positions, arrivals: ElementTimes, stored: ElementTimes
     ) -> Batch:
         """What enters and what leaves of some elements."""
         enters, leaves = self._reaches(number)
@@ -188,16 +191,16 @@ class RowsWindow(Operator):
         known = state.get(COVERED, ())
         if self.since is None or (known and known[0][AT].item() is not None):
             return {COVERED: known} if known else {}
-        count = known[0][_COUNT].item() if known else 0
+        count = known[0][COUNT].item() if known else 0
         instants = numbers(due, START)
         instants = instants[instants >= self.since]
         wanted = self.window.rows + self.window.slide - count
         at = int(instants[wanted - 1]) if instants.size >= wanted else None
-        return {COVERED: (pl.DataFrame({_COUNT: [count + instants.size], AT: pl.Series([at], dtype=pl.Int64)}),)}
+        return {COVERED: (pl.DataFrame({COUNT: [count + instants.size], AT: pl.Series([at], dtype=pl.Int64)}),)}
 
     def merged_states(self, state: State, other: State) -> State:
         both = super().merged_states(state, other)
-        counts = [segment.select(*self.partition, _COUNT) for segment in both.get("counts", ())]
+        counts = [segment.select(*self.partition, COUNT) for segment in both.get("counts", ())]
         return {**both, "counts": (pl.concat(counts),)} if counts else both
 
     def _reached(self, count: int) -> tuple[int, int]:
@@ -215,7 +218,7 @@ class RowsWindow(Operator):
         # Those that are known come first, and each of them once.
         firsts, partition = np.unique(first_of_equal(keys, self.partition), return_inverse=True)
         counted = np.zeros(firsts.size, np.int64)
-        counted[: keys.height - elements.height] = numbers(counts[0], _COUNT) if counts else 0
+        counted[: keys.height - elements.height] = numbers(counts[0], COUNT) if counts else 0
         return _Partitions(take(keys, firsts), counted, partition[keys.height - elements.height :])
 
     def _rows(self, elements: Batch, shown: Ticks, entered: Ticks, left: Ticks) -> Batch:
@@ -236,10 +239,14 @@ class RowsWindow(Operator):
         }
         if self.born:
             given[BORN] = pl.Series(BORN, born)
+        if self.timed:
+            given[INSTANT] = rows.get_column(START).alias(INSTANT)
         return only(frame_of([*given.values()]), starts < ends)
 
     def _nothing(self, batch: Batch) -> Batch:
         nothing = batch.clear()[[*self.columns, START, END, WEIGHT, ARRIVAL]]
+        if self.timed:
+            nothing = with_columns(nothing, nothing.get_column(START).alias(INSTANT))
         return with_columns(nothing, nothing.get_column(START).alias(BORN)) if self.born else nothing
 
 
@@ -254,7 +261,7 @@ class _Partitions:
 
 
 @dataclass(frozen=True, eq=False)
-class _Arrivals:
+class ElementTimes:
     """Elements in order: their instants by partition and number."""
 
     counts: Ticks  # of each partition: how many elements these are
@@ -263,9 +270,9 @@ class _Arrivals:
     times: Ticks
 
     @staticmethod
-    def of(starts: Ticks, partition: Positions, counted: Ticks) -> _Arrivals:
+    def of(starts: Ticks, partition: Positions, counted: Ticks) -> ElementTimes:
         counts = np.bincount(partition, minlength=counted.size)
-        return _Arrivals(counts, counted, np.cumsum(counts) - counts, starts[np.argsort(partition, kind="stable")])
+        return ElementTimes(counts, counted, np.cumsum(counts) - counts, starts[np.argsort(partition, kind="stable")])
 
     def instants(self, partition: Positions, number: Ticks) -> Ticks:
         """When the elements of these numbers came, where they are among these."""

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from millstream.kernel.batch import END, START, WEIGHT, Batch, changes, net_changes, value_columns
+from millstream.kernel.batch import END, INF, START, WEIGHT, Batch, changes, net_changes, value_columns
 from millstream.kernel.columns import frame_of, is_small, only, stacked, take, with_columns
-from millstream.kernel.distribution import Distribution, by_value
+from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
 from millstream.kernel.keys import Ticks
-from millstream.kernel.operator import Operator, Progress, State
+from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.storage.segments import numbers, released
 from millstream.kernel.storage.time_queue import is_due
 from millstream.types import Schema
@@ -73,6 +73,33 @@ class ChangeStream(Operator):
         against = only(going, _is_among(numbers(going, START), numbers(coming, START)[mixed]))
         net = net_changes(stacked([only(coming, mixed), against]), self.columns)
         return _in_order(stacked([only(coming, ~mixed), only(net, numbers(net, WEIGHT) > 0)]))
+
+
+class EverySlide(Operator):
+    """RSTREAM(R) EVERY L = { (r, ceil(s/L) L, floor((e-1)/L) L + 1, w) : (r, s, e, w) in R }, what is left of it
+
+    A run from its first multiple of L to its last; between them it is read at multiples only (`Elements`). Linear:
+    keeps nothing.
+
+    >>> Run(EverySlide(integers("v"), every=5)).step(batch((7, 3, 12, +1), (8, 6, 9, +1), (9, 10, INF, +1)), to=20)
+    (7, [5, 11), +1)
+    (9, [10, INF), +1)
+    """
+
+    def __init__(self, schema: Schema, every: int) -> None:
+        self.schema = schema
+        self.every = every
+
+    @property
+    def distribution(self) -> Distribution:
+        return anywhere(same_columns(len(self.schema)))
+
+    def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
+        batch, every = inputs[0], self.every
+        starts, ends = numbers(batch, START), numbers(batch, END)
+        first = -(-starts // every) * every
+        last = np.where(ends == INF, INF, (ends - 1) // every * every + 1)
+        return only(with_columns(batch, pl.Series(START, first), pl.Series(END, last)), first < last), NO_STATE
 
 
 def _in_order(points: Batch) -> Batch:

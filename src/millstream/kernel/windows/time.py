@@ -10,19 +10,20 @@ its own instant an element may be in the window, None for ever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from millstream.kernel.batch import BORN, END, INF, START, WEIGHT, Batch, saturating_add
-from millstream.kernel.columns import only, with_columns
+from millstream.kernel.batch import BORN, END, INF, INSTANT, START, WEIGHT, Batch, saturating_add
+from millstream.kernel.columns import numbered, only, with_columns
 from millstream.kernel.distribution import Distribution, anywhere, by_value, same_columns
 from millstream.kernel.keys import Ticks
 from millstream.kernel.operator import NO_STATE, Operator, Progress, State
 from millstream.kernel.storage.segments import numbers, released
-from millstream.types import Schema
+from millstream.types import DataType, Schema
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,7 @@ class Range:
     half_open: bool = False
 
     def interval(self, t: Ticks) -> tuple[Ticks, Ticks]:
-        if self.slide == 1:
-            return t, saturating_add(t, self.size if self.half_open else self.size + 1)
-        start = _ceiling(t, self.slide)
-        if self.half_open:
-            return start, _ceiling(saturating_add(t, self.size), self.slide)
-        end = saturating_add(saturating_add(t, self.size) // self.slide * self.slide, self.slide)
-        # The paper leaves the window empty before slide - 1, so what came at 0 shows from there.
-        return np.maximum(start, self.slide - 1), end
+        return range_intervals(t, self.size, self.slide, half_open=self.half_open)
 
     def span(self, at: int) -> tuple[int, int]:
         last = at // self.slide * self.slide
@@ -101,8 +95,7 @@ class Tumble:
     size: int
 
     def interval(self, t: Ticks) -> tuple[Ticks, Ticks]:
-        start = saturating_add(t // self.size * self.size, self.size)
-        return start, saturating_add(start, self.size)
+        return tumble_intervals(t, self.size)
 
     def span(self, at: int) -> tuple[int, int]:
         complete = at // self.size * self.size
@@ -114,6 +107,28 @@ class Tumble:
 
     def __str__(self) -> str:
         return f"[TUMBLE {self.size}]"
+
+
+@dataclass(frozen=True)
+class Hop:
+    """[HOP size SLIDE slide]: TUMBLE with windows that overlap, half open in either setting; shown when complete."""
+
+    size: int
+    slide: int
+
+    def interval(self, t: Ticks) -> tuple[Ticks, Ticks]:
+        return hop_intervals(t, self.size, self.slide)
+
+    def span(self, at: int) -> tuple[int, int]:
+        complete = at // self.slide * self.slide
+        return complete - self.size, complete - 1
+
+    @property
+    def reach(self) -> int | None:
+        return self.size + self.slide - 1
+
+    def __str__(self) -> str:
+        return f"[HOP {self.size} SLIDE {self.slide}]"
 
 
 @dataclass(frozen=True)
@@ -168,24 +183,55 @@ class Rows:
         return f"[{by}ROWS {self.rows}{slide}]"
 
 
-TimeSpecification = Unbounded | Now | Range | Tumble | BeginEnd
-WindowSpecification = TimeSpecification | Rows
+@dataclass(frozen=True)
+class Sessions:
+    """[SESSION gap], separately for each value of the partition columns: an element keeps its session open for `reach`
+    ticks. With `bounds`, of a type in which a tick counts so many, rows have these as further columns."""
+
+    gap: int
+    reach: int
+    complete: bool = False
+    partition: tuple[int, ...] = ()
+    bounds: tuple[DataType, int] | None = None
+
+    def __str__(self) -> str:
+        complete = " COMPLETE" if self.complete else ""
+        by = f" PARTITION BY {', '.join(f'#{column}' for column in self.partition)}" if self.partition else ""
+        return f"[SESSION {self.gap}{complete}{by}]"
+
+
+@dataclass(frozen=True)
+class UserWindow:
+    """[name], which a function of a user's gives a meaning: from values and instants to intervals (`user_window`)."""
+
+    name: str
+    # Within a database a name is given once; the fingerprint must be the same in the next process.
+    body: Callable[[pl.DataFrame, pl.Series], Any] = field(repr=False, metadata={"fingerprint": False})
+
+    def __str__(self) -> str:
+        return f"[{self.name}]"
+
+
+TimeSpecification = Unbounded | Now | Range | Tumble | Hop | BeginEnd
+ElementSpecification = Rows | Sessions | UserWindow  # whose intervals do not follow from instants alone
+WindowSpecification = TimeSpecification | ElementSpecification
 
 
 class TimeWindow(Operator):
     """S [w] = { (r, w.start(t), w.end(t), +1) : (r, t) in S }. Linear: keeps nothing.
 
-    `born` adds the instant of generation, for the sake of a NON RETROACTIVE join further up.
+    `born` adds the instant of generation, for the sake of a NON RETROACTIVE join further up, `timed` that of the
+    element, for FIRST and LAST.
 
     >>> Run(TimeWindow(integers("v"), Range(10))).step(stream((7, 4), (8, 6)), to=6)
     (7, [4, 15), +1)
     (8, [6, 17), +1)
     """
 
-    def __init__(self, schema: Schema, window: TimeSpecification, *, born: bool = False) -> None:
+    def __init__(self, schema: Schema, window: TimeSpecification, *, born: bool = False, timed: bool = False) -> None:
         self.schema = schema
         self.window = window
-        self.born = born
+        self.born, self.timed = born, timed
 
     @property
     def distribution(self) -> Distribution:
@@ -195,9 +241,16 @@ class TimeWindow(Operator):
         return self._shown(inputs[0]), NO_STATE
 
     def _shown(self, batch: Batch) -> Batch:
-        start, end = self.window.interval(numbers(batch, START))
-        born = [pl.Series(BORN, start)] if self.born else []
-        return only(with_columns(batch, pl.Series(START, start), pl.Series(END, end), *born), start < end)
+        instants = numbers(batch, START)
+        start, end = self.window.interval(instants)
+        made = {END: end}
+        if start is not instants:
+            made[START] = start
+        if self.born:
+            made[BORN] = start
+        if self.timed:
+            made[INSTANT] = instants
+        return only(with_columns(batch, *numbered(made)), start < end)
 
 
 class NegativeTimeWindow(TimeWindow):
@@ -217,14 +270,42 @@ class NegativeTimeWindow(TimeWindow):
         return by_value(len(self.schema))
 
     def step(self, inputs: Sequence[Batch], state: State, progress: Progress) -> tuple[Batch, State]:
-        shown = self._shown(inputs[0])
-        forever = pl.lit(INF, pl.Int64).alias(END)
-        leaving = shown.filter(pl.col(END) < INF).with_columns(pl.col(END).alias(START), forever, -pl.col(WEIGHT))
-        due, pending = released(state.get("pending", ()), leaving, START, progress.low_before, progress.low)
-        return pl.concat([shown.with_columns(forever), due]), {"pending": pending}
+        return by_negative_tuples(self._shown(inputs[0]), state, progress)
 
 
-def _ceiling(t: Ticks, step: int) -> Ticks:
+def by_negative_tuples(shown: Batch, state: State, progress: Progress) -> tuple[Batch, State]:
+    """Rows without their ends, and what says those that are due; the others are kept."""
+    forever = pl.lit(INF, pl.Int64).alias(END)
+    leaving = shown.filter(pl.col(END) < INF).with_columns(pl.col(END).alias(START), forever, -pl.col(WEIGHT))
+    due, pending = released(state.get("pending", ()), leaving, START, progress.low_before, progress.low)
+    return pl.concat([shown.with_columns(forever), due]), {"pending": pending}
+
+
+def range_intervals(t: Ticks, size: int | Ticks, slide: int | Ticks, *, half_open: bool) -> tuple[Ticks, Ticks]:
+    """Of elements of instants t in [RANGE size SLIDE slide], all of one size or each of its own."""
+    if np.all(slide == 1):
+        return t, saturating_add(t, size if half_open else size + 1)
+    start = _ceiling(t, slide)
+    if half_open:
+        return start, _ceiling(saturating_add(t, size), slide)
+    end = saturating_add(saturating_add(t, size) // slide * slide, slide)
+    # The paper leaves the window empty before slide - 1, so what came at 0 shows from there.
+    return np.maximum(start, slide - 1), end
+
+
+def tumble_intervals(t: Ticks, size: int | Ticks) -> tuple[Ticks, Ticks]:
+    """The same in [TUMBLE size]."""
+    start = saturating_add(t // size * size, size)
+    return start, saturating_add(start, size)
+
+
+def hop_intervals(t: Ticks, size: int | Ticks, slide: int | Ticks) -> tuple[Ticks, Ticks]:
+    """The same in [HOP size SLIDE slide]: in the windows that end after the element, and begin at it or before."""
+    start = saturating_add(t // slide * slide, slide)
+    return start, saturating_add(saturating_add(t, size) // slide * slide, slide)
+
+
+def _ceiling(t: Ticks, step: int | Ticks) -> Ticks:
     """The least multiple of step that is not below t; INF where that would pass it."""
     return np.where(t > INF - step, INF, -(-t // step) * step)
 

@@ -9,7 +9,18 @@ import numpy as np
 
 from millstream.kernel.batch import INF
 from millstream.kernel.pending_errors import OPEN as OPEN
-from millstream.kernel.windows.time import BeginEnd, Now, Range, Rows, TimeSpecification, Tumble, Unbounded
+from millstream.kernel.windows.time import (
+    BeginEnd,
+    Hop,
+    Now,
+    Range,
+    Rows,
+    Sessions,
+    TimeSpecification,
+    Tumble,
+    Unbounded,
+    UserWindow,
+)
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.births import joins_runs
@@ -19,7 +30,7 @@ def longest_window(plan: lo.Node) -> int:
     """In ticks; windows that do not end, or count rows, do not count."""
     sizes = [1]
     for window in (node.window for node in plan.walk() if isinstance(node, lo.Window)):
-        if isinstance(window, Range | Tumble):
+        if isinstance(window, Range | Tumble | Hop):
             sizes.append(window.size)
         elif isinstance(window, BeginEnd) and window.begin is None:
             sizes.append(window.begin_age)
@@ -43,6 +54,10 @@ def influence(plan: lo.Node, last: Mapping[str, int], covered: Covered = lambda 
             seen = influence(plan.input, last, covered)
             if seen < 0:
                 return -1
+            if isinstance(plan.window, UserWindow):
+                return INF  # nobody knows how long elements stay
+            if isinstance(plan.window, Sessions):
+                return INF  # elements that are not there any more may have begun what goes on
             if isinstance(plan.window, Rows):
                 found = INF if plan.window.partition or seen >= OPEN else covered(plan, seen)
                 return found if found >= OPEN else found - 1
@@ -106,7 +121,7 @@ def lives_one_tick(plan: lo.Node) -> bool:
     match plan:
         case lo.Window():
             return isinstance(plan.window, Now)
-        case lo.Filter() | lo.Project() | lo.Distinct() | ph.Stamped() | ph.Shortened():
+        case lo.Filter() | lo.Project() | lo.Distinct() | lo.Top() | lo.Over() | ph.Stamped() | ph.Shortened():
             return lives_one_tick(plan.input)
         case lo.Aggregate():
             return bool(plan.keys) and lives_one_tick(plan.input)
@@ -114,7 +129,7 @@ def lives_one_tick(plan: lo.Node) -> bool:
             return lives_one_tick(plan.left) or lives_one_tick(plan.right)
         case ph.ManyJoin():
             return any(lives_one_tick(child) for child in plan.inputs)
-        case lo.Join(join="left" | "semi" | "anti"):
+        case lo.Join(join="left" | "semi" | "anti") | lo.AsofJoin():
             return lives_one_tick(plan.left)
         case lo.Join(join="right"):
             return lives_one_tick(plan.right)

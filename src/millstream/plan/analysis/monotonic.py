@@ -12,7 +12,7 @@ from millstream.plan import physical as ph
 
 def is_monotonic(plan: lo.Node) -> bool:
     match plan:
-        case lo.OneRow() | ph.QueryRows():
+        case lo.OneRow() | lo.Values() | ph.QueryRows():
             return True
         case lo.TableScan():
             return plan.nature in ("APPEND ONLY", "STATIC")

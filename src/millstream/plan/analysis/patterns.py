@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from millstream.kernel.windows.time import BeginEnd, Rows, Unbounded
+from millstream.kernel.windows.time import BeginEnd, ElementSpecification, Sessions, Unbounded, UserWindow
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.analysis.monotonic import is_monotonic, is_non_retroactive
@@ -36,9 +36,11 @@ def pattern_of(plan: lo.Node) -> Pattern:
             return _of_window(plan)
         case lo.Filter() | lo.Project() | ph.Stamped() | ph.Matches():
             return pattern_of(plan.input)
+        case ph.CellSelection() if plan.window is not None:
+            return _at_least_weak(plan.input)
         case ph.Selection() | ph.CellSelection() | ph.Expand() | ph.Constants():
             return pattern_of(plan.input)
-        case ph.Shortened():
+        case ph.Shortened() | ph.QueryWindow() | lo.Bounds():
             return _at_least_weak(plan.input)
         case lo.Join(join="inner"):
             return _of_join(plan)
@@ -50,6 +52,8 @@ def pattern_of(plan: lo.Node) -> Pattern:
             return _of_union(plan)
         case lo.SetOperation(operation="union" | "intersect" | "intersect all"):
             return _at_least_weak(plan.left, plan.right)
+        case ph.Runs():
+            return Pattern.STR
         case lo.Distinct():
             return _at_least_weak(plan.input)
         case lo.Aggregate():
@@ -63,7 +67,9 @@ def _of_window(plan: lo.Window) -> Pattern:
     window = plan.window
     if isinstance(window, Unbounded) or (isinstance(window, BeginEnd) and window.is_monotonic):
         return Pattern.MONO
-    return Pattern.STR if isinstance(window, Rows) else Pattern.WKS
+    if isinstance(window, UserWindow) or (isinstance(window, Sessions) and window.complete):
+        return Pattern.WK
+    return Pattern.STR if isinstance(window, ElementSpecification) else Pattern.WKS
 
 
 def _of_join(plan: lo.Join) -> Pattern:

@@ -22,6 +22,8 @@ def kernel_calls(calls: Sequence[lo.AggregateCall], columns: Sequence[Expression
             call.type,
             call.definition,
             call.gives_error,
+            tuple(map(columns.index, call.others)),
+            call.options,
         )
         for call in calls
     )

@@ -6,11 +6,11 @@ Equal sub-plans become one step, whichever queries they come from, because a ste
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
-from millstream.kernel.aggregation.accumulators import Accumulator
 from millstream.kernel.aggregation.aggregate import Aggregate
-from millstream.kernel.aggregation.combined import CellAggregate, CombinedAggregate
+from millstream.kernel.joins.asof import AsofJoin
 from millstream.kernel.joins.existence import ExistenceJoin
 from millstream.kernel.joins.pairwise import InnerJoin, NonRetroactiveJoin
 from millstream.kernel.just_in_time.consumers import Alternatives, Consumer
@@ -23,73 +23,58 @@ from millstream.kernel.lazy.tree_selection import TreeSelection
 from millstream.kernel.multiway.join_tree import JoinTree
 from millstream.kernel.multiway.stem_join import StemJoin
 from millstream.kernel.operator import Operator
+from millstream.kernel.ordering.over import Over
+from millstream.kernel.ordering.top import Top
 from millstream.kernel.pending_errors import OPEN
 from millstream.kernel.pipeline import Pipeline, Step
 from millstream.kernel.relational import linear
 from millstream.kernel.relational.change_log import ChangeLog
+from millstream.kernel.relational.compacted_cells import CompactedCellAggregate
 from millstream.kernel.relational.failures import Checked, Failing, Failures
 from millstream.kernel.relational.multiplicity import DirectMultiplicity, DistinctStar, Multiplicity, SetOperation
 from millstream.kernel.relational.runs import CountedRuns, ForetoldRuns
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.scalar.expressions import (
-    TRUE,
-    Column,
-    Expression,
-    Reported,
-    conjunction,
-    conjuncts,
-    possible,
-)
+from millstream.kernel.scalar.expressions import Column, Expression, Reported, conjunction, conjuncts
 from millstream.kernel.sharing.cells import CELL, CellSelection
 from millstream.kernel.sharing.expand import Expand
 from millstream.kernel.sharing.expanded_selection import ExpandedSelection
 from millstream.kernel.sharing.grouped_selection import GroupedSelection
 from millstream.kernel.sharing.input_lineage import InputSelections
 from millstream.kernel.sharing.query_constants import QueryConstants
+from millstream.kernel.sharing.query_windows import QueryWindows
+from millstream.kernel.sharing.rows_of_queries import RowsOfQueries
 from millstream.kernel.storage.synopsis import Consolidated, Synopsis
-from millstream.kernel.windows.elements import Elements
-from millstream.kernel.windows.rows import RowsWindow
+from millstream.kernel.windows.imposed import AS_THEY_ARE, Imposed
 from millstream.kernel.windows.sample import Sample
-from millstream.kernel.windows.streams import ChangeStream
-from millstream.kernel.windows.time import NegativeTimeWindow, Now, Rows, TimeWindow, Unbounded
+from millstream.kernel.windows.time import Rows, TimeWindow, Unbounded
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.algebra.column_keys import HashKeys, hash_keys, with_column_keys
 from millstream.plan.algebra.existence import existence_of
+from millstream.plan.algebra.imposed_windows import as_elements, is_base, joined
 from millstream.plan.algebra.outer_joins import columns, expand_join, swapped_join
 from millstream.plan.algebra.user_calls import called_once, once_possible
 from millstream.plan.analysis.births import has_runs, refuse_compared, refuse_untraced
-from millstream.plan.analysis.lifetime import Counting
 from millstream.plan.analysis.monotonic import is_non_retroactive, is_static
-from millstream.plan.fingerprint import FORGETTING, Fingerprints, producer_of
-from millstream.plan.lowering.forgotten import forgetting, is_base, missing
+from millstream.plan.analysis.time_order import goes_by_instants
+from millstream.plan.fingerprint import producer_of
+from millstream.plan.lowering.cells import combining, summing
+from millstream.plan.lowering.forgotten import forgetting, missing
 from millstream.plan.lowering.kernel_calls import kernel_calls, tree_shape
-from millstream.plan.lowering.selections import SelectionNode, input_selections, selecting
+from millstream.plan.lowering.options import Options
+from millstream.plan.lowering.routes import by_routes
+from millstream.plan.lowering.row_wise import is_expanded, row_wise, where_computed
+from millstream.plan.lowering.selections import SelectionNode, by_stems, input_selections, selecting
+from millstream.plan.lowering.step_names import StepNames
 from millstream.plan.lowering.variants import DETECTIONS, refuse_strict, synopsis_by_pattern
-from millstream.plan.rules.reduce_windows import is_row_wise_over
+from millstream.plan.lowering.windows import WindowLowering
 from millstream.plan.tags import STEP_TAGS
 from millstream.types import Field, Schema
 
 CLOCK = "_clock"  # the source that carries no rows, only how far time has come
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a user can choose about how a plan is run; the answers are the same."""
-
-    strategy: str = "upa"
-    max_rstream_rows: int = 10_000_000
-    expiry_groups: int = 0  # 0 keeps the inputs of joins consolidated
-    lazy_interval: int = 5  # percent of the window
-    first_counted: int = 0  # failures before this instant are none
-    is_open: bool = False  # whether there is a later one, which is still to be found by counting
-    lenient: bool = False  # whether what fails is tried elsewhere, and is nothing here
-    counting: tuple[Counting, ...] = ()  # windows that have not seen all of what they count
-    synopses: str = "shared"  # or "apart": windows that count rows remember whole rows, as if nobody else kept them
-    apart: str = ""  # tells a plan whose state must not be that of another query's equal plan
-
-
-class Lowering:
+class Lowering(WindowLowering):
     """Collects the steps of a plan, each edge once."""
 
     def __init__(self, plan: lo.Node, options: Options) -> None:
@@ -97,14 +82,17 @@ class Lowering:
         self.selection = ""  # the step that selects for all queries of a group, if there is one
         self.options = options
         self._retracting: set[str] = set()  # the edges that may carry negative weights
+        self._at = plan  # the node that is being lowered
         self._lowered: dict[int, tuple[lo.Node, str]] = {}  # what was lowered already, and its edge
-        self._fingerprints = Fingerprints()
         self._born = any(is_non_retroactive(node) for node in plan.walk())
-        self._windows: dict[lo.Window, str] = {}  # those that count rows, and their edges
-        remembering = plan
+        self._timed = goes_by_instants(plan)
+        self._windows: dict[lo.Node, str] = {}
+        whole = plan
         if options.synopses == "shared" and options.strategy == "upa" and not self._born:
-            plan = forgetting(plan)
-        self._forgets = plan is not remembering
+            plan = forgetting(plan, everywhere=options.join_synopses == "shared")
+        usual = options.strategy == "upa" and not self._born and not options.expiry_groups
+        self._imposes = options.join_synopses == "shared" and usual
+        self._names = StepNames(forgets=plan is not whole, imposes=self._imposes)
         self._errors: dict[str, Schema] = {}  # the edges that carry what fails
         if options.strategy == "direct":
             refuse_strict(plan)
@@ -117,7 +105,7 @@ class Lowering:
             return edge
         first = self.options.first_counted
         by_query = bool(self.selection)
-        suffix = f"{'of-queries-' if by_query else ''}{self._name_of(plan)}{f'-{first}' if first else ''}"
+        suffix = f"{'of-queries-' if by_query else ''}{self._names.of(plan)}{f'-{first}' if first else ''}"
         first = OPEN if self.options.is_open else first
         certain = [each for each in self._errors if each not in self._retracting]
         doubtful = [(each, errors) for each, errors in self._errors.items() if each in self._retracting]
@@ -140,7 +128,9 @@ class Lowering:
         """The edge that carries the node's rows."""
         known = self._lowered.get(id(node))
         if known is None:
+            above, self._at = self._at, node
             known = self._lowered[id(node)] = node, self._lower(node)
+            self._at = above
         return known[1]
 
     def _lower(self, node: lo.Node) -> str:
@@ -153,6 +143,9 @@ class Lowering:
                 return self._generated(node, self._change_log(node))
             case lo.OneRow():
                 return self._generated(node, self._step(node, linear.OneRow(), CLOCK))
+            case lo.Values():
+                values = [[value.value for value in row] for row in node.rows]
+                return self._generated(node, self._step(node, linear.Values(node.schema, values), CLOCK))
             case lo.Filter() | lo.Project():
                 return self._computed(once_possible(node) if isinstance(node, lo.Filter) else node)
             case lo.Failing():
@@ -168,6 +161,8 @@ class Lowering:
                 return self._step(node, linear.Shorten(node.schema, node.ends), self.lower(node.input))
             case lo.Window():
                 return self._window(node)
+            case lo.Bounds():
+                return self._bounds(node)
             case lo.Sample():
                 derived = not is_base(node.input)
                 edge = self._elements(node.input) if derived else self.lower(node.input)
@@ -182,6 +177,9 @@ class Lowering:
                 fields = {parameter.index: Field(str(parameter), parameter.type) for parameter in node.parameters}
                 edge = self.lower(node.input)
                 return self._step(node, QueryConstants(node.input.schema, fields), edge, table_of=self.selection)
+            case ph.QueryWindow():
+                windows = QueryWindows(node.schema, node.window, expanded=is_expanded(node), timed=self._timed)
+                return self._step(node, windows, self.lower(node.input), table_of=self.selection)
             case ph.CellSelection():
                 return self._cell_selection(node)
             case ph.Combined():
@@ -202,22 +200,28 @@ class Lowering:
                 return self._matched_selection(node)
             case ph.MatchScan():
                 return self._marked(node.name, node.retracting)
+            case ph.Runs():
+                return self._runs(node, SetOperation.DISTINCT, [self.lower(node.input)], counted=True)
             case lo.Distinct():
                 return self._distinct(node)
             case lo.SetOperation():
                 return self._set_operation(node)
             case lo.Aggregate():
                 return self._aggregate(node)
+            case lo.AsofJoin():
+                return self._asof_join(node)
+            case lo.Top():
+                return self._top(node)
+            case lo.Over():
+                over = Over(node.input.schema, node.order, node.calls, node.names)
+                return self._marked(self._step(node, over, self.lower(node.input)), True)
             case lo.Join(join="inner"):
                 return self._join(node)
             case ph.ManyJoin():
                 return self._many_join(node)
-            case lo.Join(join="semi" | "anti"):
-                refuse_compared(node)
-                return self._existence(node)
             case lo.Join():
                 refuse_compared(node)
-                return self.lower(expand_join(node))
+                return self._existence(node) if node.join in ("semi", "anti") else self.lower(expand_join(node))
             case _:
                 raise AssertionError(f"no operator for {type(node).__name__}")
 
@@ -228,7 +232,7 @@ class Lowering:
             self._note_failing(
                 node, edge, conjuncts(node.condition) if isinstance(node, lo.Filter) else node.expressions
             )
-            return self._step(node, _row_wise(node), edge)
+            return self._step(node, row_wise(node), edge)
         edge = self.lower(called.rows)
         self._note_failing(node, edge, called.computed)
         values = [e.value if isinstance(e, Reported) else e for e in called.computed]
@@ -241,18 +245,17 @@ class Lowering:
         """Errors of what a node computes are rows of an edge of their own."""
         fragile = () if self.options.lenient else tuple(dict.fromkeys(filter(can_fail, computed)))
         if fragile:
-            where = conjunction(list(map(_possible, computed))) if isinstance(node, lo.Filter) else TRUE
-            self._failing(node, node.input.schema, fragile, where, edge)
+            self._failing(node, node.input.schema, fragile, where_computed(node, computed), edge)
 
     def _failing(
         self, node: lo.Node, rows: Schema, expressions: Sequence[Expression], where: Expression, edge: str
     ) -> str:
         """The edge with the errors of expressions; of rows that may be taken back, with these, and in a group with the
         query."""
-        lineage = bool(self.selection) and not _is_expanded(node)
+        lineage = bool(self.selection) and not is_expanded(node)
         carried = rows if edge in self._retracting else rows[:1] if self.selection and not lineage else ()
         operator = Failing(expressions, where, carried, lineage=lineage)
-        name = f"failing{'-of-queries' if self.selection else ''}-{self._name_of(node)}"
+        name = f"failing{'-of-queries' if self.selection else ''}-{self._names.of(node)}"
         found = self._named(name, operator, edge)
         self._errors[found] = operator.schema
         return found
@@ -264,7 +267,7 @@ class Lowering:
     def _selected(self, node: lo.Node, operator: Operator, selection: SelectionNode) -> str:
         """The step of a node that selects for all queries of a group. Of a join it reads what one of them may want."""
         asked = input_selections(self._apart(self._name(node, operator)), selection)
-        edge = self._join_for_queries(selection.input, asked, self._name_of(node))
+        edge = self._join_for_queries(selection.input, asked, self._names.of(node))
         self.selection = self._step(node, operator, edge)
         return self.selection
 
@@ -282,30 +285,25 @@ class Lowering:
 
     def _expand(self, node: ph.Expand) -> str:
         """Together with the selection, where only row-wise work is in between: lineage is too wide to be kept."""
-        row_wise: list[Operator] = []
+        between: list[Operator] = []
         below = node.input
         while isinstance(below, lo.Project | lo.Filter):
-            row_wise.append(_row_wise(below))
+            between.append(row_wise(below))
             below = below.input
-        expand = Expand(node.input.schema)
+        expand = Expand(node.input.schema, in_order=node.in_order)
         fragile = any(can_fail(e) for part in node.walk() for e in part.computed)
         if not isinstance(below, ph.Selection) or below.key is not None or fragile:
             return self._step(node, expand, self.lower(node.input))
         selection = GroupedSelection(below.input.schema, below.shapes)
-        return self._selected(node, ExpandedSelection(selection, row_wise[::-1], expand), below)
+        return self._selected(node, ExpandedSelection(selection, between[::-1], expand), below)
 
     def _cell_selection(self, node: ph.CellSelection) -> str:
         selection = GroupedSelection(node.input.schema, node.shapes)
         projection = linear.Project(node.schema[len(CELL) :], node.columns)
-        return self._selected(node, CellSelection(selection, projection), node)
+        return self._selected(node, CellSelection(selection, projection, node.window), node)
 
     def _combined(self, node: ph.Combined) -> str:
-        rows = node.input.schema
-        columns = [Column(f.type, index, f.name) for index, f in enumerate((*rows[: node.keys], *node.arguments))]
-        sums = {Accumulator(kind, argument): column for kind, argument, column in node.sums}
-        calls = kernel_calls(node.calls, columns)
-        operator = CombinedAggregate(rows, node.keys, node.arguments, calls, sums, always=node.always)
-        return self._marked(self._step(node, operator, self.lower(node.input)), True)
+        return self._marked(self._step(node, combining(node), self.lower(node.input)), True)
 
     def _generated(self, node: lo.Node, edge: str) -> str:
         """Where instants of generation count: the edge with those of rows that come and never go."""
@@ -318,50 +316,6 @@ class Lowering:
             raise AssertionError(f"{node.name} has no feed")
         operator = ChangeLog(node.schema, node.log.key, malformed=node.log.malformed)
         return self._marked(self._step(node, operator, node.log.feed), not node.log.malformed)
-
-    def _window(self, node: lo.Window) -> str:
-        window = node.window
-        if isinstance(window, Rows):
-            edge = self.lower(node.input) if is_base(node.input) else self._elements(node.input)
-            plain = replace(node, forgotten=())
-            found = next((each for each in self.options.counting if each.window == plain), None)
-            counts = {} if found is None else {"since": found.since, "before": found.before}
-            operator = RowsWindow(node.schema, window, born=self._born, forgotten=node.forgotten, **counts)
-            self._windows[plain] = self._marked(self._step(node, operator, edge), True)
-            return self._windows[plain]
-        negative = self.options.strategy == "negative" and not isinstance(window, Unbounded)
-        if isinstance(window, Now) and not negative and not self._born:
-            return self.lower(node.input)  # streams are kept that way
-        edge = self._elements(node.input) if self._has_runs(node.input) else self.lower(node.input)
-        if negative:
-            return self._marked(self._step(node, NegativeTimeWindow(node.schema, window, born=self._born), edge), True)
-        return self._step(node, TimeWindow(node.schema, window, born=self._born), edge)
-
-    def _has_runs(self, stream: lo.Node) -> bool:
-        """Whether the edge may carry elements as runs over several instants: only RSTREAM makes those.
-
-        Not where its rows are passed on from [NOW] windows one by one; what counts or compares rows makes runs of them.
-        """
-        if not (isinstance(stream, lo.RelationToStream) and stream.operator == "rstream"):
-            return False
-        return self.options.strategy == "negative" or not is_row_wise_over(stream.input, Now())
-
-    def _to_stream(self, node: lo.RelationToStream) -> str:
-        edge = self.lower(node.input)
-        if node.operator == "rstream":
-            return edge
-        return self._marked(self._step(node, ChangeStream(node.schema, node.operator), edge), False)
-
-    def _elements(self, stream: lo.Node) -> str:
-        """The edge with a derived stream's elements one by one."""
-        edge = self.lower(stream)
-        if isinstance(stream, lo.Sample):
-            return edge  # a sample of a derived stream has been taken apart already
-        name, operator = (
-            f"elements-{self._name_of(stream)}",
-            Elements(stream.schema, self.options.max_rstream_rows),
-        )
-        return self._marked(self._named(name, operator, edge), False)
 
     def _distinct(self, node: lo.Distinct) -> str:
         return self._counted(node, SetOperation.DISTINCT, self.lower(node.input))
@@ -391,16 +345,30 @@ class Lowering:
 
     def _aggregate(self, node: lo.Aggregate) -> str:
         """Keys and arguments are computed first, so that the kernel's aggregate reads columns."""
-        needed = [*node.keys, *(call.argument for call in node.calls if call.argument is not None)]
-        columns: list[Expression] = list(dict.fromkeys(needed))
+        columns: list[Expression] = list(dict.fromkeys(node.computed))
         names = tuple(str(column) for column in columns)
         computed = lo.Project(node.input, tuple(columns), names)
         edge = self.lower(computed)
         keys = tuple(columns.index(key) for key in node.keys)
         calls = kernel_calls(node.calls, columns)
         retractions = edge in self._retracting or self.options.strategy != "upa"
-        aggregate = CellAggregate if isinstance(node.input, ph.CellSelection) else Aggregate
-        operator = aggregate(computed.schema, keys, calls, retractions=retractions)
+        operator: Operator = Aggregate(computed.schema, keys, calls, retractions=retractions)
+        table_of = ""
+        if isinstance(node.input, ph.CellSelection):
+            operator = summing(node, computed.schema, keys, calls, retractions=retractions)
+            table_of = self.selection if isinstance(operator, CompactedCellAggregate) else ""
+        return self._marked(self._step(node, operator, edge, table_of=table_of), True)
+
+    def _asof_join(self, node: lo.AsofJoin) -> str:
+        operator = AsofJoin(node.left.schema, node.right.schema, node.keys, node.nearest, node.outer)
+        return self._marked(self._step(node, operator, self.lower(node.left), self.lower(node.right)), True)
+
+    def _top(self, node: lo.Top) -> str:
+        """Without retractions only what may still rise is kept."""
+        edge = self.lower(node.input)
+        retractions = edge in self._retracting or self.options.strategy != "upa"
+        column = node.limit.index if isinstance(node.limit, Column) else None
+        operator = Top(node.schema, node.order, node.places, retractions=retractions, limit_column=column)
         return self._marked(self._step(node, operator, edge), True)
 
     def _join(self, node: lo.Join) -> str:
@@ -409,9 +377,10 @@ class Lowering:
         keys = hash_keys(node)
         if keys is None:
             return self.lower(with_column_keys(node))
-        edges = self.lower(node.left), self.lower(node.right)
         if not is_non_retroactive(node.right):
-            return self._step(node, self._inner_join(node, keys, edges), *edges)
+            edges, windows = self._joined(node)
+            return self._step(node, self._inner_join(node, keys, edges, windows), *edges)
+        edges = [self.lower(node.left), self.lower(node.right)]
         arguments = node.left.schema, node.right.schema, keys.positions, keys.residual, keys.null_safe
         refuse_untraced(node.left)
         # Rows that start when they are generated meet the newest version, so older ones can be forgotten.
@@ -420,34 +389,58 @@ class Lowering:
         return self._marked(edge, edges[0] in self._retracting)
 
     def _inner_join(
-        self, node: lo.Join, keys: HashKeys, edges: Sequence[str], selections: InputSelections | None = None
+        self,
+        node: lo.Join,
+        keys: HashKeys,
+        edges: Sequence[str],
+        windows: Sequence[Imposed],
+        selections: InputSelections | None = None,
     ) -> InnerJoin:
         synopses = self._synopsis(node.left, edges[0]), self._synopsis(node.right, edges[1])
         schemas = node.left.schema, node.right.schema
         found = missing(node.left), missing(node.right)
-        return InnerJoin(*schemas, keys.positions, keys.residual, keys.null_safe, synopses, selections, found)
+        lasting = edges[0] not in self._retracting, edges[1] not in self._retracting
+        condition = *schemas, keys.positions, keys.residual, keys.null_safe
+        return InnerJoin(*condition, synopses, selections, found, windows, lasting)
+
+    def _joined(self, node: lo.Node) -> tuple[list[str], tuple[Imposed, ...]]:
+        """The edges of a join's inputs, and the windows that it imposes on them."""
+        if not self._imposes:
+            return [self.lower(child) for child in joined(node)], ()
+        rows, windows = zip(*map(as_elements, joined(node)), strict=True)
+        return [self.lower(each) for each in rows], windows
 
     def _join_for_queries(self, core: lo.Node, selections: InputSelections, of: str) -> str:
         """The edge of a group's core: of a join, with only what one of its queries may want."""
-        suffix = f"of-queries-{of}"
+        suffix, core = f"of-queries-{of}", by_stems(core)
         if isinstance(core, ph.StemJoin) and not core.jit:
-            edges = [self.lower(child) for child in core.inputs]
-            operator = self._joining(core, edges, selections=selections)
-            return self._named(f"stemjoin-{suffix}", operator, *edges, table_of=selections.step)
+            edges, windows = self._joined(core)
+            operator = self._joining(core, edges, windows, selections=selections)
+            add = partial(self._named, table_of=selections.step)
+            ends = by_routes(operator, edges, suffix, add) if isinstance(operator, StemJoin) else []
+            if ends:
+                return self._named(f"unionall-{suffix}", linear.UnionAll(core.schema), *ends)
+            return add(f"stemjoin-{suffix}", operator, *edges)
+        if isinstance(core, ph.SizedRows) and isinstance(core.window, Rows):
+            counting = RowsOfQueries(core.input.schema, core.window, core.place)
+            edge = self._named(f"sizedrows-{suffix}", counting, self.lower(core.input), table_of=selections.step)
+            return self._marked(edge, True)
         if not (isinstance(core, lo.Join) and core.join == "inner"):
             return self.lower(core)
         keys = hash_keys(core)
         if keys is None:
             shown = with_column_keys(core)
             return self._named(
-                f"project-{suffix}", _row_wise(shown), self._join_for_queries(shown.input, selections, of)
+                f"project-{suffix}", row_wise(shown), self._join_for_queries(shown.input, selections, of)
             )
-        edges = [self.lower(child) for child in core.children]
-        return self._named(
-            f"innerjoin-{suffix}", self._inner_join(core, keys, edges, selections), *edges, table_of=selections.step
-        )
+        edges, windows = self._joined(core)
+        joining = self._inner_join(core, keys, edges, windows, selections)
+        return self._named(f"innerjoin-{suffix}", joining, *edges, table_of=selections.step)
 
     def _many_join(self, node: ph.ManyJoin) -> str:
+        if isinstance(node, ph.StemJoin) and not node.jit:
+            edges, windows = self._joined(node)
+            return self._step(node, self._joining(node, edges, windows), *edges)
         edges = [self.lower(child) for child in node.inputs]
         consumers = node.consumers
         as_of = any(consumer.as_of for consumer in consumers)
@@ -461,8 +454,8 @@ class Lowering:
             asked.setdefault(one.alternative, []).append(one.with_edge(self.lower(one.keys), static=one in static))
         alternatives = tuple(map(tuple, asked.values())) or ((),)
         made = node if as_of else replace(node, consumers=static, shared=False)
-        name = producer_of(self._name_of(made))
-        producer = self._named(name, self._joining(node, edges, ()), *edges)
+        name = producer_of(self._names.of(made))
+        producer = self._named(name, self._joining(node, edges, alternatives=()), *edges)
         taken = ProducerOutput(node.schema, alternatives, generated=as_of)
         awaited = dict.fromkeys(one.edge for each in alternatives for one in each)
         return self._step(node, taken, producer, awaited=tuple(awaited))
@@ -471,6 +464,7 @@ class Lowering:
         self,
         node: ph.ManyJoin,
         edges: Sequence[str],
+        windows: Sequence[Imposed] = (),
         alternatives: Alternatives | None = None,
         selections: InputSelections | None = None,
     ) -> Operator:
@@ -501,6 +495,8 @@ class Lowering:
                 retracting=retracting,
                 alternatives=alternatives,
                 selections=selections,
+                windows=windows,
+                found=[missing(child) for child in node.inputs],
             )
         raise AssertionError(f"no operator for {type(node).__name__}")
 
@@ -514,12 +510,23 @@ class Lowering:
         """Partners that are never taken back need not be counted: δ* knows how long they stay."""
         parts, negated = existence_of(node), node.join == "anti"
         left, keys = parts.left, parts.keys
+        left, window = as_elements(left) if self._imposes else (left, AS_THEY_ARE)
         edges = self.lower(left), self.lower(keys)
         foretold = (node.foretold or not negated) and edges[1] not in self._retracting
         foretold = foretold and self.options.strategy != "negative"
         presence = self._presence(keys.schema, foretold=foretold, traced=self._born and not negated)
-        synopsis = self._synopsis(left, edges[0])
-        operator = ExistenceJoin(left.schema, presence, parts.positions, parts.null_safe, synopsis, negated=negated)
+        synopsis, found = self._synopsis(left, edges[0]), missing(left)
+        operator = ExistenceJoin(
+            left.schema,
+            presence,
+            parts.positions,
+            parts.null_safe,
+            synopsis,
+            negated=negated,
+            shared=self._imposes or bool(found),
+            window=window,
+            found=found,
+        )
         edge = self._step(node, operator, *edges)
         self._marked(edge, negated or not foretold or edge in self._retracting)
         if len(left.schema) == len(node.schema):
@@ -543,25 +550,13 @@ class Lowering:
         return self._named(self._name(node, operator), operator, *inputs, awaited=awaited, table_of=table_of)
 
     def _name(self, node: lo.Node, operator: Operator) -> str:
-        return f"{STEP_TAGS[type(operator)]}-{self._name_of(node)}"
-
-    def _name_of(self, node: lo.Node) -> str:
-        """By its plan, and by what windows in it have forgotten: what is kept of the same plan is another one then."""
-        name = self._fingerprints.of(node)
-        if not self._forgets:
-            return name
-        forgotten = tuple(below.forgotten for below in node.walk() if isinstance(below, lo.Window))
-        return f"{name}{FORGETTING}{self._fingerprints.of(forgotten)}" if any(forgotten) else name
-
-    def edge_of_window(self, window: lo.Window) -> str:
-        """Where the rows of a window of the plan are that counts them."""
-        return self._windows[window]
+        return f"{STEP_TAGS[type(operator)]}-{self._names.of(node)}"
 
     def _named(
         self, name: str, operator: Operator, *inputs: str, awaited: tuple[str, ...] = (), table_of: str = ""
     ) -> str:
         name = self._apart(name)
-        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited, table_of=table_of))
+        self.steps.setdefault(name, Step(name, operator, inputs, awaited=awaited, table_of=table_of, plan=self._at))
         return self._marked(name, bool(self._retracting.intersection(inputs)))
 
     def _apart(self, name: str) -> str:
@@ -569,24 +564,10 @@ class Lowering:
         if self.options.strategy != "upa" or self._born:
             # The same plan run in another way keeps other state: it must not be taken for the usual one.
             name = f"{name}-{self.options.strategy}{'-born' if self._born else ''}"
+        name = f"{name}-timed" if self._timed else name
         return f"{name}~{self.options.apart}" if self.options.apart else name
 
     def _marked(self, edge: str, retracting: bool) -> str:
         """Note whether an edge may carry negative weights; operators that pass rows on do as their inputs."""
         (self._retracting.add if retracting else self._retracting.discard)(edge)
         return edge
-
-
-def _is_expanded(node: lo.Node) -> bool:
-    """Whether the rows that a node of a group's plan reads are those of single queries."""
-    return any(isinstance(n, ph.Expand) or (isinstance(n, ph.Selection) and n.key is not None) for n in node.walk())
-
-
-def _possible(condition: Expression) -> Expression:
-    return possible(condition) if can_fail(condition) else condition
-
-
-def _row_wise(node: lo.Project | lo.Filter) -> Operator:
-    if isinstance(node, lo.Project):
-        return linear.Project(node.schema, node.expressions)
-    return linear.Filter(node.schema, node.condition)

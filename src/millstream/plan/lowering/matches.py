@@ -21,7 +21,7 @@ from millstream.kernel.aggregation.aggregate_calls import canonical
 from millstream.kernel.lazy.ranked_tree import FUNCTIONS
 from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import Column, Expression, Parameter, columns_used, map_columns, value_if_any
-from millstream.kernel.windows.time import Now, Range, Rows, TimeSpecification, Unbounded
+from millstream.kernel.windows.time import ElementSpecification, Now, Range, TimeSpecification, Unbounded
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
 from millstream.plan.algebra.error_relations import held
@@ -163,13 +163,13 @@ def _is_core(node: lo.Node) -> bool:
 
 
 def _is_liftable(leaf: lo.Node) -> bool:
-    return isinstance(leaf, lo.Window) and not isinstance(leaf.window, Rows)
+    return isinstance(leaf, lo.Window) and not isinstance(leaf.window, ElementSpecification)
 
 
 def _windows(node: lo.Node) -> list[TimeSpecification]:
     """Those that can be left out of a core."""
     found = (leaf.window for leaf in _leaves(node) if isinstance(leaf, lo.Window))
-    return [window for window in found if not isinstance(window, Rows)]
+    return [window for window in found if not isinstance(window, ElementSpecification)]
 
 
 def _leaves(node: lo.Node) -> list[lo.Node]:
@@ -190,7 +190,7 @@ def _on_columns(node: lo.Aggregate, columns: Sequence[Expression]) -> lo.Aggrega
     def column(expression: Expression) -> Expression:
         return Column(expression.type, columns.index(expression), str(expression))
 
-    calls = tuple(replace(c, argument=None if c.argument is None else column(c.argument)) for c in node.calls)
+    calls = tuple(call.over(column) for call in node.calls)
     return lo.Aggregate(rows, tuple(map(column, node.keys)), calls)
 
 
@@ -301,7 +301,7 @@ def _composed(node: lo.Aggregate) -> lo.Aggregate:
         def over(expression: Expression, projection: lo.Project = projection) -> Expression:
             return map_columns(expression, lambda column: projection.expressions[column.index])
 
-        calls = tuple(replace(c, argument=None if c.argument is None else over(c.argument)) for c in node.calls)
+        calls = tuple(call.over(over) for call in node.calls)
         node = lo.Aggregate(projection.input, tuple(map(over, node.keys)), calls)
     return node
 
@@ -351,7 +351,7 @@ def _lift(node: lo.Node, window: TimeSpecification) -> _Lifted:
             )
         case lo.Join(join="inner") | ph.ManyJoin():
             return _lift_join(node, [_lift(child, window) for child in node.children])
-        case lo.Window(window=specification) if not isinstance(specification, Rows):
+        case lo.Window(window=specification) if not isinstance(specification, ElementSpecification):
             stamped = ph.Stamped(lo.Window(node.input, window))
             width = len(node.schema)
             return _Lifted(stamped, tuple(range(width)), ((width, specification),), not _is_base(node.input))

@@ -7,8 +7,9 @@ whatever aliases their authors chose. That equality is how plans are shared.
 from millstream.plan.nodes.aggregation import Aggregate, AggregateCall, UserDefinition
 from millstream.plan.nodes.expressions import map_expressions
 from millstream.plan.nodes.failures import Checked, Failing
-from millstream.plan.nodes.joins import Join, JoinKind
+from millstream.plan.nodes.joins import AsofJoin, Join, JoinKind
 from millstream.plan.nodes.node import Kind, Node, Unary
+from millstream.plan.nodes.ordering import Over, Top
 from millstream.plan.nodes.rows import Distinct, Filter, Project, ProjectRole, SetKind, SetOperation
 from millstream.plan.nodes.sources import (
     ChangeSource,
@@ -16,14 +17,18 @@ from millstream.plan.nodes.sources import (
     StreamScan,
     TableNature,
     TableScan,
+    Values,
     has_no_heartbeat,
     sources,
 )
-from millstream.plan.nodes.windows import RelationToStream, Sample, StreamKind, Window
+from millstream.plan.nodes.windows import BOUND_NAMES, Bounds, RelationToStream, Sample, StreamKind, Window
 
 __all__ = [
+    "BOUND_NAMES",
     "Aggregate",
     "AggregateCall",
+    "AsofJoin",
+    "Bounds",
     "ChangeSource",
     "Checked",
     "Distinct",
@@ -34,6 +39,7 @@ __all__ = [
     "Kind",
     "Node",
     "OneRow",
+    "Over",
     "Project",
     "ProjectRole",
     "RelationToStream",
@@ -44,8 +50,10 @@ __all__ = [
     "StreamScan",
     "TableNature",
     "TableScan",
+    "Top",
     "Unary",
     "UserDefinition",
+    "Values",
     "Window",
     "has_no_heartbeat",
     "map_expressions",

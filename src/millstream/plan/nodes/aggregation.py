@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from millstream.kernel.aggregation.aggregate_calls import UserAggregate, can_overflow
+from millstream.kernel.aggregation.aggregate_calls import Option, UserAggregate, can_overflow
 from millstream.kernel.scalar.expressions import Expression
 from millstream.plan.nodes.node import Unary, check, check_columns
 from millstream.types import STRING, DataType, Field, Schema
@@ -14,7 +15,8 @@ UserDefinition = type[UserAggregate]
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """One aggregate of a GROUP BY; the argument is None for COUNT(*)."""
+    """One aggregate of a GROUP BY; the argument is None for COUNT(*). `others` are the arguments behind the first one,
+    and what its rows are put into order by; `options` are constants that it takes."""
 
     function: str
     argument: Expression | None
@@ -24,11 +26,25 @@ class AggregateCall:
     gives_error: bool = field(
         default=False, kw_only=True, metadata={"fingerprint": "where given"}
     )  # its error, not its value
+    others: tuple[Expression, ...] = field(default=(), kw_only=True, metadata={"fingerprint": "where given"})
+    options: tuple[Option, ...] = field(default=(), kw_only=True, metadata={"fingerprint": "where given"})
 
     def __str__(self) -> str:
         distinct = "DISTINCT " if self.distinct else ""
-        shown = f"{self.function}({distinct}{'*' if self.argument is None else self.argument})"
+        first = "*" if self.argument is None else str(self.argument)
+        shown = f"{self.function}({distinct}{', '.join([first, *map(str, self.others), *map(repr, self.options)])})"
         return f"error of {shown}" if self.gives_error else shown
+
+    @property
+    def arguments(self) -> tuple[Expression, ...]:
+        """What is computed of the rows that it sees."""
+        return () if self.argument is None else (self.argument, *self.others)
+
+    def over(self, change: Callable[[Expression], Expression]) -> AggregateCall:
+        """The call with its arguments changed."""
+        if self.argument is None:
+            return self
+        return replace(self, argument=change(self.argument), others=tuple(map(change, self.others)))
 
     @property
     def error(self) -> AggregateCall | None:
@@ -53,7 +69,7 @@ class Aggregate(Unary):
 
     @property
     def computed(self) -> tuple[Expression, ...]:
-        return (*self.keys, *(call.argument for call in self.calls if call.argument is not None))
+        return (*self.keys, *(argument for call in self.calls for argument in call.arguments))
 
     @property
     def schema(self) -> Schema:

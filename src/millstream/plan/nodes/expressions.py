@@ -25,7 +25,8 @@ def map_expressions(node: Node, change: Callable[[Expression], Expression]) -> N
         case Failing():
             return replace(node, expressions=tuple(map(change, node.expressions)), where=change(node.where))
         case Aggregate():
-            calls = (replace(call, argument=call.argument and change(call.argument)) for call in node.calls)
-            return replace(node, keys=tuple(map(change, node.keys)), calls=tuple(calls))
+            return replace(
+                node, keys=tuple(map(change, node.keys)), calls=tuple(call.over(change) for call in node.calls)
+            )
         case _:
             return node

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
+from millstream.kernel.joins.asof import Nearest
 from millstream.kernel.scalar.expressions import TRUE, Expression
 from millstream.plan.nodes.node import Node, check, check_columns
 from millstream.types import Schema
@@ -47,3 +48,33 @@ class Join(Node):
     @property
     def schema(self) -> Schema:
         return self.left.schema if self.join in ("semi", "anti") else self.left.schema + self.right.schema
+
+
+@dataclass(frozen=True)
+class AsofJoin(Node):
+    """Each row of the left with the nearest one of the right: `keys` are pairs of equal columns, `nearest` says which
+    columns are compared and how (left, operator, right). An outer one keeps rows that have no partner."""
+
+    left: Node
+    right: Node
+    keys: tuple[tuple[int, int], ...]
+    nearest: tuple[int, Nearest, int]
+    outer: bool = False
+
+    def __post_init__(self) -> None:
+        check(self.left.kind == self.right.kind == "relation", "a join of streams")
+        for own, other in (*self.keys, (self.nearest[0], self.nearest[2])):
+            check(
+                self.left.schema[own].type == self.right.schema[other].type, "columns of different types are compared"
+            )
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_children(self, children: tuple[Node, ...]) -> Node:
+        return replace(self, left=children[0], right=children[1])
+
+    @property
+    def schema(self) -> Schema:
+        return self.left.schema + self.right.schema

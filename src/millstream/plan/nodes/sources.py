@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
-from millstream.plan.nodes.node import Kind, Node
+from millstream.kernel.scalar.expressions import Literal
+from millstream.plan.nodes.node import Kind, Node, check
 from millstream.types import Schema
 
 TableNature = OneOf["", "NON RETROACTIVE", "APPEND ONLY", "STATIC"]
@@ -59,6 +60,22 @@ class OneRow(Node):
     @property
     def schema(self) -> Schema:
         return ()
+
+
+@dataclass(frozen=True)
+class Values(Node):
+    """Rows of constants, the same at every instant: VALUES in FROM."""
+
+    columns: Schema = field(compare=False)
+    rows: tuple[tuple[Literal, ...], ...]
+
+    def __post_init__(self) -> None:
+        kinds = [column.type for column in self.columns]
+        check(all([value.type for value in row] == kinds for row in self.rows), "rows of different types")
+
+    @property
+    def schema(self) -> Schema:
+        return self.columns
 
 
 def sources(plan: Node) -> set[StreamScan | TableScan]:

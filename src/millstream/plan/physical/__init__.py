@@ -6,21 +6,27 @@ They stand in a plan beside the logical ones, and are compared and named in the 
 from millstream.plan.physical.groups import (
     QUERY,
     CellSelection,
+    CheckedSums,
     Combined,
     Constants,
     Expand,
     Parted,
     PartScan,
     QueryRows,
+    QueryWindow,
     Selection,
+    SizedRows,
+    most_rows,
 )
 from millstream.plan.physical.joins import Consumer, JoinTree, ManyJoin, StemJoin, without_consumers
 from millstream.plan.physical.matches import Guard, MatchedSelection, Matches, MatchScan, RankedTree, TreeSelection
+from millstream.plan.physical.runs import Runs
 from millstream.plan.physical.windows import Shortened, Stamped
 
 __all__ = [
     "QUERY",
     "CellSelection",
+    "CheckedSums",
     "Combined",
     "Constants",
     "Consumer",
@@ -34,11 +40,15 @@ __all__ = [
     "PartScan",
     "Parted",
     "QueryRows",
+    "QueryWindow",
     "RankedTree",
+    "Runs",
     "Selection",
     "Shortened",
+    "SizedRows",
     "Stamped",
     "StemJoin",
     "TreeSelection",
+    "most_rows",
     "without_consumers",
 ]

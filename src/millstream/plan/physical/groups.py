@@ -7,9 +7,15 @@ from dataclasses import dataclass, field
 
 from millstream.kernel.scalar.expressions import Expression, Parameter
 from millstream.kernel.sharing.cells import CELL
-from millstream.plan.nodes.aggregation import AggregateCall
+from millstream.kernel.sharing.query_windows import SizedWindow
+from millstream.kernel.sharing.rows_of_queries import SIZE
+from millstream.kernel.windows.time import Rows
+from millstream.plan.nodes.aggregation import Aggregate, AggregateCall
 from millstream.plan.nodes.node import Node, Unary
+from millstream.plan.nodes.windows import Window
 from millstream.types import BIGINT, Field, Schema
+
+_LEAST_ROWS = 1 << 10  # of windows that count rows and keep these together
 
 QUERY = Field("query", BIGINT)  # the first column where each query of a group has rows of its own
 
@@ -33,7 +39,10 @@ class Selection(Unary):
 
 @dataclass(frozen=True)
 class Expand(Unary):
-    """One row, the query first, for each query that wants a row."""
+    """One row, the query first, for each query that wants a row; equal ones are one, unless they keep the order
+    in which they came."""
+
+    in_order: bool = field(default=False, metadata={"fingerprint": "where given"})
 
     @property
     def schema(self) -> Schema:
@@ -50,6 +59,40 @@ class Constants(Unary):
     @property
     def schema(self) -> Schema:
         return (*self.input.schema, *(Field(str(parameter), parameter.type) for parameter in self.parameters))
+
+
+@dataclass(frozen=True)
+class QueryWindow(Unary):
+    """The elements of a stream that queries want, each in the window of its query. Its sizes are parameters."""
+
+    window: SizedWindow
+
+    @property
+    def computed(self) -> tuple[Expression, ...]:
+        return tuple(Parameter(BIGINT, place) for place in self.window.sizes)
+
+
+@dataclass(frozen=True)
+class SizedRows(Window):
+    """The elements of a stream in windows that count rows, of a size for each query: a parameter, by its place. The
+    window has the most rows that there may be. Rows have a further column: the size of the windows that they leave,
+    NULL where they enter all of them."""
+
+    place: int = 0
+
+    @property
+    def schema(self) -> Schema:
+        return (*self.input.schema, SIZE)
+
+    def has_room_for(self, rows: object) -> bool:
+        """Whether a window of so many rows has its elements here, and not with larger or smaller ones."""
+        return isinstance(self.window, Rows) and isinstance(rows, int) and most_rows(rows) == self.window.rows
+
+
+def most_rows(rows: int) -> int:
+    """How many rows windows may have that keep their elements together with one of so many: what is kept must not
+    depend on who comes and goes."""
+    return max(1 << (rows - 1).bit_length(), _LEAST_ROWS)
 
 
 @dataclass(frozen=True)
@@ -98,6 +141,7 @@ class CellSelection(Unary):
     columns: tuple[Expression, ...]
     names: tuple[str, ...] = field(compare=False)
     shapes: Mapping[str, Expression] = field(default_factory=dict, compare=False)  # what the queries ask, by name
+    window: SizedWindow | None = field(default=None, metadata={"fingerprint": "where given"})  # of each query
 
     @property
     def schema(self) -> Schema:
@@ -106,10 +150,10 @@ class CellSelection(Unary):
 
 @dataclass(frozen=True)
 class Combined(Unary):
-    """The aggregate of groups of which parts were aggregated: rows of `keys` columns, then of totals.
+    """The aggregate of groups of which parts were aggregated: rows of `keys` columns, then of totals and extremes.
 
-    Calls are over the keys and the `arguments` behind them. `sums` says, by kind and argument of a total, which column
-    has it. With `always` a group has a row wherever its key is.
+    Calls of extremes are over the columns of these rows, others over the `arguments` behind them. `sums` says, by kind
+    and argument of a total, which column has it. With `always` a group has a row wherever its key is.
     """
 
     keys: int
@@ -121,3 +165,11 @@ class Combined(Unary):
     @property
     def schema(self) -> Schema:
         return (*self.input.schema[: self.keys], *(Field(str(call), call.type) for call in self.calls))
+
+
+@dataclass(frozen=True)
+class CheckedSums(Aggregate):
+    """Sums by cell of which those of a query may not fit: `members` is what is made of them for queries that are asked,
+    and fails where they do not."""
+
+    members: Node

@@ -9,10 +9,11 @@ between is not made at all. Row-based windows count what passes the filter, so t
 from __future__ import annotations
 
 from millstream.kernel.scalar.evaluate import can_fail
-from millstream.kernel.windows.time import Now, Rows, Unbounded
+from millstream.kernel.windows.time import ElementSpecification, Now, Unbounded
 from millstream.plan import nodes as lo
+from millstream.plan.algebra.imposed_windows import with_window
 from millstream.plan.rules.context import Context
-from millstream.plan.rules.reduce_windows import is_row_wise_over, with_window
+from millstream.plan.rules.reduce_windows import is_row_wise_over
 
 
 def commute_windows(plan: lo.Node, context: Context) -> lo.Node:
@@ -20,10 +21,10 @@ def commute_windows(plan: lo.Node, context: Context) -> lo.Node:
 
 
 def _commute(node: lo.Node) -> lo.Node:
-    if not isinstance(node, lo.Window) or isinstance(node.window, Rows):
+    if not isinstance(node, lo.Window) or isinstance(node.window, ElementSpecification):
         return node
     stream = node.input
-    if not isinstance(stream, lo.RelationToStream):
+    if not isinstance(stream, lo.RelationToStream) or stream.every > 1:
         return node
     said_once = {"istream": Unbounded(), "rstream": Now()}.get(stream.operator)
     if said_once is None or not is_row_wise_over(stream.input, said_once):

@@ -14,6 +14,7 @@ from dataclasses import replace
 from millstream.kernel.scalar.expressions import Column, Expression, columns_used, map_columns
 from millstream.plan import nodes as lo
 from millstream.plan.fingerprint import fingerprint
+from millstream.plan.kept_columns import elements_of
 from millstream.plan.rules.context import Context
 
 NewPositions = dict[int, int]  # of the columns that are left: old position to new
@@ -42,6 +43,10 @@ def _prune(node: lo.Node, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, 
             return _prune_join(node, needed, kept)
         case lo.Aggregate():
             return _prune_aggregate(node, needed, kept)
+        case lo.Bounds():
+            return _prune_bounds(node, needed, kept)
+        case lo.Over():
+            return _prune_over(node, needed, kept)
         case lo.Failing():
             read = set().union(*map(columns_used, (*node.expressions, node.where)))
             child, positions = _prune(node.input, read, kept)
@@ -87,15 +92,36 @@ def _prune_aggregate(node: lo.Aggregate, needed: set[int], kept: KeptByPlan) -> 
     keys = len(node.keys)
     read = [index for index in range(len(node.calls)) if index + keys in needed]  # some may be equal
     calls = [node.calls[index] for index in read]
-    arguments = [call.argument for call in calls if call.argument is not None]
+    arguments = [argument for call in calls for argument in call.arguments]
     child, positions = _prune(node.input, set().union(*(columns_used(e) for e in (*node.keys, *arguments))), kept)
-    moved_calls = tuple(
-        call if call.argument is None else replace(call, argument=_moved(call.argument, positions)) for call in calls
-    )
+    moved_calls = tuple(call.over(lambda argument: _moved(argument, positions)) for call in calls)
     pruned = lo.Aggregate(child, tuple(_moved(key, positions) for key in node.keys), moved_calls)
     places = {index: index for index in range(keys)}
     places |= {keys + old: keys + new for new, old in enumerate(read)}
     return pruned, places
+
+
+def _prune_bounds(node: lo.Bounds, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
+    width = len(node.input.schema)
+    read = {index for index in needed if index < width}
+    if read == needed:
+        return _prune(node.input, read, kept)
+    child, positions = _narrow(node.input, read, kept)
+    bounds = {width + place: len(child.schema) + place for place in range(len(node.schema) - width)}
+    return replace(node, input=child), positions | bounds
+
+
+def _prune_over(node: lo.Over, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
+    """Functions that nobody reads are left out, with the columns that only they read."""
+    width = len(node.input.schema)
+    read = [at for at in range(len(node.calls)) if width + at in needed]
+    used = {i for at in read for i in node.calls[at].columns}
+    child, positions = _narrow(node.input, {i for i in needed if i < width} | used | node.order.columns, kept)
+    if not read:
+        return child, positions
+    calls = tuple(node.calls[at].moved(positions) for at in read)
+    over = lo.Over(child, node.order.moved(positions), calls, tuple(node.names[at] for at in read))
+    return over, positions | {width + at: len(child.schema) + new for new, at in enumerate(read)}
 
 
 def _narrow(node: lo.Node, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node, NewPositions]:
@@ -103,7 +129,8 @@ def _narrow(node: lo.Node, needed: set[int], kept: KeptByPlan) -> tuple[lo.Node,
     that it keeps together with others."""
     chosen = sorted(needed) or [*range(len(node.schema))][:1]
     pruned, positions = _prune(node, set(chosen), kept)
-    together = _with_others({positions[index] for index in chosen}, kept.get(fingerprint(pruned), ()))
+    of_any_size = kept.get(elements_of(pruned) or "", ())
+    together = _with_others({positions[index] for index in chosen}, [*kept.get(fingerprint(pruned), ()), *of_any_size])
     chosen = sorted(index for index, place in positions.items() if place in together)
     if len(pruned.schema) <= len(chosen):
         return pruned, positions

@@ -16,6 +16,7 @@ from millstream.kernel.scalar.evaluate import can_fail
 from millstream.kernel.scalar.expressions import (
     Column,
     Expression,
+    columns_used,
     conjunction,
     conjuncts,
     map_columns,
@@ -42,10 +43,21 @@ def _push(node: lo.Node) -> lo.Node:
         return _push(lo.Filter(below.input, conjunction([*conjuncts(below.condition), *conjuncts(node.condition)])))
     if isinstance(below, lo.Join) and below.join in ("inner", "semi", "anti", "left"):
         return _into_join(node, below)
+    if isinstance(below, lo.Bounds):
+        return _below_bounds(node, below)
     if isinstance(below, lo.Project) and all(isinstance(e, Column) for e in below.expressions):
         condition = map_columns(node.condition, lambda column: below.expressions[column.index])
         return lo.Project(_push(lo.Filter(below.input, condition)), below.expressions, below.names)
     return node
+
+
+def _below_bounds(node: lo.Filter, bounds: lo.Bounds) -> lo.Node:
+    """What does not ask for the bounds is asked of rows before they are cut."""
+    width = len(bounds.input.schema)
+    parts = conjuncts(node.condition)
+    above = [part for part in parts if any(index >= width for index in columns_used(part))]
+    pushed = replace(bounds, input=_filtered(bounds.input, [part for part in parts if part not in above]))
+    return lo.Filter(pushed, conjunction(above)) if above else pushed
 
 
 def _into_join(node: lo.Filter, join: lo.Join) -> lo.Node:

@@ -8,11 +8,10 @@ now; nothing has to be compared with the instant before.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from millstream.kernel.windows.time import Now, TimeSpecification, Unbounded
+from millstream.kernel.windows.time import Now, Unbounded
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
+from millstream.plan.algebra.imposed_windows import with_window
 from millstream.plan.rules.context import Context
 
 
@@ -44,10 +43,3 @@ def is_row_wise_over(node: lo.Node, window: object) -> bool:
             return all(is_row_wise_over(child, window) for child in node.children)
         case _:
             return False
-
-
-def with_window(node: lo.Node, window: TimeSpecification) -> lo.Node:
-    """The same row-wise relation over other windows; what stands below those is left alone."""
-    if isinstance(node, lo.Window):
-        return replace(node, window=window)
-    return node.with_children(tuple(with_window(child, window) for child in node.children))

@@ -16,9 +16,9 @@ from millstream.kernel.scalar.expressions import Column, map_columns
 from millstream.kernel.windows.time import Range
 from millstream.plan import nodes as lo
 from millstream.plan import physical as ph
+from millstream.plan.algebra.imposed_windows import with_window
 from millstream.plan.rules.context import Context
 from millstream.plan.rules.merge_projections import merge_projections
-from millstream.plan.rules.reduce_windows import with_window
 
 
 def share_windows(plan: lo.Node, context: Context) -> lo.Node:

@@ -13,10 +13,8 @@ MOST = 10_000  # rows that are shown; more is a mistake on a screen
 def aligned(table: pa.Table, most: int = MOST) -> str:
     """The rows below a header; numbers to the right, NULL as such, line ends as \\n."""
     shown = table.slice(0, most)
-    columns = [[_text(value) for value in column.to_pylist()] for column in shown.columns]
-    numeric = [
-        pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type) for f in table.schema
-    ]
+    columns = [[shown_value(value) for value in column.to_pylist()] for column in shown.columns]
+    numeric = [is_number(field.type) for field in table.schema]
     widths = [
         max([_width(name), *map(_width, column)]) for name, column in zip(table.column_names, columns, strict=True)
     ]
@@ -30,7 +28,11 @@ def aligned(table: pa.Table, most: int = MOST) -> str:
     return "\n".join(lines)
 
 
-def _text(value: Any) -> str:
+def is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def shown_value(value: Any) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, bytes):

@@ -1,12 +1,14 @@
-"""Pages for people: what is served here, and how to ask for it. They need nothing from elsewhere."""
+"""What can be asked over HTTP, for people: the OpenAPI document as a page that needs nothing from elsewhere."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from html import escape
 from typing import Any
 
-from millstream.database import Database
+from millstream.service.static_files import SECURITY_HEADERS
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #222; }
@@ -20,25 +22,17 @@ h2 { margin-top: 2rem; } h3 { margin-bottom: .2rem; } .verb { font-weight: bold;
 """
 
 
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+REFERENCE_HEADERS = {
+    **SECURITY_HEADERS,
+    "content-security-policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+}
+
+
 def _page(title: str, body: str) -> str:
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     return f'<!doctype html><html lang="en"><head>{head}<style>{_STYLE}</style></head><body>{body}</body></html>'
-
-
-def landing(database: Database) -> str:
-    stats = database.stats()
-    counts = [("queries", stats["queries"]), ("streams", len(stats["streams"])), ("epoch", stats["epoch"])]
-    shown = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in counts)
-    return _page(
-        "Millstream",
-        f"""<h1>Millstream</h1><table>{shown}</table>
-<p><a href="/docs">What can be asked</a> · <a href="/openapi.json">OpenAPI</a> · <a href="/v1/queries">queries</a> ·
-<a href="/v1/templates">templates</a> ·
-<a href="/v1/stats">stats</a> · <a href="/metrics">metrics</a></p>
-<pre>curl http://.../v1/execute -H 'Content-Type: application/json' -d '{{"text": "SHOW QUERIES"}}'
-curl http://.../v1/queries/NAME/result
-curl -N http://.../v1/queries/NAME/follow</pre>""",
-    )
 
 
 def reference(schema: dict[str, Any]) -> str:

@@ -1,0 +1,144 @@
+// Epochs as a time line of their phases.
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import type { Row } from "../api/types";
+import { count, milliseconds } from "../lib/format";
+import { Empty, Figure, Problem } from "../lib/parts";
+import { number, timeOf, useLately } from "./lately";
+
+export const PHASES = ["wait", "admit", "prepare", "run", "commit", "finish"] as const;
+const MEANT: Record<(typeof PHASES)[number], string> = {
+  wait: "waiting for the lock",
+  admit: "letting queries in",
+  prepare: "preparing the work",
+  run: "running the operators",
+  commit: "committing",
+  finish: "after the commit",
+};
+const SHOWN = 120;
+const HEIGHT = 220;
+
+export function EpochsView(): JSX.Element {
+  const { data, error } = useLately("epochs", SHOWN);
+  const rows = data ?? [];
+  const [chosen, setChosen] = useState<number | null>(null);
+  const picked = rows.find((row) => number(row, "epoch") === chosen) ?? rows.at(-1);
+  return (
+    <div>
+      <div class="bar">
+        <h1>Epochs</h1>
+        <span class="muted">the last {count(rows.length)}, with the time of each phase</span>
+      </div>
+      <Problem error={error} />
+      {data && !rows.length ? <Empty>No epoch yet: rows or heartbeats must come first.</Empty> : null}
+      {picked ? (
+        <>
+          <Legend />
+          <TimeLine rows={rows} chosen={picked} choose={setChosen} />
+          <OneEpoch row={picked} isLast={chosen === null} />
+        </>
+      ) : null}
+    </div>
+  );
+}
+
+export function Legend(): JSX.Element {
+  return (
+    <ul class="legend" aria-label="Phases">
+      {PHASES.map((phase) => (
+        <li key={phase}>
+          <span class={`swatch phase-${phase}`} aria-hidden="true" />
+          {phase} <span class="muted">{MEANT[phase]}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface LineProps {
+  rows: readonly Row[];
+  chosen: Row;
+  choose: (epoch: number) => void;
+}
+
+function TimeLine({ rows, chosen, choose }: LineProps): JSX.Element {
+  const box = useRef<SVGSVGElement>(null);
+  const top = Math.max(...rows.map((row) => number(row, "total_ms")), 1);
+  const at = rows.indexOf(chosen);
+  const pressed = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    const next = rows[at + step];
+    if (!step || !next) return;
+    event.preventDefault();
+    choose(number(next, "epoch"));
+  };
+  const pointed = (event: MouseEvent) => {
+    const area = box.current!.getBoundingClientRect();
+    const index = Math.floor(((event.clientX - area.left) / area.width) * SHOWN) - (SHOWN - rows.length);
+    const row = rows[Math.max(0, Math.min(rows.length - 1, index))];
+    if (row) choose(number(row, "epoch"));
+  };
+  return (
+    <div class="timeline">
+      <span class="scale" aria-hidden="true">
+        {milliseconds(top)}
+      </span>
+      <svg
+        ref={box}
+        viewBox={`0 0 ${SHOWN * 10} ${HEIGHT}`}
+        preserveAspectRatio="none"
+        role="slider"
+        tabindex={0}
+        aria-label="Epochs by phase"
+        aria-valuemin={number(rows[0]!, "epoch")}
+        aria-valuemax={number(rows.at(-1)!, "epoch")}
+        aria-valuenow={number(chosen, "epoch")}
+        aria-valuetext={`epoch ${number(chosen, "epoch")}: ${milliseconds(number(chosen, "total_ms"))}`}
+        onKeyDown={pressed}
+        onClick={pointed}
+      >
+        {rows.map((row, index) => (
+          <Bar key={number(row, "epoch")} row={row} x={(SHOWN - rows.length + index) * 10} top={top} chosen={row === chosen} />
+        ))}
+      </svg>
+    </div>
+  );
+}
+
+function Bar({ row, x, top, chosen }: { row: Row; x: number; top: number; chosen: boolean }): JSX.Element {
+  let y = HEIGHT;
+  return (
+    <g class={chosen ? "chosen" : ""}>
+      {chosen ? <rect class="mark" x={x} y={0} width={10} height={HEIGHT} /> : null}
+      {PHASES.map((phase) => {
+        const height = (number(row, `${phase}_ms`) / top) * (HEIGHT - 6);
+        y -= height;
+        return <rect key={phase} class={`phase-${phase}`} x={x + 1} y={y} width={8} height={height} />;
+      })}
+    </g>
+  );
+}
+
+function OneEpoch({ row, isLast }: { row: Row; isLast: boolean }): JSX.Element {
+  const total = number(row, "total_ms");
+  return (
+    <section class="card" aria-label="Epoch">
+      <h2>
+        Epoch {count(number(row, "epoch"))} <span class="muted">{isLast ? "the last one, " : ""}{new Date(timeOf(row)).toLocaleTimeString()}</span>
+      </h2>
+      <dl class="figures">
+        <Figure label="total">{milliseconds(total)}</Figure>
+        {PHASES.map((phase) => (
+          <Figure key={phase} label={phase}>
+            {milliseconds(number(row, `${phase}_ms`))}
+          </Figure>
+        ))}
+        <Figure label="rows">{count(number(row, "rows"))}</Figure>
+        <Figure label="late">{count(number(row, "late"))}</Figure>
+        <Figure label="operators">{count(number(row, "operators"))}</Figure>
+        <Figure label="failures">{count(number(row, "failures"))}</Figure>
+        <Figure label="rows per second of work">{total ? count((1000 * number(row, "rows")) / total) : "–"}</Figure>
+      </dl>
+    </section>
+  );
+}

@@ -1,0 +1,5 @@
+"""`python -m millstream`: the command line."""
+
+from millstream.cli import app
+
+app(prog_name="millstream")

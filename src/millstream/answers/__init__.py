@@ -1,0 +1,1 @@
+"""Answers as people and other libraries take them: text, HTML, rows, Arrow, pandas, Polars."""

@@ -1,0 +1,40 @@
+"""What a statement gives, here or at a service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millstream.answers.aligned import aligned
+from millstream.answers.visible import MOST, AnswerRows
+from millstream.errors import InputError
+
+PLAN = "plan"  # the one column of EXPLAIN, whose message is its text
+
+
+@dataclass(eq=False)
+class StatementResult(AnswerRows):
+    """A message, and rows where the statement gives some."""
+
+    message: str
+    table: pa.Table | None = None
+    notices: tuple[str, ...] = ()  # what the author should know of the past that it saw
+
+    def arrow(self) -> pa.Table:
+        if self.table is None:
+            raise InputError("the statement gave no rows", detail=self.message, hint="ask a query or SHOW for some")
+        return self.table
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether there is a table to look at, and not only its message."""
+        return self.table is not None and self.table.column_names != [PLAN]
+
+    def __str__(self) -> str:
+        if self.table is None or not self.has_rows:
+            return self.message
+        return "\n".join([aligned(self.table, MOST), *self.notices])
+
+    def _repr_html_(self) -> str | None:
+        return super()._repr_html_() if self.has_rows else None

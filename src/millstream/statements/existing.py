@@ -1,0 +1,102 @@
+"""What is there already: statements that can be said twice.
+
+IF NOT EXISTS leaves alone what has the name, whatever it is like. A file that is run again leaves alone what it
+declared the last time, in the same words; where the words are others, that is an error, and not silence.
+"""
+
+from __future__ import annotations
+
+from sqlglot.tokenizer_core import TokenType
+
+from millstream.catalog.objects import kind_of
+from millstream.catalog.session import Session
+from millstream.connectors.sinks import Sinks
+from millstream.errors import CatalogError
+from millstream.language import statements as st
+from millstream.language.dialect import CQL
+from millstream.queries.planner import Planner
+from millstream.queries.standing import StandingQueries
+from millstream.statements.result import Result
+
+
+class Existing:
+    """Looks for what a statement would create or drop."""
+
+    def __init__(self, session: Session, planner: Planner, queries: StandingQueries, sinks: Sinks) -> None:
+        self._session, self._planner, self._queries, self._sinks = session, planner, queries, sinks
+
+    def instead(self, statement: st.Statement, *, again: bool) -> Result | None:
+        """What to answer where there is nothing to do; `again` where statements may have been run before."""
+        match statement:
+            case st.Drop(if_exists=True) if self._named(statement.kind.lower(), statement.name) is None:
+                return Result(f"there is no {statement.kind.lower()} {statement.name}: nothing to drop")
+            case st.CreateStream() | st.CreateTable() | st.CreateView() | st.CreateSink() | st.RegisterQuery():
+                return self._instead_of_creating(statement, again)
+            case _:
+                return None
+
+    def _instead_of_creating(self, statement: st.Creation, again: bool) -> Result | None:
+        kind, name = _kind_of(statement), statement.name
+        found = self._named(kind, name)
+        if found is None or not (statement.if_not_exists or again):
+            return None
+        if not statement.if_not_exists and not self._is_same(statement):
+            raise CatalogError(
+                f'there is a {kind} "{found}" already, and it is another one',
+                hint="drop it first, or choose another name",
+                place=name.place,
+            )
+        query = self._queries.registry.get(name.text) if kind == "query" else None
+        return Result(f"{kind} {found} is there already", query=query)
+
+    def _named(self, kind: str, name: st.Name) -> str | None:
+        """The name of what is there, as it was written."""
+        match kind:
+            case "query":
+                query = self._queries.registry.get(name.text)
+                return None if query is None else query.name
+            case "template":
+                return next((each.name for each in self._queries.named if each.name.lower() == name.key), None)
+            case "sink":
+                sink = self._sinks.by_name.get(name.key)
+                return None if sink is None else sink.name
+            case _:
+                found = self._session.catalog.get(name.key)
+                return None if found is None or kind_of(found) != kind or "." in found.name else found.name
+
+    def _is_same(self, statement: st.Creation) -> bool:
+        if isinstance(statement, st.RegisterQuery):
+            query = self._queries.registry.find(statement.name.text)
+            bound = self._planner.bind(statement.place.text, statement.query)
+            return query.cql == bound.cql and query.mode == (statement.mode or "EAGER").lower()
+        entry = self._session.declared.find(_kind_of(statement), statement.name.text)
+        if entry is None:
+            return False
+        if isinstance(statement, st.CreateSink):
+            followed = entry.get("template" if statement.of_template else "query", "").lower()
+            options = {(str(key), str(value)) for key, value in entry.get("options", ())}
+            same_target = (entry.get("format"), options) == (statement.target.format, {*statement.target.options})
+            return same_target and followed == statement.query.key
+        place = statement.place
+        return _words(entry["text"]) == _words(place.text[place.start : place.end])
+
+
+def _kind_of(statement: st.Creation) -> str:
+    kinds = {
+        st.CreateStream: "stream",
+        st.CreateTable: "table",
+        st.CreateView: "view",
+        st.CreateSink: "sink",
+        st.RegisterQuery: "query",
+    }
+    return kinds[type(statement)]
+
+
+def _words(text: str) -> list[tuple[TokenType, str]]:
+    """What a text says, without its spaces, comments, and IF NOT EXISTS."""
+    tokens = CQL().tokenize(text)
+    words = [(token.token_type, token.text) for token in tokens]
+    said = [word.upper() for _, word in words]
+    if said[2:5] == ["IF", "NOT", "EXISTS"]:
+        del words[2:5]
+    return words

@@ -1,0 +1,1 @@
+"""Millstream watches itself: what epochs, operators, queries, eddies and sinks do, as streams to be queried."""
