@@ -47,9 +47,10 @@ class Registry:
             if query.template is not None:
                 self._templates[query.template] += 1
 
-    def remove(self, query: Query) -> None:
-        self._uncount(self._queries.pop(query.name.lower()))
-        self.on_change("dropped", [query])
+    def remove(self, queries: Sequence[Query]) -> None:
+        for query in queries:
+            self._uncount(self._queries.pop(query.name.lower()))
+        self.on_change("dropped", queries)
 
     def _uncount(self, query: Query) -> None:
         if (template := query.template) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 from millstream.catalog.session import Session
@@ -57,8 +58,7 @@ class StandingQueries:
             except BaseException:
                 self._session.declared = before
                 raise
-            self._has_gone(query)
-            query.close()
+            self._have_gone([query])
 
     def _drop(self, query: Query, *, recorded: bool) -> None:
         match query.template:
@@ -69,12 +69,14 @@ class StandingQueries:
             case _:
                 self._drop_own_plan(query)
 
-    def _has_gone(self, query: Query) -> None:
-        self.registry.remove(query)
-        self.choice.forget(query.name)
-        self.replanning.forget(query)
-        if query.member_of is not None:
-            query.member_of.remove(query)
+    def _have_gone(self, queries: Sequence[Query]) -> None:
+        self.registry.remove(queries)
+        for query in queries:
+            self.choice.forget(query.name)
+            self.replanning.forget(query)
+            if query.member_of is not None:
+                query.member_of.remove(query)
+            query.close()
 
     def drop_template(self, named: Template) -> None:
         """Forget a template and all of its queries, by one commit."""
@@ -102,8 +104,7 @@ class StandingQueries:
             for query in queries:
                 if query.template is None:
                     self._modes.has_gone(query.name, query.materialization)
-                self._has_gone(query)
-                query.close()
+            self._have_gone(queries)
             self.named.forget(named)
 
     def _drop_own_plan(self, query: Query) -> None:
